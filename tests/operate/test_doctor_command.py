@@ -114,21 +114,6 @@ def test_on_a_terminal_long_lines_are_wrapped_under_their_beginning(
     assert {line[:5].strip() for line in lines} <= {"probl", "warni", "unkno", ""}
 
 
-@pytest.mark.parametrize(
-    ("policy", "loses"),
-    [("volatile-lru", "keys with a time to live"), ("allkeys-lru", "whole queues")],
-)
-def test_a_policy_that_evicts_is_refused_with_what_is_at_stake(run, policy, loses):
-    with embedded_server(maxmemory_policy=policy) as server:
-        code, answer = run(server.url)
-
-    assert (code, answer["ok"]) == (1, False)
-    [finding] = found(answer, "eviction")
-    assert finding["what"].startswith(f"Redis has the eviction policy {policy}")
-    assert loses in finding["what"]
-    assert "parameter group" in finding["action"]
-
-
 def test_a_server_that_cannot_be_reached_is_code_3(run, monkeypatch, capsys):
     url = f"redis://:secret@127.0.0.1:{find_free_port()}/0"
 
@@ -178,7 +163,6 @@ def test_a_server_must_be_new_enough(run, server, info, status):
     [
         ("client|tracking", "tracking"),
         ("client|caching", "tracking"),
-        ("blpop", "rights"),
         ("evalsha", "scripts"),
     ],
 )

@@ -61,7 +61,8 @@ def test_a_good_server_has_no_finding(good, raw):
 @pytest.mark.parametrize(
     ("settings", "finds", "what"),
     [
-        ({"maxmemory_policy": "allkeys-lru"}, ("eviction", "problem"), "allkeys-lru"),
+        ({"maxmemory_policy": "allkeys-lru"}, ("eviction", "problem"), "whole queues"),
+        ({"maxmemory_policy": "volatile-lru"}, ("eviction", "problem"), "keys with a time to live"),
         ({"appendonly": "no"}, ("persistence", "warning"), "neither"),
         ({"min_replicas_to_write": "1"}, ("replicas", "problem"), "has 0"),
         (
@@ -187,7 +188,7 @@ def test_a_slow_link_is_found(good, raw, monkeypatch):
     # The clock of the measurement runs a hundred times as fast; a link that is slow in truth takes seconds.
     ticks = iter(range(10**6))
     monkeypatch.setattr(
-        "kiqbridge.doctor.redis_speed.time.perf_counter", lambda: next(ticks) * 0.03
+        "kiqbridge.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
     )
 
     finding = only(good.url, "latency")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definitions_of_template import definition_of
+from kiqbridge.schedule.sourced import definition_of
 from kiqbridge.schedule.template import read_schedules
 
 TICK = {"schedule": "shop/Nightly", "at": "<aws.scheduler.scheduled-time>"}

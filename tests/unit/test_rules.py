@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kiqbridge.schedule import lint as all_rules
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.lint import rules as all_rules
-from kiqbridge.schedule.lint.clock_changes import changes_of
-from kiqbridge.schedule.lint.crowds import moved, spread
-from kiqbridge.schedule.lint.rules import lint
+from kiqbridge.schedule.lint import lint
+from kiqbridge.schedule.lint.load import moved, spread
+from kiqbridge.schedule.lint.times import changes_of
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)

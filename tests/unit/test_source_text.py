@@ -2,9 +2,10 @@
 
 import pytest
 
-from kiqbridge.schedule.sourced import block_of, ignored_codes, names_zone
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.sourced import sourced
 
-LINES = """\
+TEXT = """\
 Events:
   # The night's report.
   # lint: ignore KB104, KB106
@@ -15,26 +16,25 @@ Events:
       ScheduleExpressionTimezone: UTC
   Other:
     Type: ScheduleV2  # lint: ignore KB101
-""".splitlines()
+"""
 
 
-def test_a_block_is_its_comments_its_key_and_what_is_below():
-    assert block_of(LINES, 4) == LINES[1:8]
-    assert block_of(LINES, 9) == LINES[8:]
+def beside(text, line=1):
+    definition = ScheduleDefinition(name="s", expression="rate(1 day)", jobs=({"class": "A"},))
+    found = sourced(definition, text, line, source="f.yaml")
+    return set(found.ignored), found.names_zone
 
 
-def test_codes_of_comments():
-    assert ignored_codes(block_of(LINES, 4)) == {"KB104", "KB106"}
-    assert ignored_codes(block_of(LINES, 9)) == {"KB101"}
+def test_a_schedule_has_the_comments_above_its_key_and_what_is_below():
+    assert beside(TEXT, 4) == ({"KB104", "KB106"}, True)
+    assert beside(TEXT, 9) == ({"KB101"}, False)
 
 
 @pytest.mark.parametrize("text", ["# lint ignore KB101", "# lint: ignore all", "lint: ignore KB1"])
 def test_what_is_no_such_comment(text):
-    assert ignored_codes([text]) == frozenset()
+    assert beside(f"a:  {text}") == (set(), False)
 
 
 def test_whether_a_zone_is_written():
-    assert names_zone(block_of(LINES, 4))
-    assert not names_zone(block_of(LINES, 9))
-    assert names_zone(["  timezone: UTC"])
-    assert not names_zone(["  # timezone: UTC"])
+    assert beside("a:\n  timezone: UTC")[1]
+    assert not beside("a:\n  # timezone: UTC")[1]

@@ -14,8 +14,7 @@ from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Origin, ScheduleDefinition
-from kiqbridge.schedule.every import parse_duration, rate_text
-from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.schedule.expression import parse_duration, parse_expression, rate_text
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
 from kiqbridge.wire.tick_mark import MAX_NAME, Missed, Overlap
 

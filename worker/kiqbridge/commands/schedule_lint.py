@@ -12,8 +12,8 @@ from kiqbridge.commands.arguments import add_option, add_switch, user_input, wit
 from kiqbridge.commands.moments import moment_or_now
 from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
+from kiqbridge.schedule.lint import lint
 from kiqbridge.schedule.lint.finding import Finding
-from kiqbridge.schedule.lint.rules import lint
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.names import shown
 

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from kiqbridge.api import Operator, open_operator
+from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.clocks.definitions import read_definitions, read_states
 from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.arguments import add_list, add_option, add_switch
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.check import read_answers
-from kiqbridge.schedule.definitions_of_template import sourced_schedules
-from kiqbridge.schedule.sourced import SourcedSchedule, block_of, ignored_codes, names_zone
+from kiqbridge.schedule.sourced import SourcedSchedule, sourced, sourced_schedules
 from kiqbridge.schedule.template import read_schedules
 from kiqbridge.schedule.yaml_nodes import compose, entries
 
@@ -114,10 +113,9 @@ def read_sources(options: argparse.Namespace) -> Sources:
 def _with_redis(options: argparse.Namespace) -> Sources:
     server = open_operator(via="cli")
     stored = {
-        name: SourcedSchedule(definition=definition, source="Redis")
-        for name, definition in read_definitions(server.pool, server.keys).items()
+        each.name: SourcedSchedule(definition=each.definition, source="Redis", state=each.state)
+        for each in list_schedules(server.pool, server.keys)
     }
-    states = read_states(server.pool, server.keys)
     stacks = {
         name.partition("/")[0]
         for name, each in stored.items()
@@ -126,13 +124,9 @@ def _with_redis(options: argparse.Namespace) -> Sources:
     if len(stacks) == 1 and options.stack_name == DEFAULT_STACK:
         options.stack_name = stacks.pop()  # else a rule of the template would be listed twice
     found = _read_files(options)
-    for name in sorted(stored):
-        found.setdefault(name, stored[name])
-    schedules = [
-        replace(each, state=states[each.name]) if each.name in states else each
-        for each in found.values()
-    ]
-    return Sources(schedules=schedules, server=server)
+    for name, each in stored.items():
+        found[name] = replace(found[name], state=each.state) if name in found else each
+    return Sources(schedules=list(found.values()), server=server)
 
 
 def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedule]:
@@ -180,20 +174,7 @@ def _read_file(path: Path) -> list[SourcedSchedule]:
     text = _text(path)
     definitions = read_schedule_file(text, str(path))
     places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}
-    lines = text.splitlines()
-    found = []
-    for each in definitions:
-        block = block_of(lines, places[each.name])
-        found.append(
-            SourcedSchedule(
-                definition=each,
-                source=str(path),
-                line=places[each.name],
-                names_zone=names_zone(block),
-                ignored=ignored_codes(block),
-            )
-        )
-    return found
+    return [sourced(each, text, places[each.name], source=str(path)) for each in definitions]
 
 
 @contextmanager

@@ -4,9 +4,8 @@
 at a file. It must never change anything, nor look at more than a bounded number of keys and jobs.
 """
 
-from kiqbridge.doctor.examination import CATALOGUE, examine
+from kiqbridge.doctor.examination import CATALOGUE, examine, examine_template
 from kiqbridge.doctor.finding import AREAS, Area, Finding, Rule, Selection, Status
-from kiqbridge.doctor.template_examination import examine_template
 
 __all__ = [
     "AREAS",

@@ -92,13 +92,16 @@ class Rule:
         """It cannot be read."""
         return self._found(Status.UNKNOWN, what, why, action)
 
+    def rated(self, what: str, *, problem: bool = False, warning: bool = False) -> Finding:
+        """A problem, a warning, or else well."""
+        return (self.problem if problem else self.warning if warning else self.ok)(what)
+
     def summed(
         self, faults: Sequence[str], well: str, before: str = "", *, is_problem: bool = False
     ) -> Finding:
         """The faults in a sentence that begins with `before`; without any that all is well."""
-        if not faults:
-            return self.ok(well)
-        return (self.problem if is_problem else self.warning)(f"{before}{listed(faults)}")
+        what = f"{before}{listed(faults)}" if faults else well
+        return self.rated(what, problem=bool(faults) and is_problem, warning=bool(faults))
 
     def judged(self, fact: Fact) -> Finding:
         """What the list of the page Now found; its sentences in the form of a finding."""

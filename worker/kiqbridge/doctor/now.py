@@ -3,13 +3,13 @@
 The list of the page Now judges (kiqbridge/api/verdict_rules.py); here each kind of its facts is described.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from kiqbridge.api import Limits
 from kiqbridge.doctor.finding import Finding, Rule, counted
-from kiqbridge.doctor.system import System
+from kiqbridge.doctor.system import Checks, System
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.dead_bounds import WARNING_SHARE
 
@@ -33,21 +33,17 @@ UNSERVED_QUEUE: Final = _rule(
     id="unserved-queue",
     reports="queues with jobs that no living process serves; quiet processes serve none, paused queues do not count",
     why="the jobs wait for ever",
-    action="start a worker with -q QUEUE, or delete the jobs; if the name is wrong, correct it where they are "
-    "enqueued",
+    action="start a worker with -q QUEUE; if the name is wrong, correct it where they are enqueued",
 )
 UNKNOWN_CLASS: Final = _rule(
     id="unknown-class",
-    reports="jobs whose queue only Python processes serve, none of which declares the class; jobs in retry that "
-    "failed since their class was not found",
+    reports="jobs whose class no process declares that serves their queue, while all of these are Python",
     why="each attempt fails, and after the last retry the job is dead",
-    action="load the module that declares the class in the worker (-r), serve the queue by a process that knows "
-    "it, or correct the name",
+    action="load the module in the worker (-r), serve the queue by a process that knows it, or correct the name",
 )
 OVERDUE: Final = _rule(
     id="overdue",
-    reports=f"jobs in schedule or retry that have been due for more than {_LIMITS.overdue_s:.0f} s, while a process "
-    "lives",
+    reports=f"jobs in schedule or retry, due for more than {_LIMITS.overdue_s:.0f} s while a process lives",
     why="no process moves them to their queues",
     action="look into the logs of the workers for the poller, and at their clocks",
 )
@@ -71,15 +67,13 @@ LATE_TICKS: Final = _rule(
 )
 LATENCY: Final = _rule(
     id="queue-latency",
-    reports=f"served queues whose oldest job has waited for more than {_LIMITS.latency_s:.0f} s (a problem from "
-    f"{span_text(_LIMITS.latency_s * _LIMITS.much_worse)} on)",
+    reports=f"served queues whose oldest job waits for more than {_LIMITS.latency_s:.0f} s; much longer is a problem",
     why="more is pushed than is performed, or the workers are stuck in long jobs",
     action="add workers or threads, or give slow jobs a queue of their own",
 )
 FAILING_CLASS: Final = _rule(
     id="failing-class",
-    reports=f"classes of which {_LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed, "
-    f"from {_LIMITS.fewest_executions} executions on",
+    reports=f"classes of which {_LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed",
     why="their jobs fill the retry set, and die when their retries are used up",
     action="look at the errors; pause the class or its queue while the cause lasts",
 )
@@ -91,11 +85,9 @@ DEATHS: Final = _rule(
 )
 DEAD_FULL: Final = _rule(
     id="dead-full",
-    reports=f"a dead set with at least {WARNING_SHARE:.0%} of the jobs that the living workers keep (dead_max_jobs), "
-    "and dead jobs that were dropped within a day since it was full",
+    reports=f"a dead set that is {WARNING_SHARE:.0%} full (dead_max_jobs), and dead jobs that were dropped within a day",
     why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
-    action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
-    "dead_overflow: keep, or name a dead_archive",
+    action="remove the cause, then retry or delete the jobs: kiqbridge dead; or raise dead_max_jobs",
 )
 RETRIES: Final = _rule(
     id="retries",
@@ -174,7 +166,7 @@ def check_now(system: System) -> Iterator[Finding]:
     )
 
 
-CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+CHECKS: Final[Checks] = (
     ((*(rule for rule, _ in _WELL), UNKNOWN_CLASS, RETRIES, HEARTBEAT, REFUSED), check_now),
 )
 """Rules, and the function that applies them."""

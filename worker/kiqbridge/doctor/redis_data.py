@@ -1,11 +1,11 @@
 """Rules about our keys in a server: their types, and what guards and ledgers take."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from kiqbridge.doctor.finding import Finding, Rule, counted
-from kiqbridge.doctor.system import System
+from kiqbridge.doctor.system import Checks, System
 from kiqbridge.errors import RedisRefused
 from kiqbridge.wire.keys import TYPES
 
@@ -72,10 +72,12 @@ def check_moved(system: System) -> Iterator[Finding]:
     names += [f"{prefix}kb:moving:{queue}" for queue in queues]
     kinds = system.kinds(names)
     left = [name for name in names if kinds[name] != "none"]
-    if not left:
-        yield MOVED.ok("no move between shards has left anything")
-    else:
-        yield MOVED.problem(f"{counted(len(left), 'key')} of shards: {', '.join(left[:SAMPLES])}")
+    yield MOVED.summed(
+        left[:SAMPLES],
+        "no move between shards has left anything",
+        f"{counted(len(left), 'key')} of shards: ",
+        is_problem=True,
+    )
 
 
 def check_memory_of_ours(system: System) -> Iterator[Finding]:
@@ -112,7 +114,7 @@ def _described(system: System, names: Sequence[str]) -> str:
     return f" with {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
 
 
-CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+CHECKS: Final[Checks] = (
     ((TYPE,), check_types),
     ((MOVED,), check_moved),
     ((GUARDS, LEDGERS), check_memory_of_ours),

@@ -5,8 +5,7 @@ of the namespace, and the connection is closed before the transaction runs: noth
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
 
@@ -14,7 +13,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.doctor.finding import Finding, Rule
-from kiqbridge.doctor.system import System
+from kiqbridge.doctor.system import Checks, System
 from kiqbridge.wire.keys import Keys
 
 Role = Literal["worker", "function", "operator"]
@@ -54,19 +53,10 @@ _rule: Final = partial(Rule, area="redis")
 
 RIGHTS: Final = _rule(
     id="rights",
-    reports="commands and keys that the ACL of this user refuses and a worker needs (`--needs function` and "
-    "`--needs operator`: the enqueue function, the pages and commands of operators)",
+    reports="commands and keys that the ACL of this user refuses and a worker (or who `--needs` names) needs",
     why="what needs them fails when it gets there, such as at the first retry",
     action="allow them in the ACL of this user (docs/security.md)",
 )
-
-
-@dataclass(slots=True)
-class _Refused:
-    """What the server refused."""
-
-    commands: list[str] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
 
 
 def check_rights(system: System) -> Iterator[Finding]:
@@ -75,21 +65,20 @@ def check_rights(system: System) -> Iterator[Finding]:
     connection = system.pool.raw_connection()
     try:
         connection.connect()  # type: ignore[no-untyped-call]
-        refused = _tried(connection, list(commands))
+        refused, keys = _tried(connection, list(commands))
     finally:
         connection.disconnect()  # type: ignore[no-untyped-call]
     who = " and ".join(system.needs)
-    if refused.commands:
-        names = refused.commands
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    if refused:
+        more = f" and {len(refused) - MOST_NAMED} more" if len(refused) > MOST_NAMED else ""
         yield RIGHTS.problem(
-            f"this user may not run {', '.join(names[:MOST_NAMED])}{more}, needed for: {who}",
-            action=f"allow them: ACL SETUSER {system.pool.user} {' '.join(f'+{name}' for name in names)} "
+            f"this user may not run {', '.join(refused[:MOST_NAMED])}{more}, needed for: {who}",
+            action=f"allow them: ACL SETUSER {system.pool.user} {' '.join(f'+{name}' for name in refused)} "
             "(docs/security.md)",
         )
-    elif refused.keys:
+    elif keys:
         yield RIGHTS.problem(
-            f"this user may not use {', '.join(refused.keys[:MOST_NAMED])}, needed for: {who}",
+            f"this user may not use {', '.join(keys[:MOST_NAMED])}, needed for: {who}",
             action=f"allow the keys of the namespace: ACL SETUSER {system.pool.user} ~{system.keys.prefix}* "
             "(docs/security.md)",
         )
@@ -120,25 +109,28 @@ def needed(role: Role, keys: Keys) -> list[tuple[str, ...]]:
     ]
 
 
-def _tried(connection: AbstractConnection, commands: Sequence[tuple[str, ...]]) -> _Refused:
-    """What is refused of these; a transaction is begun, and never run."""
-    refused = _Refused()
+def _tried(
+    connection: AbstractConnection, commands: Sequence[tuple[str, ...]]
+) -> tuple[list[str], list[str]]:
+    """Commands and keys that are refused of these; a transaction is begun, and never run."""
+    refused: list[str] = []
+    keys: list[str] = []
     for opening in ("MULTI", "EXEC", "MULTI"):
         answer = _answer(connection, opening)
         if isinstance(answer, redis.exceptions.NoPermissionError):
-            refused.commands.append(opening.lower())
+            refused.append(opening.lower())
         if isinstance(answer, Exception):
-            return refused  # without a transaction what follows would be carried out
+            return refused, keys  # without a transaction what follows would be carried out
     for words in commands:
         answer = _answer(connection, *words)
         if isinstance(answer, redis.exceptions.NoPermissionError):
             if "key" in str(answer) and "command" not in str(answer):
-                refused.keys.append(f"{words[0].upper()} {words[1]}")
+                keys.append(f"{words[0].upper()} {words[1]}")
             else:
-                refused.commands.append(words[0])
+                refused.append(words[0])
         elif not isinstance(answer, Exception) and answer != b"QUEUED":
             break  # a proxy that knows no transactions: nothing further is sent
-    return refused
+    return refused, keys
 
 
 def _answer(connection: AbstractConnection, *words: str) -> object:
@@ -149,7 +141,5 @@ def _answer(connection: AbstractConnection, *words: str) -> object:
         return error
 
 
-CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
-    ((RIGHTS,), check_rights),
-)
+CHECKS: Final[Checks] = (((RIGHTS,), check_rights),)
 """Rules, and the function that applies them."""

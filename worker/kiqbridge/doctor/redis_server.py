@@ -1,7 +1,7 @@
 """Rules about what a server is: version, cluster mode, eviction, scripts, tracking, TLS."""
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -9,7 +9,7 @@ import redis
 
 from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.doctor.finding import Finding, Rule
-from kiqbridge.doctor.system import System
+from kiqbridge.doctor.system import Checks, System
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.server_check import (
@@ -29,15 +29,8 @@ from kiqbridge.store.server_check import (
 
 _PROBE: Final = from_text("#!lua flags=no-writes,allow-oom\nreturn 1\n")
 _CLOUDS: Final = (
-    ".amazonaws.com",
-    ".windows.net",
-    ".redislabs.com",
-    ".redis-cloud.com",
-    ".upstash.io",
-    ".ondigitalocean.com",
-    ".aivencloud.com",
-    ".render.com",
-    ".googleapis.com",
+    *(".amazonaws.com", ".windows.net", ".redislabs.com", ".redis-cloud.com", ".upstash.io"),
+    *(".ondigitalocean.com", ".aivencloud.com", ".render.com", ".googleapis.com"),
 )
 """Ends of the host names of managed servers."""
 
@@ -57,8 +50,7 @@ VERSION: Final = _rule(
 )
 CLUSTER: Final = _rule(
     id="cluster",
-    reports="cluster mode without a hash tag in the namespace, with Ruby processes in it, or with an address of one node "
-    "alone",
+    reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
     why=CLUSTERED,
     action=UNCLUSTER,
 )
@@ -82,8 +74,7 @@ TRACKING: Final = _rule(
 )
 TLS: Final = _rule(
     id="tls",
-    reports="a connection without TLS that leaves private networks, or goes to a managed server; "
-    "TLS that does not check the server's certificate",
+    reports="a connection without TLS over public networks or to a managed server; one that checks no certificate",
     why="who is on the way can read arguments and the password, and enqueue jobs",
     action="turn on encryption in transit at the server, and write rediss:// in place of redis://",
 )
@@ -99,10 +90,7 @@ def check_version(system: System) -> Iterator[Finding]:
     """Old servers cannot run the scripts."""
     info = system.info("server")
     shown = " ".join(server_version(info))
-    if is_too_old(info):
-        yield VERSION.problem(f"{shown} is too old")
-    else:
-        yield VERSION.ok(shown)
+    yield VERSION.problem(f"{shown} is too old") if is_too_old(info) else VERSION.ok(shown)
 
 
 def check_cluster(system: System) -> Iterator[Finding]:
@@ -115,10 +103,8 @@ def check_cluster(system: System) -> Iterator[Finding]:
             action=FOLLOW,
         )
         return
-    yield from system.judged(
-        CLUSTER,
-        "all keys lie in one slot of the cluster" if clustered else "cluster mode is off",
-    )
+    well = "all keys lie in one slot of the cluster" if clustered else "cluster mode is off"
+    yield from system.judged(CLUSTER, well)
 
 
 def check_eviction(system: System) -> Iterator[Finding]:
@@ -199,7 +185,7 @@ def _is_near(host: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+CHECKS: Final[Checks] = (
     ((REACHABLE,), check_reachable),
     ((VERSION,), check_version),
     ((CLUSTER,), check_cluster),

@@ -1,24 +1,22 @@
 """What the rules look at: one server, read at most once for all rules."""
 
 import time
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from kiqbridge.api import Fact, Facts, Operator, Process, Verdict, fetch_facts, judge
+from kiqbridge.api import Fact, Facts, JobRecord, Operator, Process, Verdict, fetch_facts, judge
 from kiqbridge.api.unknown_classes import unknown_classes
 from kiqbridge.doctor.finding import Finding, Rule
-from kiqbridge.doctor.sample import SETS, Sample, take_sample
 from kiqbridge.errors import RedisRefused
+from kiqbridge.store.pauses import server_time
 from kiqbridge.store.server_check import parse_info
 
 if TYPE_CHECKING:
     from kiqbridge.doctor.redis_rights import Role
     from kiqbridge.store.redis_connection import RedisConnection
     from kiqbridge.store.redis_pool import RedisPool
-    from kiqbridge.store.round_trip import Command
     from kiqbridge.wire.keys import Keys
 
 MOST_NAMES: Final = 1000
@@ -27,40 +25,47 @@ MOST_NAMES: Final = 1000
 MOST_SHOWN: Final = 100
 """Findings of a rule; of the others the number."""
 
+MOST_QUEUES: Final = 200
+MOST_OF_A_PLACE: Final = 200
+MOST_BYTES: Final = 32_000_000
+MOST_S: Final = 2.0
+"""Of a sample of jobs: how many queues, jobs of each place, bytes and seconds."""
 
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
-    """The processes of Python and Ruby that live, as their heartbeats show them.
+AT_ONCE: Final = 20
+"""Jobs that one command reads: they may have 10 MB each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A job that was looked at.
 
     Attributes:
-        processes: those whose heartbeat is there.
+        place: `queue NAME`, `retry`, `schedule` or `dead`.
+        job: what it says.
     """
 
-    processes: Sequence[Process] = ()
+    place: str
+    job: JobRecord
 
     @property
-    def ours(self) -> list[Process]:
-        """The workers of Kiqbridge."""
-        return [each for each in self.processes if each.is_ours]
+    def is_dead(self) -> bool:
+        """Whether nothing happens to it any more by itself."""
+        return self.place == "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Some jobs of each place, and how many jobs there are in all of them."""
+
+    jobs: Sequence[Sampled]
+    total: int
 
     @property
-    def ruby(self) -> list[Process]:
-        """The others."""
-        return [each for each in self.processes if not each.is_ours]
-
-    @cached_property
-    def queues(self) -> Mapping[str, Sequence[Process]]:
-        """Queue → who serves it."""
-        served: dict[str, list[Process]] = {}
-        for each in self.processes:
-            for name in each.queues:
-                served.setdefault(name, []).append(each)
-        return served
-
-    @cached_property
-    def queues_of_python(self) -> AbstractSet[str]:
-        """Queues that a worker of Kiqbridge serves."""
-        return {name for name, who in self.queues.items() if any(each.is_ours for each in who)}
+    def scope(self) -> str:
+        """How many were looked at, for people."""
+        if len(self.jobs) == self.total:
+            return f"all {self.total:,} jobs were looked at"
+        return f"{len(self.jobs):,} of {self.total:,} jobs were looked at"
 
 
 class System:
@@ -86,7 +91,7 @@ class System:
         needs: "Sequence[Role]" = ("worker",),
         stop_timeout_s: float | None = None,
     ) -> None:
-        self.operator = operator
+        self._operator = operator
         self.pool: RedisPool = operator.pool
         self.keys: Keys = operator.keys
         self.connection: RedisConnection = self.pool.connection()
@@ -102,25 +107,19 @@ class System:
         self.connection.close()
 
     @cached_property
-    def now(self) -> float:
-        """Of this machine, epoch seconds."""
-        return time.time()
-
-    @cached_property
     def server_now(self) -> float:
         """Of the server, epoch seconds."""
-        seconds, microseconds = self.connection.call("TIME")
-        return int(seconds) + int(microseconds) / 1_000_000
+        return server_time(self.connection.call("TIME"))
 
-    @cached_property
-    def fleet(self) -> Fleet:
-        """The processes that live."""
-        return Fleet(processes=self.facts.processes)
+    @property
+    def processes(self) -> Sequence[Process]:
+        """Those of Python and Ruby that live, as their heartbeats show them."""
+        return self.facts.processes
 
     @cached_property
     def facts(self) -> Facts:
         """The state, as the page Now judges it; of unknown classes the whole sample."""
-        facts = fetch_facts(self.operator)
+        facts = fetch_facts(self._operator)
         jobs = ((each.place, each.job) for each in self.sample.jobs if not each.is_dead)
         return replace(facts, unknown=unknown_classes(jobs, facts.processes))
 
@@ -143,24 +142,37 @@ class System:
 
     @cached_property
     def sample(self) -> Sample:
-        """Some jobs of each queue and set."""
+        """The oldest and the newest jobs of each queue and set, as many as there is time for."""
         names = self.members(self.keys.queues, self.kinds([self.keys.queues])[self.keys.queues])
         kinds = self.kinds([self.keys.queue(name) for name in names])
         queues = sorted(name for name in names if kinds[self.keys.queue(name)] == "list")
-        return take_sample(self.connection, self.keys, queues, list(self.sets(*SETS)))
+        places = [
+            *(("LLEN", "LRANGE", name, self.keys.queue(name)) for name in queues[:MOST_QUEUES]),
+            *(
+                ("ZCARD", "ZRANGE", name, key)
+                for name, key in self.sets("retry", "schedule", "dead").items()
+            ),
+        ]
+        counts = [(count, key) for count, _, _, key in places]
+        sizes = self.connection.run(*counts) if counts else []
+        jobs: list[Sampled] = []
+        end, size_read = time.monotonic() + MOST_S, 0
+        for (_, command, name, key), size in zip(places, sizes, strict=True):
+            is_queue = command == "LRANGE"
+            place, queue = (f"queue {name}", name) if is_queue else (name, None)
+            for first, last in _spans(size):
+                if time.monotonic() > end or size_read > MOST_BYTES:
+                    break
+                texts = self.connection.call(command, key, first, last)
+                size_read += sum(map(len, texts))
+                jobs += [Sampled(place=place, job=JobRecord(text, queue=queue)) for text in texts]
+        return Sample(jobs=jobs, total=sum(sizes))
 
     def sets(self, *names: str) -> dict[str, str]:
         """Those of the sorted sets `schedule`, `retry`, `dead` that are there and are sorted sets, and their keys."""
         keys = {name: str(getattr(self.keys, name)) for name in names}
         kinds = self.kinds(list(keys.values()))
         return {name: key for name, key in keys.items() if kinds[key] == "zset"}
-
-    def try_run(self, *commands: "Command") -> list[Any] | None:
-        """Replies; None where the server refuses one."""
-        try:
-            return self.connection.run(*commands)
-        except RedisRefused:
-            return None
 
     def config(self, name: str) -> str | None:
         """A setting of the server; None where this user is one of few rights, or the server refuses.
@@ -182,13 +194,25 @@ class System:
 
     def members(self, key: str, kind: str) -> list[str]:
         """Names in a key of this type, a set or a sorted set; not more than are looked at."""
+        found: list[bytes] = []
         if kind == "set":
-            found: list[bytes] = self.connection.call("SSCAN", key, 0, "COUNT", MOST_NAMES)[1]
+            found = self.connection.call("SSCAN", key, 0, "COUNT", MOST_NAMES)[1]
         elif kind == "zset":
             found = self.connection.call("ZRANGE", key, 0, MOST_NAMES - 1)
-        else:
-            found = []
         return [name.decode("utf-8", "surrogateescape") for name in found]
 
     def _info(self, section: str) -> Mapping[str, str]:
         return parse_info(self.connection.call("INFO", section))
+
+
+Checks = Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]
+"""Rules, and the function that applies them."""
+
+
+def _spans(size: int) -> Iterator[tuple[int, int]]:
+    """The positions that are read of a place with so many members: its begin, and its end."""
+    half = MOST_OF_A_PLACE // 2
+    parts = [(0, size)] if size <= MOST_OF_A_PLACE else [(0, half), (size - half, size)]
+    for begin, end in parts:
+        for first in range(begin, end, AT_ONCE):
+            yield first, min(first + AT_ONCE, end) - 1

@@ -12,7 +12,6 @@ from typing import Any, Final
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
-from kiqbridge.schedule.template import DEFAULT_STACK_NAME
 from kiqbridge.schedule.yaml_nodes import TemplateFault, entries, scalar
 
 NESTED: Final = "AWS::CloudFormation::Stack"
@@ -154,7 +153,7 @@ class _Reader:
     def resources(self, path: Path, parameters: Mapping[str, str]) -> Iterator[Resource]:
         """Of a file, and of what it nests."""
         self.seen.add(path.resolve())
-        template = Template.read(path, parameters, stack_name=DEFAULT_STACK_NAME)
+        template = Template(path, parameters)
         shown = path.resolve().relative_to(self.base)
         shared = _section(template, "Globals", "Function")
         for name, entry in template.section("Resources").items():

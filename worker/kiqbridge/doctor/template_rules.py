@@ -59,25 +59,21 @@ VISIBILITY: Final = _rule(
 )
 DEAD_LETTER: Final = _rule(
     id="dead-letter",
-    reports="events that nobody keeps when they fail: a function without OnFailure, a schedule or rule without "
-    "DeadLetterConfig, a source queue without RedrivePolicy, a stream without DestinationConfig",
+    reports="a function, schedule, queue or stream whose failed events nobody keeps",
     why="AWS gives up after some attempts, and the job was never enqueued: no log or metric of yours shows it",
-    action="name a dead-letter queue there (template.yaml has EnqueueDeadLetterQueue), or set "
-    "MaximumRetryAttempts: 0 where the next event does the same work",
+    action="name a dead-letter queue there, or set MaximumRetryAttempts: 0 where the next event does the same",
 )
 RESERVED: Final = _rule(
     id="reserved-concurrency",
     reports="an enqueue function without ReservedConcurrentExecutions, or with 0",
-    why="a burst of events takes the concurrency of the whole account and all connections of Redis; with 0 "
-    "nothing is enqueued",
+    why="a burst takes the concurrency of the account and all connections of Redis; with 0 nothing is enqueued",
     action="set ReservedConcurrentExecutions, such as 20; a parameter may leave it empty",
 )
 ROUTES: Final = _rule(
     id="vpc-endpoints",
     reports="functions in a VPC whose template makes neither endpoints nor a NAT gateway",
     why="a function in a VPC has no internet: it cannot read its secret, nor spill into SQS, and times out",
-    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
-    "the rule if the subnets have one",
+    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway",
 )
 FUNCTION_TIMEOUT: Final = _rule(
     id="function-timeout",
@@ -95,8 +91,7 @@ ALARMS: Final = _rule(
     id="alarms",
     reports="a template with functions of Kiqbridge and no alarm",
     why="dead letters, failed ticks and queues that grow are noticed by nobody",
-    action="nest infra/observability.yaml (CreateObservability=true), or write alarms of your own "
-    "(docs/runbooks.md)",
+    action="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/runbooks.md)",
 )
 RUNTIME: Final = _rule(
     id="runtime",
@@ -114,8 +109,7 @@ TASK_STOP: Final = _rule(
 
 IAM: Final = _rule(
     id="iam",
-    reports="roles and functions that are allowed actions with * , every resource, or a managed policy with full "
-    "access",
+    reports="roles and functions with * among actions or resources, or with a managed policy of full access",
     why="whoever gets hold of a function or a worker gets hold of all that it may do",
     action="name each action and each resource",
 )

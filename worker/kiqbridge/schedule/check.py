@@ -16,10 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.schedule.cloudformation import Template
+from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME, Template
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.template import (
-    DEFAULT_STACK_NAME,
     Problem,
     TemplateError,
     TemplateSchedule,
@@ -74,7 +73,7 @@ def read_answers(path: Path, template: Path) -> dict[str, str]:
         fault = Problem(path, 1, "", f"it cannot be read: {error}; run make deploy ARGS=--guided")
         raise TemplateError([fault]) from error
     answers = dict(word.partition("=")[::2] for word in words)
-    declared = Template.read(template, stack_name=DEFAULT_STACK_NAME).section("Parameters")
+    declared = Template(template).section("Parameters")
     return {name: value for name, value in answers.items() if name in declared}
 
 

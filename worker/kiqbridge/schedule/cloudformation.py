@@ -3,17 +3,16 @@
 A template is kept as YAML nodes, so that every fault can name its line, and only the values that
 somebody asks for are resolved: a `GetAtt` in a property that nobody reads does not matter.
 
-Resolved are Ref, Sub, If, FindInMap, Join, Select and ToJsonString (short and long forms) over the
+Resolved are Ref, Sub, If, FindInMap, Join and Select (short and long forms) over the
 parameters' defaults, given parameters and the pseudo parameters; in Conditions also Equals, Not,
 And, Or and Condition. Whatever only AWS could know is a `TemplateFault`.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -27,8 +26,8 @@ from kiqbridge.schedule.yaml_nodes import (
     shown,
 )
 
-RESOLVABLE: Final = "Ref, Sub, If, FindInMap, Join, Select or ToJsonString over parameters"
-LANGUAGE_EXTENSIONS: Final = "AWS::LanguageExtensions"
+RESOLVABLE: Final = "Ref, Sub, If, FindInMap, Join or Select over parameters"
+DEFAULT_STACK_NAME: Final = "kiqbridge"
 
 _SUBSTITUTION: Final = re.compile(r"\$\{([^}]*)\}")
 
@@ -46,12 +45,21 @@ class Template:
 
     def __init__(
         self,
-        text: str,
+        path: Path,
         parameters: Mapping[str, str] | None = None,
-        *,
-        stack_name: str,
+        stack_name: str = DEFAULT_STACK_NAME,
         pseudo: Mapping[str, str] | None = None,
     ) -> None:
+        """Read a template file; nothing is resolved yet.
+
+        `pseudo` has values of pseudo parameters, such as `AWS::Region`, in place of examples.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise TemplateFault(1, f"the template cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise TemplateFault(1, f"the template is not UTF-8 text: {error}") from error
         self._sections = entries(compose(text), "a template")
         self._declared = self.section("Parameters")
         self._conditions = self.section("Conditions")
@@ -70,41 +78,23 @@ class Template:
         self._given = dict(parameters or {})
         for name in self._given:
             self._require_known(name, 1, "the given parameter")
-        self._functions: dict[str, Callable[[Node], Any]] = {
-            "FindInMap": self._find_in_map,
-            "If": self._if,
-            "Join": self._join,
-            "Ref": self._ref,
-            "Select": self._select,
-            "Sub": self._sub,
-            "ToJsonString": self._to_json_string,
-        }
-
-    @classmethod
-    def read(
-        cls,
-        path: Path,
-        parameters: Mapping[str, str] | None = None,
-        *,
-        stack_name: str,
-        pseudo: Mapping[str, str] | None = None,
-    ) -> "Template":
-        """Read a template file; nothing is resolved yet.
-
-        `pseudo` has values of pseudo parameters, such as `AWS::Region`, in place of examples.
-        """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise TemplateFault(1, f"the template cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise TemplateFault(1, f"the template is not UTF-8 text: {error}") from error
-        return cls(text, parameters, stack_name=stack_name, pseudo=pseudo)
 
     def section(self, name: str) -> dict[str, Entry]:
         """Return the entries of a top-level section; a missing section has none."""
         entry = self._sections.get(name)
         return entries(entry.node, name) if entry else {}
+
+    def value(self, parent: Mapping[str, Entry], name: str) -> Any:
+        """The value of an entry; None if it is not there."""
+        value = self.resolve(parent[name].node) if name in parent else None
+        return None if value is NO_VALUE else value
+
+    def text(self, parent: Mapping[str, Entry], name: str) -> str | None:
+        """As `value`, of one that must be text."""
+        value = self.value(parent, name)
+        if value is not None and not isinstance(value, str):
+            raise TemplateFault(parent[name].line, f"{name} must be text, not {value!r}: quote it")
+        return value
 
     def holds(self, condition: str, line: int) -> bool:
         """Whether a named condition is true."""
@@ -128,13 +118,9 @@ class Template:
         call = call_of(node)
         if call is not None:
             name, argument = call
-            function = self._functions.get(name)
-            if function is None:
-                raise TemplateFault(
-                    line_of(node),
-                    f"Fn::{name} cannot be known without AWS: write a literal value, or {RESOLVABLE}",
-                )
-            return function(argument)
+            if name not in self._functions:
+                raise _unknowable(line_of(node), f"Fn::{name}")
+            return self._functions[name](self, argument)
         if isinstance(node, SequenceNode):
             values = [self.resolve(item) for item in node.value]
             return [value for value in values if value is not NO_VALUE]
@@ -164,11 +150,7 @@ class Template:
             if name in variables:
                 return _text(self.resolve(variables[name].node), f"${{{name}}}", line)
             if "." in name:
-                raise TemplateFault(
-                    line,
-                    f"${{{name}}} is an attribute that cannot be known without AWS:"
-                    f" write a literal value, or {RESOLVABLE}",
-                )
+                raise _unknowable(line, f"${{{name}}} is an attribute that")
             return _text(self._value_of(name, line), f"${{{name}}}", line)
 
         return _SUBSTITUTION.sub(replaced, text)
@@ -186,7 +168,7 @@ class Template:
 
     def _select(self, argument: Node) -> Any:
         index_node, items_node = _arguments(argument, "Select", 2)
-        index = _text(self.resolve(index_node), "the index of Fn::Select", line_of(index_node))
+        index = self._text_at(index_node, "the index of Fn::Select")
         items = self._list(items_node, "Select")
         if not index.isdecimal() or int(index) >= len(items):
             raise TemplateFault(
@@ -196,42 +178,17 @@ class Template:
         return items[int(index)]
 
     def _find_in_map(self, argument: Node) -> Any:
-        with_default = isinstance(argument, SequenceNode) and len(argument.value) == 4  # noqa: PLR2004
-        nodes = _arguments(argument, "FindInMap", 4 if with_default else 3)
-        names = [
-            _text(self.resolve(node), "a key of Fn::FindInMap", line_of(node)) for node in nodes[:3]
-        ]
-        found: Node | None = None
-        level = self.section("Mappings")
-        for depth, name in enumerate(names):
-            if name not in level:
-                if with_default:
-                    fallback = entries(nodes[3], "the fourth argument of Fn::FindInMap")
-                    if "DefaultValue" in fallback:
-                        return self.resolve(fallback["DefaultValue"].node)
-                inside = ".".join(["Mappings", *names[:depth]])
+        found, inside = self._sections.get("Mappings"), "Mappings"
+        for node in _arguments(argument, "FindInMap", 3):
+            name = self._text_at(node, "a key of Fn::FindInMap")
+            level = entries(found.node, inside) if found else {}
+            found = level.get(name)
+            if found is None:
                 raise TemplateFault(
-                    line_of(nodes[depth]),
-                    f"Fn::FindInMap: no {name!r} in {inside}{_near(name, level)}",
+                    line_of(node), f"Fn::FindInMap: no {name!r} in {inside}{_near(name, level)}"
                 )
-            found = level[name].node
-            if depth < len(names) - 1:
-                level = entries(found, ".".join(["Mappings", *names[: depth + 1]]))
-        return self.resolve(found) if found is not None else NO_VALUE
-
-    def _to_json_string(self, argument: Node) -> str:
-        transform = self._sections.get("Transform")
-        declared = self.resolve(transform.node) if transform else []
-        if LANGUAGE_EXTENSIONS not in ([declared] if isinstance(declared, str) else declared):
-            raise TemplateFault(
-                line_of(argument),
-                f"Fn::ToJsonString needs the transform {LANGUAGE_EXTENSIONS}:"
-                " list it in Transform before AWS::Serverless-2016-10-31",
-            )
-        value = self.resolve(argument)
-        if not isinstance(value, dict | list):
-            raise TemplateFault(line_of(argument), "Fn::ToJsonString takes a mapping or a list")
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            inside = f"{inside}.{name}"
+        return self.resolve(found.node) if found else NO_VALUE
 
     def _decide(self, node: Node) -> bool:
         name, argument = call_of(node, ("Ref", "Condition")) or ("", node)
@@ -260,11 +217,7 @@ class Template:
         if name in self._pseudo or name in self._declared:
             return
         if name in self.section("Resources"):
-            raise TemplateFault(
-                line,
-                f"{what} {name!r} is a resource, which cannot be known without AWS:"
-                f" write a literal value, or {RESOLVABLE}",
-            )
+            raise _unknowable(line, f"{what} {name!r} is a resource, which")
         known = [*self._declared, *self._pseudo]
         raise TemplateFault(
             line,
@@ -284,26 +237,33 @@ class Template:
                 line, f"parameter {name!r} is read from SSM by AWS: give its value with --parameter"
             )
         elif "Default" in declaration:
-            default = declaration["Default"]
-            value = _text(self.resolve(default.node), f"Default of parameter {name}", default.line)
+            value = self._text_at(declaration["Default"].node, f"Default of parameter {name}")
         else:
             raise TemplateFault(
                 line, f"parameter {name!r} has no Default: write one, or give --parameter {name}=…"
             )
-        self._require_allowed(name, value, declaration)
+        if "AllowedValues" in declaration:
+            line, node = declaration["AllowedValues"]
+            allowed = [str(_comparable(item)) for item in self._list(node, "AllowedValues")]
+            if value not in allowed:
+                raise TemplateFault(
+                    line, f"parameter {name!r} is {value!r}: allowed are {', '.join(allowed)}"
+                )
         if kind == "CommaDelimitedList" or str(kind).startswith("List<"):
             return [item.strip() for item in value.split(",")] if value else []
         return value
 
-    def _require_allowed(self, name: str, value: str, declaration: dict[str, Entry]) -> None:
-        if "AllowedValues" not in declaration:
-            return
-        line, node = declaration["AllowedValues"]
-        allowed = [_comparable(item) for item in self._list(node, "AllowedValues")]
-        if value not in allowed:
-            raise TemplateFault(
-                line, f"parameter {name!r} is {value!r}: allowed are {', '.join(map(str, allowed))}"
-            )
+    def _text_at(self, node: Node, what: str) -> str:
+        return _text(self.resolve(node), what, line_of(node))
+
+    _functions: ClassVar[Mapping[str, "Callable[[Template, Node], Any]"]] = {
+        "FindInMap": _find_in_map,
+        "If": _if,
+        "Join": _join,
+        "Ref": _ref,
+        "Select": _select,
+        "Sub": _sub,
+    }
 
 
 def call_of(node: Node, plain: Sequence[str] = ("Ref",)) -> tuple[str, Node] | None:
@@ -354,6 +314,12 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
+
+
+def _unknowable(line: int, what: str) -> TemplateFault:
+    return TemplateFault(
+        line, f"{what} cannot be known without AWS: write a literal value, or {RESOLVABLE}"
+    )
 
 
 def _near(name: str, known: Any) -> str:

@@ -315,13 +315,17 @@ def check_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # unknown, malformed, a folder of zones
-        known = available_timezones()
-        if not known:
-            advice = "this machine has no time zone data at all: install the tzdata package"
-        else:
-            near = difflib.get_close_matches(name, known) or ["Europe/Paris"]
-            advice = f"write a name of the IANA database, such as {' or '.join(near)}"
-        raise ExpressionError(f"time zone {name!r} is unknown; {advice}") from error
+        raise unknown_zone(name) from error
+
+
+def unknown_zone(name: str) -> ExpressionError:
+    """That there is no such time zone, with names that are near."""
+    known = available_timezones()
+    advice = "this machine has no time zone data at all: install the tzdata package"
+    if known:
+        near = difflib.get_close_matches(name, known) or ["Europe/Paris"]
+        advice = f"write a name of the IANA database, such as {' or '.join(near)}"
+    return ExpressionError(f"time zone {name!r} is unknown; {advice}")
 
 
 def _parse_period_s(body: str) -> int:

@@ -5,6 +5,7 @@ exactly one `?` in the two day fields; `L`, `W` and `#` in them.
 """
 
 import calendar
+import itertools
 import operator
 import re
 from bisect import bisect_left, bisect_right
@@ -58,7 +59,7 @@ class CronFields:
         The same as the second step of `walk`, or its first if `after` matches none, several times faster.
         """
         year, month, day = after.year, after.month, after.day
-        if year in self.years and month in self.months and day in self._days_of(year, month):
+        if self.is_due_on(year, month, day):
             hours, minutes = self.hours, self.minutes
             place = bisect_left(hours, after.hour)
             if place < len(hours) and hours[place] == after.hour:
@@ -86,35 +87,23 @@ class CronFields:
         return None
 
     def walk(self, origin: datetime, *, backwards: bool = False) -> Iterator[tuple[int, ...]]:
-        """(year, month, day, hour, minute) from the minute of `origin` on, wheel by wheel."""
+        """(year, month, day, hour, minute) from the minute of `origin` on."""
         limit = (origin.year, origin.month, origin.day, origin.hour, origin.minute)
-        return self._turn((), limit, backwards=backwards)
-
-    def _turn(
-        self, path: tuple[int, ...], limit: tuple[int, ...], *, backwards: bool
-    ) -> Iterator[tuple[int, ...]]:
-        if len(path) == len(limit):
-            yield path
-            return
-        values = self._values_below(path)
-        passed = operator.gt if backwards else operator.lt
-        for value in reversed(values) if backwards else values:
-            longer = (*path, value)
-            if not passed(longer, limit[: len(longer)]):
-                yield from self._turn(longer, limit, backwards=backwards)
-
-    def _values_below(self, path: tuple[int, ...]) -> Sequence[int]:
-        match path:
-            case ():
-                return self.years
-            case (_,):
-                return self.months
-            case (year, month):
-                return self._days_of(year, month)
-            case (_, _, _):
-                return self.hours
-            case _:
-                return self.minutes
+        order = slice(None, None, -1 if backwards else 1)
+        is_within = operator.le if backwards else operator.ge
+        years = (
+            self.years[: bisect_right(self.years, origin.year)]
+            if backwards
+            else self.years[bisect_left(self.years, origin.year) :]
+        )
+        for year, month in itertools.product(years[order], self.months[order]):
+            if not is_within((year, month), limit[:2]):
+                continue
+            for day in self._days_of(year, month)[order]:
+                if is_within((year, month, day), limit[:3]):
+                    for time in itertools.product(self.hours[order], self.minutes[order]):
+                        if is_within((year, month, day, *time), limit):
+                            yield year, month, day, *time
 
     def _days_of(self, year: int, month: int) -> tuple[int, ...]:
         days = self._days.get((year, month))

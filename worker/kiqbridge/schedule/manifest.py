@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definitions_of_template import definition_of, joined
+from kiqbridge.schedule.sourced import definition_of, joined
 from kiqbridge.schedule.template import read_schedules
 
 if TYPE_CHECKING:

@@ -1,17 +1,27 @@
 """A schedule together with where it was read: what lists, checks and simulations work on.
 
-Also what a file says beside it that its values do not: comments for the check, a zone that is written down.
+Also what a file says beside it that its values do not (comments for the check, a zone that is written down), and the
+rules of a template as definitions.
 """
 
+import itertools
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.wire.names import shown
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kiqbridge.schedule.template import TemplateSchedule
+
+POLICIES: Final = ("missed", "grace_s", "max_age_s", "overlap")
+"""Members that the `tick` of an Input may have beside `schedule` and `at`."""
 _IGNORE: Final = re.compile(r"#\s*lint:\s*ignore\s+([A-Z]{2}[0-9]{3}(?:[\s,]+[A-Z]{2}[0-9]{3})*)")
 _ZONE: Final = re.compile(r"([^#]*[\s{,])?[\"']?(ScheduleExpressionTimezone|timezone)[\"']?\s*:")
 
@@ -69,33 +79,112 @@ class SourcedSchedule:
         )
 
 
-def block_of(lines: Sequence[str], line: int) -> list[str]:
-    """The lines of a mapping in YAML: the comments above its key, the key, and what is indented below it.
+def sourced(
+    definition: ScheduleDefinition, text: str, line: int, *, source: str, **more: str
+) -> SourcedSchedule:
+    """A definition at a line of a YAML file; what is beside it are comments above its key, and what is indented below.
 
     Args:
-        lines: of the file.
+        definition: the schedule.
+        text: of the file.
         line: that of the key, counted from 1.
+        source: how the file is shown.
+        more: other members.
     """
+    lines = text.splitlines()
     first = line - 1
     depth = _depth(lines[first])
-    end = first + 1
-    while end < len(lines) and (not lines[end].strip() or _depth(lines[end]) > depth):
-        end += 1
-    while first > 0 and lines[first - 1].lstrip().startswith("#"):
-        first -= 1
-    return list(lines[first:end])
-
-
-def ignored_codes(block: Sequence[str]) -> frozenset[str]:
-    """The codes that comments such as `# lint: ignore KB104, KB106` name."""
-    found = (match[1] for text in block if (match := _IGNORE.search(text)))
-    return frozenset(code for codes in found for code in re.findall(r"[A-Z]{2}[0-9]{3}", codes))
-
-
-def names_zone(block: Sequence[str]) -> bool:
-    """Whether a zone is written down."""
-    return any(_ZONE.match(text) for text in block)
+    below = itertools.takewhile(lambda each: not each.strip() or _depth(each) > depth, lines[line:])
+    above = itertools.takewhile(lambda each: each.lstrip().startswith("#"), reversed(lines[:first]))
+    block = [*above, lines[first], *below]
+    ignored = " ".join(match[1] for each in block if (match := _IGNORE.search(each)))
+    return SourcedSchedule(
+        definition=definition,
+        source=source,
+        line=line,
+        names_zone=any(map(_ZONE.match, block)),
+        ignored=frozenset(re.findall(r"[A-Z]{2}[0-9]{3}", ignored)),
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def _depth(text: str) -> int:
     return len(text) - len(text.lstrip())
+
+
+def sourced_schedules(
+    schedules: "Iterable[TemplateSchedule]", text: str, *, source: str, stack_name: str
+) -> list[SourcedSchedule]:
+    """Schedules with file, line and the comments beside them.
+
+    Args:
+        schedules: as `read_schedules` gives them.
+        text: of the template.
+        source: how its file is shown.
+        stack_name: under which their ticks are named.
+
+    Raises:
+        ConfigError: a policy in a tick cannot be read.
+    """
+    return [
+        sourced(
+            definition_of(each, stack_name),
+            text,
+            each.line,
+            source=source,
+            kind=each.kind,
+            function=each.function,
+        )
+        for each in schedules
+    ]
+
+
+def definition_of(schedule: "TemplateSchedule", stack: str) -> ScheduleDefinition:
+    """One rule of a template as a definition, named as its ticks name it: `STACK/LogicalId`.
+
+    A rule of a function that is not the enqueue function has no jobs. The expression of a rate keeps no
+    start if the template gives none: AWS counts it from its deployment, which the template does not know.
+
+    Raises:
+        ConfigError: a policy in its tick cannot be read.
+    """
+    tick = _tick_of(schedule)
+    name = str(tick.get("schedule", f"{stack}/{schedule.name}"))
+    jobs = [{key: job[key] for key in job if key != "tick"} for job in schedule.jobs]
+    document: dict[str, Any] = {
+        "expression": schedule.expression_text,
+        "timezone": schedule.timezone,
+        # Replaced below: a definition that is read has jobs, one of another function has none.
+        "jobs": jobs or [{}],
+        "origin": "template",
+        "enabled": schedule.enabled,
+        "start": schedule.start and schedule.start.isoformat(),
+        "end": schedule.end and schedule.end.isoformat(),
+        **{member: tick[member] for member in POLICIES if member in tick},
+    }
+    found = ScheduleDefinition.from_document(name, document)
+    # A tick is not late before the flexible window is over.
+    found = replace(found, grace_s=found.grace_s + 60 * schedule.window_minutes)
+    return found if jobs else replace(found, jobs=())
+
+
+def joined(first: ScheduleDefinition, other: ScheduleDefinition) -> ScheduleDefinition:
+    """Two rules whose ticks have one name, as one schedule that is due when either is.
+
+    Raises:
+        ConfigError: they differ in more than their expression.
+    """
+    if replace(other, expression=first.expression, also=first.also) != first:
+        raise ConfigError(
+            f"schedule {first.name!r}: two rules share the name of its ticks, so of an instant at which both are "
+            "due one is enqueued, but they differ in more than their expression: give them the same job, zone, "
+            "bounds, state and policies, or let each tick have the name of its own event"
+        )
+    return replace(first, also=(*first.also, other.expression, *other.also), _parsed=[])
+
+
+def _tick_of(schedule: "TemplateSchedule") -> dict[str, Any]:
+    if not schedule.jobs or schedule.input is None:
+        return {}
+    tick = json.loads(schedule.input).get("tick")
+    return tick if isinstance(tick, dict) else {}

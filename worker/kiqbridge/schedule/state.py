@@ -7,8 +7,6 @@ It is kept as JSON under the schedule's name in `kb:schedules:state`, for schedu
 Pure; who writes it: client/schedules.py.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -78,34 +76,17 @@ class ScheduleState:
         """The counterpart of `to_text`; what cannot be read stops no schedule."""
         try:
             document = json_text.loads(text) if text else {}
-        except ValueError:
+            skipped = sorted(each for each in document.get("skipped", ()) if type(each) is int)
+            return cls(paused=_pause(document.get("paused")), skipped=tuple(skipped))
+        except (AttributeError, TypeError, ValueError):
             return cls()
-        if not isinstance(document, Mapping):
-            return cls()
-        skipped = document.get("skipped")
-        return cls(
-            paused=_pause(document.get("paused")),
-            skipped=tuple(sorted(each for each in skipped if type(each) is int))
-            if isinstance(skipped, list)
-            else (),
-        )
 
 
-def _pause(value: object) -> SchedulePause | None:
-    if not isinstance(value, Mapping):
+_READERS: Final = {"reason": str, "by": str, "at": float, "until": float}
+
+
+def _pause(value: Any) -> SchedulePause | None:
+    if value is None:
         return None
-    return SchedulePause(
-        reason=_text(value.get("reason")),
-        by=_text(value.get("by")),
-        at=_time(value.get("at")),
-        until=_time(value.get("until")),
-    )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _time(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]
+    known = {name: read for name, read in _READERS.items() if value.get(name) is not None}
+    return SchedulePause(**{name: read(value[name]) for name, read in known.items()})
