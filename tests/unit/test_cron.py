@@ -1,4 +1,4 @@
-"""Schedule expressions of EventBridge: one sentence for each rule, examples with known dates."""
+"""Schedule expressions of EventBridge, examples with known dates; what is refused: test_eventbridge_acceptance.py."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -33,30 +33,24 @@ def clock(ticks):
 
 
 class TestFields:
-    def test_a_list_names_single_values(self):
-        assert times_of("0,30", "10,15") == "10:00 10:30 15:00 15:30"
+    @pytest.mark.parametrize(
+        ("minutes", "hours", "times"),
+        [
+            ("0,30", "10,15", "10:00 10:30 15:00 15:30"),
+            ("1/10", "7", "07:01 07:11 07:21 07:31 07:41 07:51"),
+            ("*/15", "7", "07:00 07:15 07:30 07:45"),
+            ("10-50/10", "7", "07:10 07:20 07:30 07:40 07:50"),
+            ("0", "20-2", "00:00 01:00 02:00 20:00 21:00 22:00 23:00"),
+            ("0", "21-4/3", "00:00 03:00 21:00"),
+        ],
+    )
+    def test_lists_steps_and_ranges_that_may_wrap(self, minutes, hours, times):
+        assert times_of(minutes, hours) == times
 
-    def test_a_step_counts_from_the_given_value_to_the_end(self):
-        assert times_of("1/10", "7") == "07:01 07:11 07:21 07:31 07:41 07:51"
-
-    def test_a_step_on_a_star_counts_from_the_lowest_value(self):
-        assert times_of("*/15", "7") == "07:00 07:15 07:30 07:45"
-
-    def test_a_step_on_a_range_stays_in_the_range(self):
-        assert times_of("10-50/10", "7") == "07:10 07:20 07:30 07:40 07:50"
-
-    def test_an_hour_range_may_wrap_around_midnight(self):
-        assert times_of("0", "20-2") == "00:00 01:00 02:00 20:00 21:00 22:00 23:00"
-
-    def test_a_step_on_a_wrapping_range_counts_across_the_wrap(self):
-        assert times_of("0", "21-4/3") == "00:00 03:00 21:00"
-
-    def test_a_weekday_range_may_wrap_around_the_week(self):
+    def test_ranges_of_weekdays_and_months_may_wrap_too(self):
         fridays_to_mondays = [day for day in range(1, 32) if day % 7 in {1, 2, 3, 4}]
 
         assert days_of("? * FRI-MON *", 2026, 5) == fridays_to_mondays
-
-    def test_a_month_range_may_wrap_around_the_year(self):
         assert days_of("1 NOV-FEB ? *", 2026) == [(1, 1), (2, 1), (11, 1), (12, 1)]
 
     def test_weekdays_count_from_one_for_sunday(self):
@@ -80,42 +74,33 @@ class TestFields:
 
 
 class TestDays:
-    def test_l_is_the_last_day_of_the_month(self):
-        assert days_of("L 1-4 ? *", 2028) == [(1, 31), (2, 29), (3, 31), (4, 30)]
+    @pytest.mark.parametrize(
+        ("fields", "days"),
+        [
+            ("L 1,3-4 ? *", [(1, 31), (3, 31), (4, 30)]),
+            ("? 1-3 6L *", [(1, 30), (2, 27), (3, 27)]),
+            ("? 1-3 FRIL *", [(1, 30), (2, 27), (3, 27)]),
+            ("? 1-3 6#2 *", [(1, 9), (2, 13), (3, 13)]),
+            ("? 1-3 FRI#2 *", [(1, 9), (2, 13), (3, 13)]),
+            ("? * FRI#5 *", [(1, 30), (5, 29), (7, 31), (10, 30)]),
+            ("LW 1-5 ? *", [(1, 30), (2, 27), (3, 31), (4, 30), (5, 29)]),
+            ("15W 2 ? *", [(2, 16)]),  # a Sunday
+            ("15W 8 ? *", [(8, 14)]),  # a Saturday
+            ("1W 8 ? *", [(8, 3)]),  # never in another month
+            ("31W 5 ? *", [(5, 29)]),
+            ("31W 1-4 ? *", [(1, 30), (3, 31)]),
+            ("1,15W,L 2 ? *", [(2, 1), (2, 16), (2, 28)]),
+            ("? 2 1L,6L *", [(2, 22), (2, 27)]),
+        ],
+    )
+    def test_special_days(self, fields, days):
+        assert days_of(fields, 2026) == days
 
     def test_l_alone_as_a_weekday_is_saturday(self):
         assert days_of("? * L *", 2026) == days_of("? * SAT *", 2026)
 
-    def test_a_weekday_with_l_is_its_last_one_in_the_month(self):
-        assert days_of("? 1-3 6L *", 2026) == [(1, 30), (2, 27), (3, 27)]
-        assert days_of("? 1-3 FRIL *", 2026) == [(1, 30), (2, 27), (3, 27)]
-
-    def test_a_weekday_with_a_number_sign_is_the_nth_one_in_the_month(self):
-        assert days_of("? 1-3 6#2 *", 2026) == [(1, 9), (2, 13), (3, 13)]
-        assert days_of("? 1-3 FRI#2 *", 2026) == [(1, 9), (2, 13), (3, 13)]
-
-    def test_a_fifth_weekday_skips_months_that_have_only_four(self):
-        assert days_of("? * FRI#5 *", 2026) == [(1, 30), (5, 29), (7, 31), (10, 30)]
-
-    def test_lw_is_the_last_day_from_monday_to_friday(self):
-        assert days_of("LW 1-5 ? *", 2026) == [(1, 30), (2, 27), (3, 31), (4, 30), (5, 29)]
-
-    def test_w_moves_a_saturday_back_and_a_sunday_forward(self):
-        assert days_of("15W 2 ? *", 2026) == [(2, 16)]
-        assert days_of("15W 8 ? *", 2026) == [(8, 14)]
-
-    def test_w_never_leaves_the_month(self):
-        assert days_of("1W 8 ? *", 2026) == [(8, 3)]
-        assert days_of("31W 5 ? *", 2026) == [(5, 29)]
-
-    def test_31w_skips_months_without_a_thirty_first(self):
-        assert [month for month, _ in days_of("31W * ? *", 2026)] == [1, 3, 5, 7, 8, 10, 12]
-
-    def test_a_list_may_mix_plain_and_special_days(self):
-        assert days_of("1,15W,L 2 ? *", 2026) == [(2, 1), (2, 16), (2, 28)]
-        assert days_of("? 2 MON,6L,WED *", 2026, 2) == [2, 4, 9, 11, 16, 18, 23, 25, 27]
-
     def test_february_29_waits_for_a_leap_year(self):
+        assert days_of("L 2 ? *", 2028) == [(2, 29)]
         assert parse("cron(0 0 29 2 ? *)").next_after(utc(2096, 3, 1)) == utc(2104, 2, 29)
 
 
@@ -204,26 +189,34 @@ class TestInstants:
 class TestDaylightSaving:
     """The clocks of Paris go forward on 2026-03-29 at 02:00 and back on 2026-10-25 at 03:00."""
 
-    def test_a_wall_clock_time_keeps_its_hour_across_the_change(self):
-        ticks = parse("cron(0 9 * * ? *)", "Europe/Paris").between(
-            utc(2026, 3, 28), utc(2026, 3, 30)
-        )
+    @pytest.mark.parametrize(
+        ("text", "window", "expected"),
+        [
+            (
+                "cron(0 9 * * ? *)",  # keeps its hour
+                ((2026, 3, 28), (2026, 3, 30)),
+                [(2026, 3, 28, 8), (2026, 3, 29, 7)],
+            ),
+            (
+                "cron(30 2 * * ? *)",  # does not exist on one day
+                ((2026, 3, 28), (2026, 3, 31)),
+                [(2026, 3, 28, 1, 30), (2026, 3, 30, 0, 30)],
+            ),
+            (
+                "cron(30 2 * * ? *)",  # comes twice
+                ((2026, 10, 24, 12), (2026, 10, 26)),
+                [(2026, 10, 25, 0, 30)],
+            ),
+        ],
+    )
+    def test_what_is_skipped_never_fires_and_what_is_repeated_fires_first(
+        self, text, window, expected
+    ):
+        start, end = (utc(*each) for each in window)
 
-        assert list(ticks) == [utc(2026, 3, 28, 8), utc(2026, 3, 29, 7)]
+        ticks = parse(text, "Europe/Paris").between(start, end)
 
-    def test_a_time_that_does_not_exist_is_skipped(self):
-        ticks = parse("cron(30 2 * * ? *)", "Europe/Paris").between(
-            utc(2026, 3, 28), utc(2026, 3, 31)
-        )
-
-        assert list(ticks) == [utc(2026, 3, 28, 1, 30), utc(2026, 3, 30, 0, 30)]
-
-    def test_a_time_that_occurs_twice_fires_at_the_first(self):
-        ticks = parse("cron(30 2 * * ? *)", "Europe/Paris").between(
-            utc(2026, 10, 24, 12), utc(2026, 10, 26)
-        )
-
-        assert list(ticks) == [utc(2026, 10, 25, 0, 30)]
+        assert list(ticks) == [utc(*each) for each in expected]
 
     def test_nothing_fires_in_the_second_pass_of_a_repeated_hour(self):
         schedule = parse("cron(*/20 * * * ? *)", "America/New_York")
@@ -233,13 +226,6 @@ class TestDaylightSaving:
         assert ticks == [utc(2026, 11, 1, 5, 40), utc(2026, 11, 1, 7)]
         assert schedule.latest_at_or_before(utc(2026, 11, 1, 6, 15)) == utc(2026, 11, 1, 5, 40)
 
-    def test_spring_in_new_york_skips_two_to_three(self):
-        ticks = parse("cron(0 1-4 8 3 ? 2026)", "America/New_York").between(
-            utc(2026, 1, 1), utc(2027, 1, 1)
-        )
-
-        assert list(ticks) == [utc(2026, 3, 8, 6), utc(2026, 3, 8, 7), utc(2026, 3, 8, 8)]
-
     def test_half_an_hour_is_skipped_and_repeated_on_lord_howe(self):
         schedule = parse("cron(0/15 1-2 * * ? *)", "Australia/Lord_Howe")
 
@@ -248,11 +234,6 @@ class TestDaylightSaving:
 
         assert clock(skipped) == "14:30 14:45 15:00 15:15 15:30 15:45"
         assert clock(repeated) == "14:00 14:15 14:30 14:45 15:30 15:45 16:00 16:15"
-
-    def test_utc_has_every_hour_once(self):
-        ticks = parse("cron(0 * * * ? *)").between(utc(2026, 3, 28), utc(2026, 3, 30))
-
-        assert len(list(ticks)) == 48
 
 
 class TestRate:
@@ -297,24 +278,6 @@ class TestRate:
             ):
                 question()
 
-    @pytest.mark.parametrize(
-        ("text", "advice"),
-        [
-            ("rate(1 minutes)", "write 1 minute"),
-            ("rate(5 minute)", "write 5 minutes"),
-            ("rate(0 days)", "a whole number above 0"),
-            ("rate(-1 days)", "a whole number above 0"),
-            ("rate(1.5 hours)", "a whole number above 0"),
-            ("rate(5 weeks)", "minutes, hours or days"),
-            ("rate(5)", "minutes, hours or days"),
-            ("rate(5minutes)", "minutes, hours or days"),
-            ("rate(99999999 days)", "take a smaller"),
-        ],
-    )
-    def test_a_wrong_rate_is_refused_with_advice(self, text, advice):
-        with pytest.raises(ExpressionError, match=advice):
-            parse(text)
-
 
 class TestAt:
     def test_a_single_time_is_read_on_the_wall_of_its_zone(self):
@@ -335,21 +298,6 @@ class TestAt:
         schedule = parse("at(2026-10-25T02:30:00)", "Europe/Paris")
 
         assert schedule.next_after(utc(2026, 1, 1)) == utc(2026, 10, 25, 0, 30)
-
-    @pytest.mark.parametrize(
-        "body",
-        [
-            "2027-02-30T00:00:00",
-            "2027-02-20",
-            "2027-02-20 00:00:00",
-            "2027-02-20T00:00:00Z",
-            "1969-12-31T23:59:59",
-            "2027-02-20T24:00:00",
-        ],
-    )
-    def test_what_is_no_time_is_refused(self, body):
-        with pytest.raises(ExpressionError, match="write it as yyyy-mm-ddThh:mm:ss"):
-            parse(f"at({body})")
 
 
 class TestBounds:
@@ -395,67 +343,6 @@ class TestErrors:
             ConfigError, match=r"^schedule expression 'cron\(61 12 \* \* \? \*\)': minutes"
         ):
             parse("cron(61 12 * * ? *)")
-
-    def test_five_crontab_fields_are_told_from_six(self):
-        with pytest.raises(
-            ExpressionError, match=r"has 5 fields, as a crontab line has; EventBridge wants 6"
-        ):
-            parse("cron(0 12 * * MON)")
-
-    @pytest.mark.parametrize(
-        "text",
-        ["0 12 * * ? *", "Cron(0 12 * * ? *)", "cron(0 12 * * ? *", "", "cron (0 12 * * ? *)"],
-    )
-    def test_what_is_no_expression_is_refused_with_the_three_forms(self, text):
-        with pytest.raises(ExpressionError, match=r"is none of cron\(.*rate\(.*at\("):
-            parse(text)
-
-    @pytest.mark.parametrize("days", ["* * *", "1 * MON", "? * ?"])
-    def test_exactly_one_day_field_is_a_question_mark(self, days):
-        with pytest.raises(ExpressionError, match="exactly one of them has to be"):
-            parse(f"cron(0 12 {days} *)")
-
-    @pytest.mark.parametrize(
-        ("fields", "complaint"),
-        [
-            ("60 12 * * ? *", "minutes: '60' is out of range; allowed are 0-59"),
-            ("0-60 12 * * ? *", "minutes: '0-60' is out of range"),
-            ("? 12 * * ? *", "minutes: '[?]' cannot be read"),
-            ("*/0 12 * * ? *", "minutes: '[*]/0' has a step .* from 1 to 59"),
-            ("*/60 12 * * ? *", "minutes: '[*]/60' has a step"),
-            ("0/ 12 * * ? *", "minutes: '0/' has a step"),
-            ("0 24 * * ? *", "hours: '24' is out of range; allowed are 0-23"),
-            ("0 -5 * * ? *", "hours: '-5' cannot be read"),
-            ("0 5- * * ? *", "hours: '5-' cannot be read"),
-            ("0 1,,2 * * ? *", "hours: '' cannot be read"),
-            ("0 +5 * * ? *", "hours: '[+]5' cannot be read"),
-            ("0 ٣ * * ? *", "hours: '٣' cannot be read"),
-            ("0 12 0 * ? *", "day-of-month: '0' is out of range; allowed are 1-31, L, LW, 15W"),
-            ("0 12 32W * ? *", "day-of-month: '32W' is out of range"),
-            ("0 12 W * ? *", "day-of-month: 'W' cannot be read"),
-            ("0 12 L-3 * ? *", "day-of-month: 'L-3' cannot be read"),
-            ("0 12 ?,1 * ? *", "day-of-month: '[?]' cannot be read"),
-            ("0 12 * 13 ? *", "month: '13' is out of range; allowed are 1-12 or JAN-DEC"),
-            ("0 12 * MAI ? *", "month: 'MAI' cannot be read"),
-            ("0 12 ? * 0 *", "day-of-week: '0' is out of range; allowed are 1-7 or SUN-SAT"),
-            ("0 12 ? * 8 *", "day-of-week: '8' is out of range"),
-            ("0 12 ? * 8L *", "day-of-week: '8L' is out of range"),
-            ("0 12 ? * 6#6 *", "day-of-week: '6#6' asks for a week which is not 1 to 5"),
-            ("0 12 ? * 6#0 *", "day-of-week: '6#0' asks for a week"),
-            (
-                "0 12 ? * 3#1,6#3 *",
-                "has a # in a list, and AWS takes nothing beside it; make it two schedules",
-            ),
-            ("0 12 ? * 15W *", "day-of-week: '15W' cannot be read"),
-            ("0 12 * * ? 1969", "year: '1969' is out of range; allowed are 1970-2199"),
-            ("0 12 * * ? 2200", "year: '2200' is out of range"),
-            ("0 12 * * ? 2030-2020", "year: '2030-2020' runs backwards"),
-            ("0 12 * * ? * *", "has 7 fields; EventBridge wants 6"),
-        ],
-    )
-    def test_a_wrong_field_is_named_with_its_value_and_what_is_allowed(self, fields, complaint):
-        with pytest.raises(ExpressionError, match=complaint):
-            parse(f"cron({fields})")
 
     def test_an_unknown_zone_is_refused_with_near_names(self):
         with pytest.raises(
