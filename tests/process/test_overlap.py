@@ -87,20 +87,6 @@ def test_one_is_skipped_while_the_last_one_runs(
     assert (redis.get("stat:processed"), redis.get("stat:failed")) in [(b"3", None), (b"3", b"0")]
 
 
-def test_two_workers_see_what_each_other_runs(start, push, begun, outcomes, *, redis, tmp_path):
-    first, second = start("-c", "1"), start("-c", "1")
-    push("Plain", 3, overlap="skip")
-    wait_until(begun, 20)
-
-    for minutes in (2, 1):
-        push("Plain", minutes, overlap="skip")
-    wait_for_outcomes(outcomes, "", "skipped", "skipped")
-    (tmp_path / "go").touch()
-
-    wait_for_outcomes(outcomes, "done", "skipped", "skipped")
-    assert first.stop() == second.stop() == 0
-
-
 def test_what_a_killed_worker_ran_does_not_block_its_schedule(
     start, push, begun, outcomes, tmp_path
 ):
@@ -116,16 +102,6 @@ def test_what_a_killed_worker_ran_does_not_block_its_schedule(
 
     wait_for_outcomes(outcomes, "done", "done")
     assert begun() == ["3", "3", "2"]
-
-
-def test_a_job_that_fails_for_good_blocks_nothing(start, push, begun, outcomes):
-    start()
-    push("Failing", 3, overlap="skip")
-    wait_for_outcomes(outcomes, "discarded")
-
-    push("Failing", 2, overlap="skip")
-
-    wait_for_outcomes(outcomes, "discarded", "discarded")
 
 
 def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, begun, outcomes, tmp_path):
@@ -165,21 +141,3 @@ def test_one_that_comes_too_late_is_expired(start, push, begun, outcomes, *, tmp
     assert begun() == ["2"]
     assert not worker.stop()
     assert "more than max_age_s of 600" in worker.output
-
-
-def test_one_that_was_begun_in_time_goes_on_however_late(
-    start, push, begun, outcomes, *, redis, tmp_path
-):
-    worker = start("-t", "1")
-    push("Plain", 2, max_age_s=600)
-    wait_until(lambda: begun() == ["2"], 20)
-    worker.stop()  # gives it back
-    text = redis.rpop("queue:default")
-    late = text.replace(b'"max_age_s":600', b'"max_age_s":1.5')
-    assert late != text
-    redis.lpush("queue:default", late)
-    (tmp_path / "go").touch()
-    start()
-
-    wait_for_outcomes(outcomes, "done")
-    assert begun() == ["2", "2"]

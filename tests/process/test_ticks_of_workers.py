@@ -123,15 +123,6 @@ def test_what_is_cancelled_before_it_runs_is_cancelled(start, push, ledger, clie
     assert end_of(ledger).outcome == "cancelled"
 
 
-def test_a_job_of_a_class_that_is_not_declared_is_discarded(start, push, ledger):
-    start()
-    push("Unknown", retry=False)
-
-    end = end_of(ledger)
-
-    assert (end.outcome, end.error) == ("discarded", "NameError")
-
-
 @pytest.mark.parametrize(
     ("job_class", "outcome", "error"),
     [("Bill", "done", ""), ("Killer", "dead", "kiqbridge.errors.ProcessDied")],
@@ -147,16 +138,3 @@ def test_a_suspect_that_runs_alone_has_an_end(
 
     assert (end.outcome, end.error) == (outcome, error)
     assert redis.zcard("dead") == (outcome == "dead")
-
-
-def test_a_scheduled_job_that_cannot_be_pushed_when_it_is_due_is_dead(start, client, ledger, redis):
-    soon = time.time() + 3600
-    client.push_tick("s", MINUTE, [{"class": "Bill", "args": [1], "at": soon}], by="test")
-    [member] = redis.zrange("schedule", 0, -1)
-    spoiled = member.replace(b'"args":[1]', b'"args":1')
-    assert spoiled != member
-    redis.delete("schedule")
-    redis.zadd("schedule", {spoiled: 1})
-    start()
-
-    assert end_of(ledger).outcome == "dead"

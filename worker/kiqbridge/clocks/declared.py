@@ -102,12 +102,10 @@ class DeclaredSchedules:
         self._pool = client.pool
         self._fleets = client.fleets
         self._schedules = Schedules(client)
-        declared = list(definitions)
-        self._texts = {
-            each.name: (each, digest_of(json_text.dumps(each.to_document())))
-            for _, each in declared
+        self._declared = {
+            each.name: (app, each, digest_of(json_text.dumps(each.to_document())))
+            for app, each in definitions
         }
-        self._app_of = {each.name: app for app, each in declared}
         self._apps = frozenset(apps)
         self._field = f"{_WORKER}{identity}"
         self._warned: set[str] = set()
@@ -123,22 +121,20 @@ class DeclaredSchedules:
             self._skips -= 1
             return
         fields, time = connection.run(("HGETALL", self._keys.declared), ("TIME",))
-        if not fields and not self._texts:
+        if not fields and not self._declared:
             return
         now = server_time(time)
-        if self._texts:
+        if self._declared:
             connection.call("HSET", self._keys.declared, self._field, self._presence(now))
         published = _read(pairs_of(fields), self._field, now)
         self._skips = self._draw_skips(published.workers)
-        for name, (definition, digest) in self._texts.items():
-            self._keep_one(connection, definition, digest, published, name)
+        for name in self._declared:
+            self._keep_one(connection, name, published)
         for name, (app, _) in published.seen.items():
-            if app in self._apps and name not in self._texts and name not in published.live:
+            if app in self._apps and name not in self._declared and name not in published.live:
                 self._remove(connection, name)
-        for (
-            name,
-            value,
-        ) in published.ahead.items():  # so that it ends by this clock; who lives says the same
+        for name, value in published.ahead.items():
+            # So that it ends by this clock; who lives says the same.
             text = json_text.dumps({**value, "at": now})
             connection.call("HSET", self._keys.declared, name, text)
         if published.old:
@@ -146,41 +142,35 @@ class DeclaredSchedules:
 
     def _refresh(self, connection: RedisConnection | RedisPool) -> bool:
         """Publish what this process declares; whether `kb:schedules` has just that."""
-        if not self._texts:
+        if not self._declared:
             return True
-        names = list(self._texts)
-        texts, time = connection.run(("HMGET", self._keys.schedules, *names), ("TIME",))
+        texts, time = connection.run(("HMGET", self._keys.schedules, *self._declared), ("TIME",))
         presence = self._presence(server_time(time))
         connection.call("HSET", self._keys.declared, self._field, presence)
-        return [digest_of(text) for text in texts] == [each for _, each in self._texts.values()]
+        return list(map(digest_of, texts)) == [digest for *_, digest in self._declared.values()]
 
     def _draw_skips(self, workers: int) -> int:
         """For how many refreshes the others are not read; drawn, so that workers started together spread."""
         return round(random.uniform(0.5, 1.5) * (workers // READERS))  # noqa: S311 - spreads load
 
     def _presence(self, now: float) -> bytes:
-        declared = {name: digest for name, (_, digest) in self._texts.items()}
+        declared = {name: digest for name, (*_, digest) in self._declared.items()}
         return json_text.dumps({"at": now, "schedules": declared})
 
     def _keep_one(
-        self,
-        connection: RedisConnection | RedisPool,
-        definition: ScheduleDefinition,
-        digest: str,
-        published: _Published,
-        name: str,
+        self, connection: RedisConnection | RedisPool, name: str, published: _Published
     ) -> None:
+        app, definition, digest = self._declared[name]
         _, versions = published.seen.get(name, ("", []))
         text = connection.call("HGET", self._keys.schedules, name)
         current = digest_of(text)
-        if current != digest and text:
-            is_newer_live = current in published.live.get(name, set())
-            if digest in versions and is_newer_live:
-                self._log_once(
-                    name,
-                    "schedule %s: a worker with a newer version of the code declares it otherwise; that one holds",
-                )
-                return
+        is_older = digest in versions and current in published.live.get(name, set())
+        if current != digest and text and is_older:
+            self._log_once(
+                name,
+                "schedule %s: a worker with a newer version of the code declares it otherwise; that one holds",
+            )
+            return
         if current != digest:
             if not text and self._fleets is not None and not self._take_over(self._fleets, name):
                 return
@@ -190,9 +180,9 @@ class DeclaredSchedules:
                 self._log_once(name, "a declared schedule is not registered, %s: %s", error)
                 return
             logger.info("schedule %s, declared beside its job, is %s", name, change)
-        if versions[-1:] != [digest] or published.seen[name][0] != self._app_of[name]:
+        if versions[-1:] != [digest] or published.seen[name][0] != app:
             versions = [*(each for each in versions if each != digest), digest][-MOST_VERSIONS:]
-            seen = json_text.dumps({"app": self._app_of[name], "versions": versions})
+            seen = json_text.dumps({"app": app, "versions": versions})
             connection.call("HSET", self._keys.declared, f"{_SEEN}{name}", seen)
 
     def _take_over(self, fleets: "FleetWriters", name: str) -> bool:

@@ -20,7 +20,7 @@ from kiqbridge.commands.schedule_sources import add_source_arguments, read_sourc
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import check_zone
-from kiqbridge.schedule.simulation import Firing, Load, Offsets, simulate
+from kiqbridge.schedule.simulation import Firing, Load, offset_s, simulate
 from kiqbridge.schedule.sourced import SourcedSchedule
 from kiqbridge.wire.amounts import count_text, instant_text
 
@@ -271,7 +271,6 @@ class InstantTexts:
     """Instants as ISO 8601, in UTC and with the offset of a zone; many schedules fire at the same one."""
 
     def __init__(self) -> None:
-        self._offsets = Offsets()
         self._dates: dict[int, str] = {}
         self._utc: dict[int, str] = {}
         self._local: dict[tuple[str, int], str] = {}
@@ -293,7 +292,7 @@ class InstantTexts:
         key = zone, at
         text = self._local.get(key)
         if text is None:
-            offset = self._offsets.at(zone, at)
+            offset = offset_s(zone, at)
             hours, rest = divmod(abs(offset), 3600)
             sign = "-" if offset < 0 else "+"
             seconds = f":{rest % 60:02}" if rest % 60 else ""

@@ -55,7 +55,7 @@ class Resource:
     @property
     def variables(self) -> Mapping[str, Any]:
         """The environment of a function."""
-        return mapping_of(mapping_of(self.properties.get("Environment")).get("Variables"))
+        return mapping_of(at(self.properties, "Environment", "Variables"))
 
     @property
     def is_ours(self) -> bool:
@@ -125,6 +125,13 @@ def mapping_of(value: object) -> Mapping[str, Any]:
     return next((each for each in alternatives(value) if isinstance(each, dict)), {})
 
 
+def at(value: object, *names: str) -> Any:
+    """What stands at a path of mappings; None if nothing does."""
+    for name in names:
+        value = mapping_of(value).get(name)
+    return value
+
+
 def numbers_of(value: object) -> list[int]:
     """The numbers that a property may have."""
     found = (str(each) for each in alternatives(value) if isinstance(each, int | str))
@@ -182,10 +189,8 @@ class _Reader:
 
 
 def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
-    variables = {
-        **mapping_of(mapping_of(shared.get("Environment")).get("Variables")),
-        **mapping_of(mapping_of(own.get("Environment")).get("Variables")),
-    }
+    path = "Environment", "Variables"
+    variables = {**mapping_of(at(shared, *path)), **mapping_of(at(own, *path))}
     return {**shared, **own, "Environment": {"Variables": variables}}
 
 

@@ -9,6 +9,7 @@ from kiqbridge.doctor.template_model import (
     Model,
     Resource,
     alternatives,
+    at,
     items_of,
     mapping_of,
     numbers_of,
@@ -257,8 +258,8 @@ def _queue_sources(model: Model) -> Iterator[tuple[Resource, Any]]:
     """Function and queue of each event source mapping of SQS, the events of SAM included."""
     for function in model.ours:
         for event in mapping_of(function.properties.get("Events")).values():
-            if mapping_of(event).get("Type") == "SQS":
-                yield function, mapping_of(mapping_of(event).get("Properties")).get("Queue")
+            if at(event, "Type") == "SQS":
+                yield function, at(event, "Properties", "Queue")
     for mapping in model.of("AWS::Lambda::EventSourceMapping"):
         for function in model.ours:
             if model.find(mapping.properties.get("FunctionName"), function.kind) == function:
@@ -271,12 +272,10 @@ def _enqueues(function: Resource) -> bool:
 
 
 def _keeps_failures(function: Resource) -> bool:
-    config = mapping_of(function.properties.get("EventInvokeConfig"))
-    destination = mapping_of(config.get("DestinationConfig"))
+    config = function.properties.get("EventInvokeConfig")
     return (
-        "OnFailure" in destination
-        or "DeadLetterQueue" in function.properties
-        or "DeadLetterConfig" in function.properties
+        at(config, "DestinationConfig", "OnFailure") is not None
+        or not {"DeadLetterQueue", "DeadLetterConfig"}.isdisjoint(function.properties)
         or _gives_up_at_once(config)
     )
 
@@ -292,29 +291,23 @@ def _missing_of(event: Any) -> str | None:
 
 
 def _gives_up_at_once(policy: object) -> bool:
-    return 0 in numbers_of(mapping_of(policy).get("MaximumRetryAttempts"))
+    return 0 in numbers_of(at(policy, "MaximumRetryAttempts"))
 
 
 def _containers(model: Model) -> Iterator[tuple[Resource, Any]]:
     """The containers that run a worker."""
     for task in model.of("AWS::ECS::TaskDefinition"):
         for container in items_of(task.properties.get("ContainerDefinitions")):
-            command = [str(word) for word in items_of(mapping_of(container).get("Command"))]
-            names = {
-                str(mapping_of(each).get("Name"))
-                for each in items_of(mapping_of(container).get("Environment"))
-            }
+            command = list(map(str, items_of(at(container, "Command"))))
+            variables = items_of(at(container, "Environment"))
+            names = [str(at(each, "Name")) for each in variables]
             if "kiqbridge" in command or any(name.startswith("KIQBRIDGE_") for name in names):
                 yield task, mapping_of(container)
 
 
 def _variable(container: Any, name: str) -> object:
-    found = [
-        mapping_of(each).get("Value")
-        for each in items_of(container.get("Environment"))
-        if mapping_of(each).get("Name") == name
-    ]
-    return found[0] if found else None
+    variables = items_of(container.get("Environment"))
+    return next((at(each, "Value") for each in variables if at(each, "Name") == name), None)
 
 
 def _faults(resource: Resource) -> Iterator[str]:
@@ -337,12 +330,10 @@ def _faults(resource: Resource) -> Iterator[str]:
 
 def _statements(resource: Resource) -> Iterator[Any]:
     policies = items_of(resource.properties.get("Policies"))
-    documents = [mapping_of(each).get("PolicyDocument") for each in policies]
     # SAM takes a document itself as a policy of a function, too.
-    documents += [each for each in policies if "Statement" in mapping_of(each)]
+    documents = [*(at(each, "PolicyDocument") for each in policies), *policies]
     for document in [*documents, resource.properties.get("PolicyDocument")]:
-        for statement in items_of(mapping_of(document).get("Statement")):
-            yield mapping_of(statement)
+        yield from map(mapping_of, items_of(at(document, "Statement")))
 
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[Model], Iterable[Finding]]]]] = (

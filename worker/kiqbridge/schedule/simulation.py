@@ -5,6 +5,7 @@ before it, its firings are the minutes of its expression at a fixed offset, a li
 two or four a year, are computed by the expression itself. The days' lists are merged and sorted.
 """
 
+import functools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from operator import itemgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
+from kiqbridge.schedule.cron import Cron, ScheduleExpression
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 
@@ -47,11 +48,8 @@ def simulate(
     Raises:
         ExpressionError: an expression cannot be read.
     """
-    zones = Offsets()
     readers = [
-        (index, _reader(each.when, zones), each)
-        for index, each in enumerate(definitions)
-        if each.enabled
+        (index, _reader(each.when), each) for index, each in enumerate(definitions) if each.enabled
     ]
     count = max(len(definitions), 1)
     waiting: list[int] = []  # instant * count + index: one number sorts faster than two
@@ -81,37 +79,9 @@ def is_held(state: ScheduleState, instant: int) -> bool:
 
 def occurrences(when: ScheduleExpression, start: int, end: int) -> Iterator[int]:
     """The occurrences of one expression with start <= instant < end, in epoch seconds, ascending."""
-    read = _reader(when, Offsets())
+    read = _reader(when)
     for low in range(start - start % DAY_S, end, DAY_S):
         yield from read(max(low, start), min(low + DAY_S, end))
-
-
-class Offsets:
-    """Offsets of zones from UTC, remembered for each day."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int], int | None] = {}
-
-    def steady(self, zone: str, day: int) -> int | None:
-        """Seconds of a zone's offset on a day and on the day before; None if it is not the same all along.
-
-        Args:
-            zone: IANA name.
-            day: days since 1970-01-01, in UTC.
-        """
-        key = zone, day
-        if key not in self._known:
-            found = {
-                offset_s(zone, each)
-                for each in range((day - 1) * DAY_S, (day + 1) * DAY_S + 1, _PROBE_S)
-            }
-            self._known[key] = found.pop() if len(found) == 1 else None
-        return self._known[key]
-
-    def at(self, zone: str, instant: int) -> int:
-        """Seconds of a zone's offset at an instant."""
-        steady = self.steady(zone, instant // DAY_S)
-        return offset_s(zone, instant) if steady is None else steady
 
 
 class Load:
@@ -140,7 +110,6 @@ class Load:
         self.busiest = 0
         self.busiest_at: int | None = None
         self.busiest_minutes = 0
-        self._zones = Offsets()
 
     def add(self, day: Sequence[Firing]) -> None:
         """Count the firings of a day, in order."""
@@ -151,7 +120,7 @@ class Load:
         self.first = {index: at for at, index in reversed(day)} | self.first
         self.last |= {index: at for at, index in day}
         for minute, count in Counter([at // 60 for at, _ in day]).items():
-            local = minute * 60 + self._zones.at(self.timezone, minute * 60)
+            local = minute * 60 + offset_s(self.timezone, minute * 60)
             self.by_minute[local % DAY_S // 60] += count
             if count > self.busiest:
                 self.busiest, self.busiest_at, self.busiest_minutes = count, minute * 60, 1
@@ -165,6 +134,19 @@ class Load:
 
 def offset_s(zone: str, instant: int) -> int:
     """Seconds of a zone's offset from UTC at an instant (epoch seconds)."""
+    steady = _steady_s(zone, instant // DAY_S)
+    return _asked_s(zone, instant) if steady is None else steady
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _steady_s(zone: str, day: int) -> int | None:
+    """The offset of a zone on a day (days since 1970, in UTC) and on the day before; None if it is not the same."""
+    probes = range((day - 1) * DAY_S, (day + 1) * DAY_S + 1, _PROBE_S)
+    found = {_asked_s(zone, each) for each in probes}
+    return found.pop() if len(found) == 1 else None
+
+
+def _asked_s(zone: str, instant: int) -> int:
     offset = datetime.fromtimestamp(instant, ZoneInfo(zone)).utcoffset() or timedelta()
     return int(offset.total_seconds())
 
@@ -172,28 +154,12 @@ def offset_s(zone: str, instant: int) -> int:
 _Read = Callable[[int, int], list[int]]
 
 
-def _reader(when: ScheduleExpression, zones: Offsets) -> _Read:
+def _reader(when: ScheduleExpression) -> _Read:
     """A function of start and end, within one day of UTC, that returns what is due between them."""
-    start = when.bounds.start
-    if start is not None and start.microsecond:
-        return _plain_reader(when)
-    if isinstance(when, Cron):
-        read = _cron_reader(when, zones)
-    elif isinstance(when, Rate) and start is not None:
-        read = _rate_reader(int(start.timestamp()), when.period_s)
-    else:
-        return _plain_reader(when)
-    first = None if start is None else int(start.timestamp())
+    start, plain = when.bounds.start, _plain_reader(when)
+    if not isinstance(when, Cron) or (start is not None and start.microsecond):
+        return plain
     last = int(when.bounds.last.timestamp())
-
-    def bounded(low: int, high: int) -> list[int]:
-        low, high = low if first is None else max(low, first), min(high, last + 1)
-        return read(low, high) if low < high else []
-
-    return bounded
-
-
-def _cron_reader(when: Cron, zones: Offsets) -> _Read:
     fields, zone = when.fields, when.timezone
     seconds = [
         hour * 3600 + minute * 60 + second
@@ -201,28 +167,24 @@ def _cron_reader(when: Cron, zones: Offsets) -> _Read:
         for minute in fields.minutes
         for second in when.seconds
     ]
-    plain = _plain_reader(when)
 
     def read(low: int, high: int) -> list[int]:
-        offset = zones.steady(zone, low // DAY_S)
+        offset = _steady_s(zone, low // DAY_S)
         if offset is None:
             return plain(low, high)
+        low = low if start is None else max(low, int(start.timestamp()))
+        high = min(high, last + 1)
         found: list[int] = []
         # A day of UTC is part of two days of the zone's calendar.
         for day in range((low + offset) // DAY_S, (high - 1 + offset) // DAY_S + 1):
             local = date.fromordinal(_EPOCH_ORDINAL + day)
-            if not fields.is_due_on(local.year, local.month, local.day):
-                continue
-            base = day * DAY_S - offset
-            part = seconds[bisect_left(seconds, low - base) : bisect_left(seconds, high - base)]
-            found.extend([base + each for each in part])
+            if fields.is_due_on(local.year, local.month, local.day):
+                base = day * DAY_S - offset
+                part = seconds[bisect_left(seconds, low - base) : bisect_left(seconds, high - base)]
+                found.extend([base + each for each in part])
         return found
 
     return read
-
-
-def _rate_reader(phase: int, period_s: int) -> _Read:
-    return lambda low, high: list(range(low + (phase - low) % period_s, high, period_s))
 
 
 def _plain_reader(when: ScheduleExpression) -> _Read:
