@@ -33,8 +33,8 @@ def as_yaml(name, value):
     return value if isinstance(value, str) and value.startswith(raw) else json.dumps(value)
 
 
-def source(properties, *, kind="ScheduleV2", top="", name="Nightly", code_uri="lambdas/enqueue"):
-    """A template whose event stands at line 8, and its properties from line 11, below `top`."""
+def source(properties, *, kind="ScheduleV2", top="", code_uri="lambdas/enqueue", more=()):
+    """A template whose event stands at line 8, and its properties from line 11, below `top` and `more`."""
     head = textwrap.dedent(top).strip().splitlines() if top else []
     lines = [
         *head,
@@ -44,13 +44,19 @@ def source(properties, *, kind="ScheduleV2", top="", name="Nightly", code_uri="l
         "    Properties:",
         f"      CodeUri: {code_uri}",
         "      Handler: app.lambda_handler",
+        *more,
         "      Events:",
-        f"        {name}:",
+        "        Nightly:",
         f"          Type: {kind}",
         "          Properties:",
         *(f"            {key}: {as_yaml(key, value)}" for key, value in properties.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def variables(text):
+    """The line of a function's environment."""
+    return [f"      Environment: {{Variables: {text}}}"]
 
 
 @pytest.fixture
@@ -159,12 +165,9 @@ class TestOneSchedule:
         assert schedule.environment == {"A": "1", "B": "2"}
 
     def test_variables_that_only_aws_knows_are_left_out(self, read):
-        variables = "{Variables: {A: x, B: !GetAtt Queue.Arn, C: !Sub '${AWS::StackName}'}}"
-        text = source(NIGHTLY).replace(
-            "      Events:", f"      Environment: {variables}\n      Events:"
-        )
+        more = variables("{A: x, B: !GetAtt Queue.Arn, C: !Sub '${AWS::StackName}'}")
 
-        [schedule] = read(text)
+        [schedule] = read(source(NIGHTLY, more=more))
 
         assert schedule.environment == {"A": "x", "C": "app"}
 
@@ -266,39 +269,25 @@ class TestFunctions:
         assert schedule.jobs[0]["tick"]["schedule"] == "app/Nightly"
 
     def test_pseudo_parameters_have_values_and_may_be_given(self, read):
-        variables = "{Variables: {A: !Sub '${AWS::Partition} ${AWS::Region} ${AWS::AccountId} ${AWS::URLSuffix}'}}"
-        text = source(NIGHTLY).replace(
-            "      Events:", f"      Environment: {variables}\n      Events:"
-        )
+        names = "${AWS::Partition} ${AWS::Region} ${AWS::AccountId} ${AWS::URLSuffix}"
+        text = source(NIGHTLY, more=variables(f"{{A: !Sub '{names}'}}"))
 
         [schedule] = read(text, {"AWS::Region": "eu-west-1"})
 
         assert schedule.environment["A"] == "aws eu-west-1 123456789012 amazonaws.com"
 
     def test_a_literal_dollar_brace_survives_sub(self, read):
-        variables = "{Variables: {A: !Sub 'x${!Y}'}}"
-        text = source(NIGHTLY).replace(
-            "      Events:", f"      Environment: {variables}\n      Events:"
-        )
+        [schedule] = read(source(NIGHTLY, more=variables("{A: !Sub 'x${!Y}'}")))
 
-        assert read(text)[0].environment["A"] == "x${Y}"
+        assert schedule.environment["A"] == "x${Y}"
 
     def test_a_function_whose_condition_is_false_has_no_schedules(self, read):
         top = "Conditions: {Never: !Equals [a, b], Always: !Not [!Condition Never]}"
-        text = source(NIGHTLY, top=top)
+        head, rest = source(NIGHTLY, top=top).split("    Properties:\n", 1)
 
-        assert (
-            read(text.replace("    Properties:\n", "    Condition: Never\n    Properties:\n", 1))
-            == []
-        )
-        assert (
-            len(
-                read(
-                    text.replace("    Properties:\n", "    Condition: Always\n    Properties:\n", 1)
-                )
-            )
-            == 1
-        )
+        for condition, count in (("Never", 0), ("Always", 1)):
+            text = f"{head}    Condition: {condition}\n    Properties:\n{rest}"
+            assert len(read(text)) == count
 
 
 class TestFaultsOfFunctions:
@@ -525,10 +514,8 @@ class TestFaultsOfFiles:
 class TestAllowLists:
     @pytest.fixture
     def problems(self, read):
-        def problems(variables):
-            text = source(NIGHTLY).replace(
-                "      Events:", f"      Environment: {{Variables: {variables}}}\n      Events:"
-            )
+        def problems(lists):
+            text = source(NIGHTLY, more=variables(lists))
             return [str(problem) for problem in allow_list_problems(read(text))]
 
         return problems
@@ -588,12 +575,7 @@ class TestCommand:
         assert second.startswith(f"error: {path}:13 Enqueue.Nightly: time zone 'Mars' is unknown")
 
     def test_a_job_outside_the_allow_list_is_an_error(self, path, capsys):
-        variables = "{Variables: {KIQBRIDGE_ALLOWED_CLASSES: Other}}"
-        path.write_text(
-            source(NIGHTLY).replace(
-                "      Events:", f"      Environment: {variables}\n      Events:"
-            )
-        )
+        path.write_text(source(NIGHTLY, more=variables("{KIQBRIDGE_ALLOWED_CLASSES: Other}")))
 
         assert main([str(path)], now=NOW) == 1
         assert "'Report' is not allowed" in capsys.readouterr().out
