@@ -91,16 +91,6 @@ def test_what_only_ruby_can_honour_is_found_where_python_serves(good, raw, more,
     assert "Mail in queue default (1)" in only(good.url, rule, "problem", areas=("wire",)).what
 
 
-def test_a_queue_that_nobody_serves_is_found(good, raw):
-    enqueue(raw, job(), job(jid="1"), queue="mailers")
-    raw.sadd("queues", "empty")
-
-    finding = only(good.url, "unserved-queue", "problem")
-
-    assert finding.what.startswith("no process serves the queue mailers: 2 jobs wait, the oldest ")
-    assert "start a worker with -q mailers" in finding.action
-
-
 def test_jobs_without_any_process_are_one_finding(good, raw):
     raw.flushall()
     enqueue(raw, job())
@@ -183,38 +173,10 @@ def test_the_namespace_of_a_key(key, space):
     assert namespace_of(key) == space
 
 
-@pytest.mark.parametrize("name", ["schedule", "retry"])
-def test_what_is_due_and_not_moved_is_found(good, raw, name):
-    raw.zadd(name, {job(): time.time() - 600})
-
-    finding = only(good.url, "overdue", "problem")
-
-    assert finding.what == (
-        f"1 job of the {name} set is due and not moved to a queue, the first for 10 min"
-    )
-
-
 def test_milliseconds_in_the_place_of_seconds_are_found(good, raw):
     raw.zadd("schedule", {job(): time.time() * 1000})
 
     assert "looks like milliseconds" in only(good.url, "far-future").what
-
-
-def test_a_dead_set_that_is_nearly_full_for_the_living_workers_is_found(good, raw):
-    raw.zadd("dead", {f"{number}": number for number in range(80)})
-    raw.hset(beat(raw), "kb_dead", "101 100 drop")
-
-    what = only(good.url, "dead-full").what
-
-    assert what == "80 jobs are dead, and the set keeps 100: then the oldest are dropped"
-
-
-def test_dead_jobs_that_were_dropped_are_found(good, raw):
-    raw.zadd("kb:dead:trimmed", {"40001 a": time.time() - HOUR_S, "7 b": time.time() - 25 * HOUR_S})
-
-    what = only(good.url, "dead-full", "problem").what
-
-    assert what.startswith("40,001 dead jobs of the last day were dropped")
 
 
 def test_a_schedule_that_no_living_worker_declares_is_found(good, raw):

@@ -59,26 +59,17 @@ class TestWebhook:
             "ticks": [
                 {
                     "schedule": "shop/Nightly",
-                    "at": "2023-11-14T22:13:20Z",
+                    "at": f"2023-11-14T22:{minute}:20Z",
                     "late_s": 400.0,
                     "policy": "alert",
-                    "enqueued": False,
-                },
-                {
-                    "schedule": "shop/Nightly",
-                    "at": "2023-11-14T22:14:20Z",
-                    "late_s": 400.0,
-                    "policy": "alert",
-                    "enqueued": True,
-                },
-                {
-                    "schedule": "shop/Nightly",
-                    "at": "2023-11-14T22:15:20Z",
-                    "late_s": 400.0,
-                    "policy": "alert",
-                    "enqueued": False,
-                    "reason": "too old",
-                },
+                    "enqueued": enqueued,
+                    **reason,
+                }
+                for minute, enqueued, reason in (
+                    (13, False, {}),
+                    (14, True, {}),
+                    (15, False, {"reason": "too old"}),
+                )
             ],
         }
 

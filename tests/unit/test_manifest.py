@@ -85,6 +85,12 @@ def test_a_name_of_another_stack_is_kept(build):
     assert found.schedules["Nightly"]["name"] == "prod/Nightly"
 
 
+def test_several_jobs_of_one_tick(build):
+    found = build(Nightly={"document": {"jobs": [JOB, JOB], "tick": tick()}})
+
+    assert found.schedules["Nightly"]["jobs"] == [JOB, JOB]
+
+
 def test_rules_of_other_functions_are_not_in_it(build):
     assert build(folder="lambdas/other", Nightly={}).schedules == {}
 

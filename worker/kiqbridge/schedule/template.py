@@ -14,7 +14,7 @@ import json
 import posixpath
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,18 +190,16 @@ class _Reader:
 
     def _read_function(self, name: str, properties: dict[str, Entry]) -> dict[str, Any]:
         """What a schedule has of its function."""
-        environment = {}
+        environment: dict[str, str] = {}
+        variables: dict[str, Entry] = {}
         for source in (self._shared, properties):
-            variables = _section(_section(source, "Environment"), "Variables")
-            for variable in variables:
-                try:
-                    value = self._template.value(variables, variable)
-                except TemplateFault:
-                    value = None  # a variable that only AWS knows is no fault of the schedule
+            variables |= _section(_section(source, "Environment"), "Variables")
+        for variable in variables:
+            # A variable that only AWS knows is no fault of the schedule.
+            with suppress(TemplateFault):
+                value = self._template.value(variables, variable)
                 if isinstance(value, str) and DYNAMIC_REFERENCE not in value:
                     environment[variable] = value
-                else:
-                    environment.pop(variable, None)
         code_uri = self._template.value(properties, "CodeUri")
         return {
             "function": name,
