@@ -10,6 +10,7 @@ translation it sees them. What no linter looks at is checked here as well:
 Expressions, zones and Inputs are the business of `python -m kiqbridge.schedule.check`.
 """
 
+import functools
 import json
 import os
 import re
@@ -82,6 +83,7 @@ def lint(translated: dict) -> list[str]:
     return lint_text(json.dumps(translated))
 
 
+@functools.cache
 def lint_text(text: str) -> list[str]:
     import cfnlint.api  # a second, and most processes of the tests lint nothing
     from cfnlint.config import ManualArgs

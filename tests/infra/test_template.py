@@ -53,6 +53,7 @@ class TestTheTemplateAsItStands:
     def test_its_jobs_are_allowed_by_the_default_parameters(self):
         assert allow_list_problems(read_schedules(OWN)) == []
 
+    @pytest.mark.slow
     def test_the_check_of_the_template_ends_with_0(self, capsys):
         assert check_template.main([]) == 0
         assert capsys.readouterr().out.count("no findings") == 1 + len(NESTED)
@@ -74,6 +75,7 @@ def schedules_of(translated):
 
 
 class TestTranslatedTemplate:
+    @pytest.mark.slow
     def test_it_lints_clean(self, translated):
         assert check_template.lint(translated) == []
 
@@ -345,6 +347,7 @@ class TestSecretsAndNetwork:
             assert queue["SqsManagedSseEnabled"]["Fn::If"][::2] == ["HasKmsKey", True], name
 
 
+@pytest.mark.slow
 class TestFaultsTheCheckFinds:
     """One fault each, injected into the real template; the check must not stay silent."""
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.enqueue_function import Context, read_event
+from support.proving import sized
 
 from kiqbridge.wire.json_text import loads
 
@@ -72,7 +73,10 @@ def minute(redis):
     return redis.time()[0] // 60 * 60
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sized(full=250, sample=10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(order=deliveries, sizes=cuts)
 def test_any_order_cut_and_repetition_gives_the_same_jobs(app, redis, minute, order, sizes):
     redis.flushall()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.enqueue_function import EVENTS, Context, read_event
+from support.proving import sized
 from support.sqs import Queue, simulated_sqs
 from support.strategies import mutated
 
@@ -474,7 +475,10 @@ def test_a_wrong_setting_is_answered_too(load, environment, capsys):
 # Whatever comes
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=sized(full=1500, sample=50),
+)
 @given(
     st.sampled_from(NAMES).flatmap(lambda name: mutated(read_event(f"http/{name}"), changes=5)),
     st.sampled_from(["iam,jwt,authorizer", "none"]),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.enqueue_function import EVENTS, ROOT, read_event
 from support.parsed_event import parse_event
+from support.proving import sized
 from support.sources import closed, opened, outcome, places, recorded
 from support.strategies import JSON_VALUES
 
@@ -315,7 +316,7 @@ def changed(draw):
 
 
 @given(event=changed())
-@settings(max_examples=300)
+@settings(max_examples=sized(full=3000, sample=80))
 def test_a_changed_event_is_read_or_refused_and_nothing_else(event):
     """Any other exception would end the invocation with a message for nobody."""
     try:
@@ -358,7 +359,7 @@ def test_a_changed_event_is_read_or_refused_and_nothing_else(event):
         ),
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=sized(full=2000, sample=60))
 def test_any_value_is_read_or_refused(event):
     try:
         delivery = sources.read(event)

@@ -21,7 +21,7 @@ from kiqbridge.errors import QueueTooDeep
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = pytest.mark.redis_server
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "myapp"

@@ -9,6 +9,8 @@ from support.evidence import Evidence
 from support.waiting import wait_until
 from support.workers import WorkerProcess, find_identity
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 JOBS = TESTS / "redis" / "jobs_for_bad_input.py"
 SETTINGS = """

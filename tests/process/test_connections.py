@@ -6,6 +6,8 @@ from support.workers import WorkerProcess
 
 from kiqbridge import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 from kiqbridge import job
 

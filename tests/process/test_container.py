@@ -16,6 +16,8 @@ from support.processes import ChildProcess
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "worker" / "Dockerfile"
 OF_AN_APP = ROOT / "worker/kiqbridge/scaffold/app/Dockerfile.tmpl"

@@ -103,6 +103,7 @@ class TestAFirstRun:
         assert run.stop() == 0
 
 
+@pytest.mark.slow
 class TestASecondRun:
     def test_keeps_data_and_address_and_shows_a_job_at_once(self, project):
         first = project.dev("--fire", "CloseDay")
@@ -155,6 +156,7 @@ class TestASecondRun:
         assert first.is_running
 
 
+@pytest.mark.slow
 class TestARuleThatSeldomFires:
     @pytest.mark.parametrize(
         ("years", "told"),
@@ -261,6 +263,7 @@ class TestTheTemplate:
         assert "Traceback" not in run.output
 
 
+@pytest.mark.slow
 class TestTheJobs:
     def test_that_run_at_ctrl_c_are_given_back(self, project, redis, redis_url):
         (project.folder / "worker/jobs/slow.py").write_text(SLOW_JOB)
@@ -329,6 +332,7 @@ class TestAServerOfTheUser:
         )
 
 
+@pytest.mark.slow
 class TestDeath:
     def test_of_the_command_ends_server_function_and_worker(self, project):
         run = project.dev()
@@ -402,6 +406,7 @@ class TestDeath:
         assert interrupt(run) == 0
 
 
+@pytest.mark.slow
 class TestSpeed:
     def test_fires_the_rules_at_simulated_instants(self, project):
         run = project.dev("--speed", "1200")

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from contextlib import closing
 
+import pytest
 from support.django_shop import PROJECT
 from support.processes import ChildProcess
 
 from kiqbridge import Client
+
+pytestmark = pytest.mark.slow
 
 NAMES = ("ShopPlace", "ShopPlaceInBackground", "ShopPlaceAside")
 

@@ -10,6 +10,8 @@ from support.workers import started_workers
 
 from kiqbridge import Client, Schedule, Schedules
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 import os, time
 from kiqbridge import job, server

@@ -145,6 +145,7 @@ def test_term_is_obeyed_although_nobody_reads_standard_output(tmp_path, redis, r
         process.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
 def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
     start, redis, redis_url, notes, event
@@ -182,6 +183,7 @@ def test_a_quiet_listener_that_hangs_does_not_keep_term_from_being_heard(start, 
     assert redis.scard("kb:inflight") == 0
 
 
+@pytest.mark.slow
 def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(start, redis):
     worker = start("resource")
 
@@ -191,6 +193,7 @@ def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(
     assert "closing a resource takes longer than 3 s" in worker.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
 def test_a_worker_whose_interpreter_is_held_by_c_is_killed_by_the_kernel(start, redis, flags):
     worker = start("shutdown hang_in_c", *flags)

@@ -11,6 +11,8 @@ from support.workers import WorkerProcess, find_identity
 
 from kiqbridge import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 from kiqbridge import job
 

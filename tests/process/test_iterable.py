@@ -12,6 +12,8 @@ from support.workers import WorkerProcess
 
 from kiqbridge import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 import asyncio, os, time
 from kiqbridge import IterableJob, enumerators

@@ -11,6 +11,8 @@ from support.processes import is_process_running
 from support.waiting import wait_until
 from support.workers import started_workers
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "forking.py"
 NOTES = 300
 CODES = {"return": 0, "exit": 3, "raise": 1}

@@ -11,6 +11,8 @@ from support.workers import started_workers
 
 from kiqbridge.flow import limiter
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "limited.py"
 LOCKS = "kb:limit:concurrent:hold"
 

@@ -9,6 +9,8 @@ from support.processes import ran
 from support.waiting import wait_until
 from support.workers import find_identity, started_workers
 
+pytestmark = pytest.mark.slow
+
 STUCK_S = 5
 END_S = 8
 PATIENT_S = 60

@@ -13,6 +13,8 @@ from support.workers import WorkerProcess
 
 from kiqbridge import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 import os, time
 from kiqbridge import job

@@ -10,6 +10,8 @@ from support.fleet import lists_in_flight
 from support.waiting import wait_until
 from support.workers import started_workers
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "changing.py"
 EX_STUCK = 70
 ALL = [

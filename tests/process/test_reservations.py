@@ -8,6 +8,8 @@ from support.processes import ran
 from support.waiting import wait_until
 from support.workers import started_workers
 
+pytestmark = pytest.mark.slow
+
 PATIENT_S = 60
 
 JOBS = """

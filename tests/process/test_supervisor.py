@@ -354,6 +354,7 @@ class TestCrash:
         assert "trying again in 0.5 s" in supervisor.output
         assert supervisor.stop() == 0
 
+    @pytest.mark.slow
     def test_who_says_nothing_for_long_is_killed_and_its_job_runs_elsewhere(
         self, redis, start, folder, notes
     ):
@@ -439,6 +440,7 @@ class TestCrash:
         assert supervisor.stop() == 0
 
 
+@pytest.mark.slow
 class TestMemory:
     def test_a_process_above_the_ceiling_is_replaced_once_its_successor_is_ready(
         self, redis, start, notes
@@ -646,6 +648,7 @@ class TestItsEnd:
         assert supervisor.stop() == 0
 
 
+@pytest.mark.slow
 class TestLiveness:
     SECONDS = 12
     RECOVER: ClassVar = {"KIQBRIDGE_RECOVER_AFTER_S": "6"}

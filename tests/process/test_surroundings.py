@@ -179,6 +179,7 @@ class TestSystemd:
         assert away[0].startswith("STATUS=running, 0 of 2 busy; ")
         assert "WATCHDOG=1" in away
 
+    @pytest.mark.slow
     def test_a_thread_that_hangs_is_told_and_the_watchdog_hears_nothing(
         self, start, folder, manager, env
     ):

@@ -9,6 +9,8 @@ from support.step_functions import StepFunctionsStandIn
 from support.waiting import wait_until
 from support.workers import started_workers
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "tasks.py"
 TOKEN = "AQCEAAAAKgAAAAMAAAAAAAAAAb+secret/token=="
 REPORTS = "kb:reports"

@@ -12,6 +12,8 @@ from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "tasks.py"
 MINUTE = int(time.time()) // 60 * 60
 

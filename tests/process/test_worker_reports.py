@@ -16,6 +16,8 @@ from support.workers import started_workers
 
 from kiqbridge import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 from kiqbridge import job
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.jobs import own_declarations
+from support.proving import sized
 from support.strategies import ARGUMENTS
 
 from kiqbridge import Client, configure, job
@@ -124,7 +125,9 @@ class TestOneJob:
         assert len(queued(redis)) == 1
 
     @settings(
-        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=sized(full=400, sample=20),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     @given(ARGUMENTS)
     def test_whatever_json_can_carry_arrives(self, client, redis, args):

@@ -406,6 +406,7 @@ def test_once_quiet_none_is_taken(redis, isolate):
     assert redis.llen(KEYS.suspects("default")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.any_server
 class TestATextThatKillsByMemory:
     """It is parsed in the child alone, so the worker survives it."""

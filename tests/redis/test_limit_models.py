@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from support.proving import sized
 
 from kiqbridge.store import limits, scripts
 from kiqbridge.store.limits import Lock
@@ -27,7 +28,7 @@ from kiqbridge.wire.keys import Keys
 CLOCK = "test:clock"
 START_US = 1_800_000_000_000_000
 INTERVAL_S = 60
-EXAMPLES = 25
+EXAMPLES = sized(full=250, sample=15)
 STEPS = 30
 STEPS_OF_TIME = st.sampled_from([1, 999_999, 1_000_000, 7_000_000, 59_999_999, 60_000_000])
 

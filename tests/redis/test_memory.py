@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.proving import sized
 
 from kiqbridge import Client
 from kiqbridge.clock import use_clock
@@ -74,7 +75,7 @@ def server_client(redis_url):
 
 
 def test_commands_answer_as_those_of_a_server(pool):
-    @settings(max_examples=50, deadline=None, database=None)
+    @settings(max_examples=sized(full=500, sample=20), deadline=None, database=None)
     @given(st.lists(CALLS, min_size=1, max_size=20))
     def same(calls):
         pool.call("FLUSHALL")

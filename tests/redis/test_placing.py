@@ -270,6 +270,7 @@ class TestConcurrent:
 
 
 class TestCost:
+    @pytest.mark.slow
     def test_ten_thousand_schedules_take_few_round_trips(self, redis, client, capsys):
         now = 1_700_049_600
         define(redis, 10_000, cursor=now, expression="rate(5 minutes)")

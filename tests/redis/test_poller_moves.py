@@ -8,6 +8,7 @@ import pytest
 import redis as redis_py
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.proving import sized
 from support.strategies import PAYLOADS
 
 from kiqbridge.client.client import Client
@@ -56,7 +57,7 @@ def queued(redis):
 
 
 @settings(
-    max_examples=25,
+    max_examples=sized(full=250, sample=10),
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large,
@@ -116,7 +117,9 @@ def test_each_is_moved_exactly_once_or_left(redis, redis_url, pollers, members, 
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sized(full=200, sample=8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.floats(0, NOW), max_size=40, unique=True))
 def test_the_earliest_is_the_first_of_its_queue(redis, pollers, times):

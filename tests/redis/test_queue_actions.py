@@ -168,6 +168,7 @@ class TestMany:
         assert len(reports_in(redis)) == 1
 
 
+@pytest.mark.slow
 class TestLong:
     """Farther than `NEAR` from both ends the newest job takes the place of one that is removed."""
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.jobs import own_declarations
 from support.launched import launched
+from support.proving import sized
 from support.strategies import ARGUMENTS, FOREIGN_ATTRIBUTES
 from support.waiting import wait_until
 
@@ -14,7 +15,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.job import job
 
-EXAMPLES = 40
+EXAMPLES = sized(full=400, sample=20)
 
 
 def exact(value):

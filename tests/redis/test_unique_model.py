@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from support.engine import EngineProcess, register
+from support.proving import sized
 
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
 from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
@@ -38,7 +39,7 @@ from kiqbridge.wire.locks import flow_name, lock_of
 KEYS = Keys()
 NOW = 1_700_000_000.0
 LATER = 4_000_000_000
-EXAMPLES, STEPS = 30, 30
+EXAMPLES, STEPS = sized(full=300, sample=20), 30
 CONFLICTS = ("replace", "drop", "replace", "raise")
 
 

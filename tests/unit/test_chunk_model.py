@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from support.proving import sized
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
@@ -486,7 +487,7 @@ class ChunkMachine(RuleBasedStateMachine):
 
 
 ChunkMachine.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=sized(full=1500, sample=60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -5,12 +5,13 @@ from itertools import pairwise
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from support.proving import sized
 from unit.cron_oracle import MONTHS, WEEKDAYS, due_minutes
 
 from kiqbridge.schedule.cron import parse
 
 TICK = timedelta.resolution
-brief = settings(max_examples=150, deadline=None, database=None)
+brief = settings(max_examples=sized(full=1500, sample=60), deadline=None, database=None)
 
 
 def utc(*parts):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.brute_force import random_line
+from support.proving import sized
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
@@ -119,7 +120,7 @@ LINES = st.tuples(
 ).map(" ".join)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=sized(full=1000, sample=50), deadline=None, database=None)
 @given(LINES, st.dates(datetime(2000, 1, 1).date(), datetime(2090, 1, 1).date()))  # noqa: DTZ001 - dates
 @example("0 0 31 * 1", datetime(2026, 1, 1).date())  # noqa: DTZ001
 @example("0 0 29-31 2 1", datetime(2026, 1, 1).date())  # noqa: DTZ001

@@ -8,6 +8,7 @@ import random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.proving import sized
 
 from kiqbridge.client.registry import Handling
 from kiqbridge.settle.retry import RetryPolicy, decide
@@ -56,7 +57,7 @@ def oracle(payload, *, found, class_retry, max_retries, answer, exhausted_answer
 
 
 class TestAgainstTheOracle:
-    @settings(max_examples=600, deadline=None)
+    @settings(max_examples=sized(full=3000, sample=150), deadline=None)
     @given(
         retry=RETRIES, count=COUNTS, window=WINDOWS, age=AGES, dead=st.sampled_from([ABSENT, True, False, None]),
         found=st.booleans(), class_retry=st.one_of(st.booleans(), st.integers(0, 30)),

@@ -64,6 +64,7 @@ def brute(definitions, start, end):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 def test_two_years_are_what_the_expressions_say(zone):
     definitions = [schedule(text, zone) for text in TEXTS]
@@ -187,6 +188,7 @@ def test_offsets(zone):
         assert timedelta(seconds=offset_s(zone, START + hour * 3600)) == there.utcoffset()
 
 
+@pytest.mark.slow
 def test_two_hundred_schedules_and_a_year(capsys):
     """Prints what it took; how long that may be is the machine's business."""
     texts = [

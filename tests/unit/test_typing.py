@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.any_python
+pytestmark = [pytest.mark.slow, pytest.mark.any_python]
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "tests" / "typing" / name for name in ("good.py", "mistakes.py")]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.proving import sized
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.imports.events import write_all
@@ -86,7 +87,7 @@ FIELD = {
 ZONES = st.sampled_from(["UTC", "Europe/Paris", "America/New_York", "Australia/Lord_Howe"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(full=1500, sample=40), deadline=None)
 @given(st.tuples(*FIELD.values()).map(" ".join), ZONES)
 def test_every_line_that_is_accepted_fires_as_before(line, zone):
     schedule = imported(line, zone)
@@ -101,7 +102,7 @@ def test_every_line_that_is_accepted_fires_as_before(line, zone):
     assert all(instant.month in (3, 4, 10, 11) for instant in offsets)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(full=600, sample=20), deadline=None)
 @given(st.tuples(*FIELD.values()).map(" ".join), ZONES)
 def test_every_line_fires_as_before_as_a_dynamic_schedule(line, zone):
     schedule = imported(line, zone)
