@@ -69,9 +69,15 @@ test-all: $(VENV)/.dev .venv-sam/.sam ## For CI and before a merge: every tier, 
 test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
 	@.make/test_pythons.sh $(PYTHONS)
 
-prove: $(VENV)/.dev ## Prove at full size, in more than 20 minutes, that no job is lost (ARGS='-k clock' for one)
+prove: $(VENV)/.dev ## Prove at full size, in an hour, that no job is lost and that the tests see faults (ARGS='-k clock' for one proof)
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
+ifeq ($(strip $(ARGS)),)
+	@echo "== models with ten times the examples"
+	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/unit tests/redis tests/lambdas
+	@echo "== ten planted faults"
+	@$(PY) .make/plant.py --some 10
+endif
 
 e2e: $(VENV)/.dev .venv-sam/.sam .venv-e2e/.e2e ## Deploy the template to LocalStack and let each source deliver (ARGS='SQS S3' for some)
 	@$(FOREGROUND) $(PY) tests/e2e/run.py $(ARGS)
