@@ -73,11 +73,6 @@ class TestPrecedence:
         assert (config.timeout_s, config.recover_after_s, config.max_retries) == (25, 30, 25)
         assert config.dead_bounds == DeadBounds(10_000, 15_552_000, is_kept=False)
 
-    def test_no_two_settings_share_a_variable_or_a_flag(self):
-        names = [name for setting in SETTINGS for name in (*setting.env, *setting.flags)]
-
-        assert len(set(names)) == len(names)
-
 
 class TestSources:
     def test_every_value_of_every_layer_knows_where_it_came_from(self):

@@ -31,7 +31,7 @@ from kiqbridge.config.parsers import (
     whole_number,
     words,
 )
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.redis_access import OWN, RedisAccess
 from kiqbridge.config.setting import Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
 from kiqbridge.records import dataclass
@@ -394,14 +394,10 @@ class Config:
             ConfigError: settings exclude each other.
         """
         return RedisAccess(
-            url=self.redis_url,
             url_is_default=self.sources.get("redis_url") == "default",
-            secret_arn=self.redis_secret_arn,
-            ssm_parameter=self.redis_ssm_parameter,
-            iam_user=self.redis_iam_user,
-            iam_cache=self.redis_iam_cache,
             aws=self.aws,
             namespace=self.namespace,
+            **{name: getattr(self, f"redis_{name}") for name in OWN},
         )
 
 

@@ -9,15 +9,13 @@ from urllib.parse import urlsplit
 
 from kiqbridge.config.client_settings import FLEET, FLEETS, REDIS_URL
 from kiqbridge.config.parsers import text, texts
-from kiqbridge.config.redis_access import RedisAccess, base_access
+from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.keys import Keys, hash_tag
 
 _TEXTS: Final = ("namespace", "url", "provider", "secret_arn")
-_ACCESS: Final = ("url", "secret_arn", "ssm_parameter", "iam_user", "iam_cache")
-"""Attributes of `RedisAccess`, and settings of a worker behind `redis_`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +132,13 @@ def in_fleet(
         raise ConfigError(
             f"fleets: a worker serves one fleet; choose it with --fleet or KIQBRIDGE_FLEET: {', '.join(values['fleets'])}"
         )
-    base = RedisAccess(aws=aws, **{name: values[f"redis_{name}"] for name in _ACCESS})
+    base = RedisAccess(aws=aws, **{name: values[f"redis_{name}"] for name in OWN})
     fleets = Fleets.of(values["fleets"] or {}, values["fleet"], base, environ)
     access = fleets.fleets[fleets.own].access
     return {
         "fleets": fleets,
         "namespace": access.namespace,
-        **{f"redis_{name}": getattr(access, name) for name in _ACCESS},
+        **{f"redis_{name}": getattr(access, name) for name in OWN},
     }
 
 

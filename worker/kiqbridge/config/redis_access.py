@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
-from kiqbridge.config.client_settings import (
-    NAMESPACE,
-    REDIS_IAM_CACHE,
-    REDIS_IAM_USER,
-    REDIS_SECRET_ARN,
-    REDIS_SSM_PARAMETER,
-    REDIS_URL,
-)
+from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
+
+OWN: Final = {each.name.removeprefix("redis_"): each for each in REDIS_SETTINGS}
+"""Attribute of `RedisAccess` → the setting that it is; a worker has it as `redis_` and that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +90,11 @@ def read_namespace(environ: Mapping[str, str]) -> str:
 def base_access(environ: Mapping[str, str]) -> RedisAccess:
     """As `read_access`, without fleets."""
     refuse_shards(environ)
-    url, source = pick(REDIS_URL, environ)
     return RedisAccess(
-        url=REDIS_URL.parse(url, source),
-        url_is_default=source == "default",
-        secret_arn=read(REDIS_SECRET_ARN, environ),
-        ssm_parameter=read(REDIS_SSM_PARAMETER, environ),
-        iam_user=read(REDIS_IAM_USER, environ),
-        iam_cache=read(REDIS_IAM_CACHE, environ),
+        url_is_default=pick(REDIS_URL, environ)[1] == "default",
         aws=aws_variables(environ),
         namespace=read(NAMESPACE, environ),
+        **{name: read(setting, environ) for name, setting in OWN.items()},
     )
 
 

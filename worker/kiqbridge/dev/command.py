@@ -4,6 +4,7 @@ The worker runs without the template reader, the embedded server and all that th
 """
 
 import argparse
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="deliver a tick of this rule (the event's logical id) at once; repeatable",
     )  # fmt: skip
     parser.add_argument(
-        "--speed", type=_speed, default=1.0, metavar="N",
+        "--speed", type=_up_to(100_000, ""), default=1.0, metavar="N",
         help="run the clock of the rules N times as fast, starting now or at --at (default: 1)",
     )  # fmt: skip
     parser.add_argument(
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("-c", "--concurrency", metavar="INT", help="how many jobs run at once")
     parser.add_argument(
-        "-t", "--timeout", dest="timeout_s", type=_seconds, default=TIMEOUT_S, metavar="SECONDS",
+        "-t", "--timeout", dest="timeout_s", type=_up_to(3600, " seconds"), default=TIMEOUT_S, metavar="SECONDS",
         help=f"how long running jobs may continue after Ctrl-C (default: {TIMEOUT_S:g})",
     )  # fmt: skip
     parser.add_argument(
@@ -78,11 +79,14 @@ def run(options: argparse.Namespace) -> int:
     return run_dev(options)
 
 
-def _speed(text: str) -> float:
-    speed = float(text)
-    if not 0 < speed <= 100_000:  # noqa: PLR2004 - beyond, a day here is more than a lifetime
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100000")
-    return speed
+def _up_to(most: int, unit: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        number = float(text)
+        if not 0 < number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between 0 and {most}{unit}")
+        return number
+
+    return parse
 
 
 def _instant(text: str) -> datetime:
@@ -96,10 +100,3 @@ def _instant(text: str) -> datetime:
     if not _EARLIEST <= at < _END:
         raise argparse.ArgumentTypeError(f"{text} is not in the years 1971 to 2199")
     return at
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds <= 3600:  # noqa: PLR2004 - an hour
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
-    return seconds

@@ -14,7 +14,7 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import hiredis
 import redis
@@ -49,18 +49,11 @@ _LATER = (BlockingIOError, ssl.SSLWantReadError)
 _OPT_IN: Final = ("CLIENT", "CACHING", "YES")
 
 
-class News:
-    """Keys that were changed; all of them when the server was emptied."""
+class News(NamedTuple):
+    """Keys that were changed; `all` of them when the server was emptied."""
 
-    __slots__ = ("all", "keys")
-
-    def __init__(self, message: Sequence[Any]) -> None:
-        keys = message[1] if len(message) > 1 else None
-        self.all = keys is None
-        self.keys = frozenset(keys or ())
-
-    def __repr__(self) -> str:
-        return f"News({'all' if self.all else sorted(self.keys)})"
+    all: bool
+    keys: frozenset[bytes]
 
 
 class WakeConnection:
@@ -201,7 +194,7 @@ class WakeConnection:
                 if not isinstance(message, hiredis.PushNotification):
                     return NIL if message is None else message
                 if message and message[0] == b"invalidate":
-                    return News(message)
+                    return _news(message)
             elif not self._read():
                 left = until - time.monotonic()
                 if self._is_interrupted or left <= 0:
@@ -306,7 +299,7 @@ class WakeConnection:
 
     def _note(self, message: Sequence[Any]) -> None:
         if message and message[0] == b"invalidate":
-            self._news.append(News(message))
+            self._news.append(_news(message))
 
     def _read(self) -> bool:
         """Take from the socket what is there; False: nothing."""
@@ -375,6 +368,11 @@ class TrackingConnection(WakeConnection):
 
 NIL: Final = object()
 """A reply without a value."""
+
+
+def _news(message: Sequence[Any]) -> News:
+    keys = message[1] if len(message) > 1 else None
+    return News(keys is None, frozenset(keys or ()))
 
 
 @frames.may_take_long

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import prepare
@@ -40,7 +40,7 @@ class Wanted(WantedCall, total=False):
     """Seconds by which `at` and `in_` may differ, 5 by default: the machine that runs a test may be busy."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """What a test asks for; what is None is not looked at. See `Wanted`.
 
@@ -72,20 +72,17 @@ class Asked:
                     "on the wire"
                 )
             definition = self.registry.find(self.job)
-        name = definition.name if definition is not None else self.job
-        object.__setattr__(self, "_name", name)
-        object.__setattr__(self, "_definition", definition)
+        self._name = definition.name if definition is not None else cast("str | None", self.job)
+        self._definition = definition
         args, named = self.args, self.kwargs
         if args is not None and named and definition is not None:
             args, named = definition.bind(tuple(args), named), None
         if args is not None:
-            object.__setattr__(self, "_args", self._as_on_the_wire(list(args)))
+            self._args = self._as_on_the_wire(list(args))
         if named:
-            object.__setattr__(
-                self,
-                "_named",
-                {name: self._as_on_the_wire([value], name)[0] for name, value in named.items()},
-            )
+            self._named = {
+                name: self._as_on_the_wire([value], name)[0] for name, value in named.items()
+            }
 
     @property
     def is_any(self) -> bool:

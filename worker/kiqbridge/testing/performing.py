@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from kiqbridge.client.bridge import LOOP
@@ -58,22 +59,6 @@ TIMEOUT_S = 25.0
 
 class EndlessJobs(KiqbridgeError):  # noqa: N818 - as the other names of errors
     """More jobs than a test can mean; the message says which."""
-
-
-@dataclass(slots=True)
-class _TestThread:
-    """Runs jobs; nobody interrupts them."""
-
-    tid: str = "testing"
-    performing: bool = False
-
-    @property
-    def interrupted(self) -> bool:
-        return False
-
-
-class _NothingPaused:
-    classes: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -212,7 +197,7 @@ class JobPerformer:
             invoker=Invoker(middleware, timekeeper=limits(), loop=self._running_loop),
             outcomes=outcomes,
             gate=Gatekeeper(
-                paused=_NothingPaused(),
+                paused=cast("Any", SimpleNamespace(classes=frozenset())),
                 declared=default_registry,
                 foreign_jobs="refuse",
                 unknown_class="retry",
@@ -239,7 +224,9 @@ class JobPerformer:
             if left is not None:
                 outcomes.left_out = "skipped"
                 return left
-            settlement = runner.perform(read, _TestThread())
+            # Nobody interrupts it.
+            thread: Any = SimpleNamespace(tid="testing", performing=False, interrupted=False)
+            settlement = runner.perform(read, thread)
             if outcomes.error is None and read.result is not NOT_PERFORMED:
                 outcomes.result = read.result
             return settlement
