@@ -17,7 +17,7 @@ from kiqbridge.doctor import Selection, examine
 from kiqbridge.engine.registration import register_patiently
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.server_check import check_server, has_hash_tag
+from kiqbridge.store.server_check import check_server
 from kiqbridge.wire.keys import Keys
 
 
@@ -288,11 +288,3 @@ def test_a_server_in_cluster_mode_is_refused_while_ruby_processes_use_the_namesp
 
         pool.call("DEL", f"{{jobs}}:{ruby}")
         check_server(pool.run, "{jobs}:", pool.address)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "has"),
-    [("", False), ("jobs:", False), ("{}x:", False), ("{jobs}:", True), ("a{b}c:", True)],
-)
-def test_a_hash_tag_is_what_stands_in_the_first_braces(prefix, has):
-    assert has_hash_tag(prefix) is has

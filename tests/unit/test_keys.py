@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.keys import Keys, hash_tag
 
 
 def all_names(keys):
@@ -86,3 +86,11 @@ def test_two_claims_in_a_row_fill_different_lists_and_the_third_the_first_again(
 
 def test_its_repr_shows_the_prefix():
     assert repr(Keys("myapp")) == "Keys('myapp:')"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "has"),
+    [("", False), ("jobs:", False), ("{}x:", False), ("{jobs}:", True), ("a{b}c:", True)],
+)
+def test_a_hash_tag_is_what_stands_in_the_first_braces(prefix, has):
+    assert bool(hash_tag(prefix)) is has

@@ -24,7 +24,7 @@ from collections.abc import (
     Sequence,
 )
 from io import BufferedIOBase
-from itertools import count
+from itertools import count, islice
 from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 T = TypeVar("T")
@@ -220,17 +220,8 @@ def batches(pairs: Iterable[tuple[T, C]], size: int) -> Iterator[tuple[list[T], 
     _check_size(size)
     source = iter(pairs)
     with _closing(source):
-        batch: list[T] = []
-        first: C
-        for item, cursor in source:
-            if not batch:
-                first = cursor
-            batch.append(item)
-            if len(batch) == size:
-                yield batch, first
-                batch = []
-        if batch:
-            yield batch, first
+        while batch := list(islice(source, size)):
+            yield [item for item, _ in batch], batch[0][1]
 
 
 async def async_batches(
@@ -240,17 +231,14 @@ async def async_batches(
     _check_size(size)
     source = aiter(pairs)
     try:
-        batch: list[T] = []
-        first: C
-        async for item, cursor in source:
-            if not batch:
-                first = cursor
-            batch.append(item)
+        batch: list[tuple[T, C]] = []
+        async for pair in source:
+            batch.append(pair)
             if len(batch) == size:
-                yield batch, first
+                yield [item for item, _ in batch], batch[0][1]
                 batch = []
         if batch:
-            yield batch, first
+            yield [item for item, _ in batch], batch[0][1]
     finally:
         await _aclose(source)
 

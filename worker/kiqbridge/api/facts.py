@@ -21,8 +21,9 @@ from kiqbridge.store.forgetting import KEPT_S, dropped_in
 from kiqbridge.store.pauses import Pause, read_entries, server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.server_check import has_hash_tag, is_clustered, parse_info
+from kiqbridge.store.server_check import is_clustered, parse_info
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
+from kiqbridge.wire.keys import hash_tag
 from kiqbridge.wire.names import text_of
 
 LATELY_S: Final = 3600.0
@@ -210,7 +211,7 @@ class _Fetching:
             leases=leases,
             orphans=orphans,
             memory=parse_memory(memory),
-            is_cluster=clustered and not has_hash_tag(keys.prefix),
+            is_cluster=clustered and not hash_tag(keys.prefix),
             ruby_in_cluster=[
                 each.identity for each in found["processes"] if clustered and not each.is_ours
             ],

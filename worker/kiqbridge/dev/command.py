@@ -86,6 +86,7 @@ def _up_to(most: int, unit: str) -> Callable[[str], float]:
             raise argparse.ArgumentTypeError(f"{text} is not between 0 and {most}{unit}")
         return number
 
+    parse.__name__ = "number"  # as argparse names it
     return parse
 
 

@@ -58,11 +58,6 @@ def is_clustered(info: Mapping[str, str]) -> bool:
     return info.get("cluster_enabled") == "1"
 
 
-def has_hash_tag(prefix: str) -> bool:
-    """Whether all keys with this prefix lie in one slot of a cluster."""
-    return bool(hash_tag(prefix))
-
-
 def check_server(
     run: Callable[..., list[Any]],
     prefix: str,
@@ -94,7 +89,7 @@ def check_server(
             f"the server at {address} is {' '.join(server_version(info))}, which is too old: {TOO_OLD}; "
             f"{UPGRADE}"
         )
-    if is_clustered(info) and not has_hash_tag(prefix):
+    if is_clustered(info) and not hash_tag(prefix):
         raise ConfigError(f"the server at {address} is in cluster mode: {CLUSTERED}; {UNCLUSTER}")
     if is_clustered(info) and (ruby := _ruby_processes(run, prefix)):
         more = f" and {len(ruby) - _NAMED} more" if len(ruby) > _NAMED else ""
