@@ -16,10 +16,16 @@ import pytest
 from kiqbridge import ConfigError, Job, RemoteJob, job
 from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.job import _remote, remote_jobs
-from kiqbridge.client.registry import default_registry
+from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.contract.compare import compare, fits
-from kiqbridge.contract.document import Contract, JobContract, Parameter, read_contract
-from kiqbridge.contract.export import export, type_of
+from kiqbridge.contract.document import (
+    Contract,
+    JobContract,
+    Parameter,
+    contract_of,
+    export,
+    read_contract,
+)
 from kiqbridge.contract.stubs import class_name_of, write_stubs
 
 
@@ -79,7 +85,13 @@ UserId = NewType("UserId", int)
     ],
 )
 def test_the_type_of_an_annotation(hint, name):
-    assert type_of(hint) == name
+    def take(value): ...
+
+    take.__annotations__["value"] = hint
+
+    [parameter] = contract_of(definition_of(job(take))).parameters
+
+    assert parameter.type == name
 
 
 def shop():

@@ -6,9 +6,10 @@ UUID. Texts that Ruby writes for the same values are read, too: `2026-01-01 00:0
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import call
 from typing import Any, Final
 
 _RUBY_ZONE = re.compile(r" (UTC|[+-]\d{2}:?\d{2})$")
@@ -41,119 +42,111 @@ class Mismatch(Exception):  # noqa: N818 - it never leaves the package
         return self
 
 
+@dataclass(slots=True, eq=False)
 class Converter:
     """Both ways for one annotation.
 
-    Args:
+    Attributes:
         expected: what fits, for messages.
+        json: the type that it has in JSON, in the words of a contract (contract/document.py).
         kinds: classes of the values that `encode` takes.
         encode: a value of those classes → JSON; raises Mismatch.
-        decode: JSON → a value; raises Mismatch.
+        from_wire: JSON → a value, as the job gets it; raises Mismatch.
         exact: a value of exactly this class is the same in JSON.
-        accept: for what is no instance of `kinds` when a job is enqueued; default: it must be decodable, and is
+        accept: for what is no instance of `kinds` when a job is enqueued; default: `from_wire` must take it, and it is
             written as it is.
     """
 
-    __slots__ = ("_accept", "decode", "encode", "exact", "expected", "kinds")
-
-    def __init__(
-        self,
-        expected: str,
-        kinds: tuple[type, ...],
-        encode: Callable[[Any], Any],
-        decode: Callable[[Any], Any],
-        *,
-        exact: type | None = None,
-        accept: Callable[[Any], Any] | None = None,
-    ) -> None:
-        self.expected = expected
-        self.kinds = kinds
-        self.encode = encode
-        self.decode = decode
-        self.exact = exact
-        self._accept = accept
+    expected: str
+    json: str
+    kinds: tuple[type, ...]
+    encode: Callable[[Any], Any]
+    from_wire: Callable[[Any], Any]
+    exact: type | None = None
+    accept: Callable[[Any], Any] | None = None
 
     def to_wire(self, value: Any) -> Any:
         """As it is written; raises Mismatch."""
         if isinstance(value, self.kinds):
             return self.encode(value)
-        if self._accept is not None:
-            return self._accept(value)
-        self.decode(value)
+        if self.accept is not None:
+            return self.accept(value)
+        self.from_wire(value)
         return value
-
-    def from_wire(self, value: Any) -> Any:
-        """As the job gets it; raises Mismatch."""
-        return self.decode(value)
 
 
 def scalar_of(kind: type) -> Converter | None:
     """The converter for a class of single values, by its name, so that nothing is loaded for it."""
-    make = _SCALARS.get(f"{kind.__module__}.{kind.__qualname__}")
-    return make(kind) if make is not None else None
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name in _PLAIN:
+        return _plain(kind, *_PLAIN[name])
+    return _written(kind, *_WRITTEN[name]) if name in _WRITTEN else None
 
 
-def _plain(*accepted: type) -> Callable[[type], Converter]:
-    """A kind of value that is JSON itself; values of the other classes are taken for it."""
+def _plain(kind: type, json: str, *accepted: type) -> Converter:
+    """Of a class whose values are JSON itself; those of the other classes are taken for one."""
+    name, kinds = kind.__name__.removesuffix("Type"), (kind, *accepted)  # of None
+    refused = (bool,) if kind is float else ()
 
-    def make(kind: type) -> Converter:
-        name = kind.__name__.removesuffix("Type")  # of None
-        kinds = (kind, *accepted)
-        refused = (bool,) if kind is float else ()
+    def same(value: Any) -> Any:
+        if not isinstance(value, kinds) or isinstance(value, refused):
+            raise Mismatch(name, value)
+        return value
 
-        def same(value: Any) -> Any:
-            if not isinstance(value, kinds) or isinstance(value, refused):
-                raise Mismatch(name, value)
-            return value
-
-        return Converter(name, kinds, same, same, exact=kind)
-
-    return make
+    return Converter(name, json, kinds, same, same, exact=kind)
 
 
-def _textual(
-    expected: str, encode: Callable[[Any], str], parse: Callable[[type, Any], Any], *numbers: type
-) -> Callable[[type], Converter]:
-    """A kind of value with a text for it; `numbers` are understood in its place."""
+def _written(
+    kind: type,
+    expected: str,
+    json: str,
+    encode: Callable[[Any], Any],
+    parse: Callable[[Any, Any], Any],
+    *others: type,
+) -> Converter:
+    """Of a class whose values have another form in JSON: a text, or one of other classes."""
+    read = others or (str,)
 
-    def make(kind: type) -> Converter:
-        def decode(value: Any) -> Any:
-            if not isinstance(value, (str, *numbers)) or isinstance(value, bool):
-                raise Mismatch(expected, value)
-            try:
-                return parse(kind, value)
-            except (ValueError, ArithmeticError):
-                raise Mismatch(expected, value) from None
+    def tried(convert: Callable[..., Any], value: Any, *args: Any) -> Any:
+        try:
+            return convert(*args, value)
+        except (ValueError, ArithmeticError):
+            raise Mismatch(expected, value) from None
 
-        def checked(value: Any) -> str:
-            try:
-                return encode(value)
-            except ValueError:
-                raise Mismatch(expected, value) from None
+    def decode(value: Any) -> Any:
+        if not isinstance(value, read) or isinstance(value, bool):
+            raise Mismatch(expected, value)
+        return tried(parse, value, kind)
 
-        return Converter(expected, (kind,), checked, decode)
-
-    return make
-
-
-def _isoformat(value: Any) -> str:
-    return str(value.isoformat())
+    return Converter(expected, json, (kind,), lambda value: tried(encode, value), decode)
 
 
-def _isoformat_with_zone(value: Any) -> str:
+def _base64(value: Any) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _parse_base64(kind: Any, text: str) -> Any:
+    return kind(base64.b64decode(text, validate=True))
+
+
+def _isoformat(value: Any) -> Any:
+    return value.isoformat()
+
+
+def _isoformat_with_zone(value: Any) -> Any:
     if value.utcoffset() is None:
         raise ValueError("no time zone")
-    return _isoformat(value)
+    return value.isoformat()
 
 
-def _isoformat_of_date(value: Any) -> str:
+def _isoformat_of_date(value: Any) -> Any:
     if hasattr(value, "utcoffset"):
         raise ValueError("a datetime, whose time would be lost")
-    return _isoformat(value)
+    return value.isoformat()
 
 
-def _parse_text(kind: type, text: str) -> Any:
-    return kind(text)
+def _parse_iso(kind: Any, text: str) -> Any:
+    return kind.fromisoformat(text)
 
 
 def _parse_datetime(kind: Any, text: str) -> Any:
@@ -166,72 +159,44 @@ def _parse_datetime(kind: Any, text: str) -> Any:
     return found
 
 
-def _parse_iso(kind: Any, text: str) -> Any:
-    return kind.fromisoformat(text)
-
-
 def _parse_decimal(kind: Any, value: Any) -> Any:
     return kind(repr(value) if isinstance(value, float) else value)
 
 
-def _timedelta(kind: Any) -> Converter:
-    expected = "timedelta, or a number of seconds"
-
-    def encode(value: Any) -> Any:
-        seconds = value.total_seconds()
-        return int(seconds) if seconds == int(seconds) else seconds
-
-    def decode(value: Any) -> Any:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Mismatch(expected, value)
-        try:
-            return kind(seconds=value)
-        except (OverflowError, ValueError):
-            raise Mismatch(expected, value) from None
-
-    return Converter(expected, (kind,), encode, decode)
+def _seconds_of(value: Any) -> float:
+    seconds: float = value.total_seconds()
+    return int(seconds) if seconds == int(seconds) else seconds
 
 
-def _bytes(kind: Any) -> Converter:
-    expected = "bytes, or their base64 text"
-
-    def encode(value: Any) -> str:
-        return base64.b64encode(value).decode()
-
-    def decode(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise Mismatch(expected, value)
-        try:
-            return kind(base64.b64decode(value, validate=True))
-        except (binascii.Error, ValueError):
-            raise Mismatch(expected, value) from None
-
-    return Converter(expected, (kind,), encode, decode)
-
-
-_SCALARS: Final[dict[str, Callable[[type], Converter]]] = {
-    "builtins.str": _plain(),
-    "builtins.bool": _plain(),
-    "builtins.int": _plain(),
-    "builtins.float": _plain(int),
-    "builtins.NoneType": _plain(),
-    "builtins.bytes": _bytes,
-    "uuid.UUID": _textual("UUID, or its text", str, _parse_text),
-    "decimal.Decimal": _textual("Decimal, or its digits as text", str, _parse_decimal, int, float),
-    "datetime.datetime": _textual(
+_PLAIN: Final[dict[str, tuple[Any, ...]]] = {
+    "builtins.str": ("string",),
+    "builtins.bool": ("boolean",),
+    "builtins.int": ("integer",),
+    "builtins.float": ("number", int),
+    "builtins.NoneType": ("null",),
+    "builtins.range": ("any",),
+    "kiqbridge.wire.active_job_values.Range": ("any",),
+}
+_WRITTEN: Final[dict[str, tuple[Any, ...]]] = {
+    "builtins.bytes": ("bytes, or their base64 text", "string:base64", _base64, _parse_base64),
+    "uuid.UUID": ("UUID, or its text", "string:uuid", str, call),
+    "decimal.Decimal": (
+        *("Decimal, or its digits as text", "string:decimal", str, _parse_decimal),
+        *(str, int, float),
+    ),
+    "datetime.datetime": (
         "datetime with time zone, or its ISO 8601 text such as 2026-01-01T08:30:00+00:00",
-        _isoformat_with_zone,
-        _parse_datetime,
+        *("string:date-time", _isoformat_with_zone, _parse_datetime),
     ),
-    "datetime.date": _textual(
-        "date, or its text such as 2026-01-01", _isoformat_of_date, _parse_iso
+    "datetime.date": (
+        *("date, or its text such as 2026-01-01", "string:date"),
+        *(_isoformat_of_date, _parse_iso),
     ),
-    "datetime.time": _textual("time, or its text such as 08:30:00", _isoformat, _parse_iso),
-    "datetime.timedelta": _timedelta,
-    "kiqbridge.wire.active_job_values.Symbol": _textual("Symbol, or its text", str, _parse_text),
-    "kiqbridge.wire.active_job_values.GlobalID": _textual(
-        "GlobalID, or its text", str, _parse_text
+    "datetime.time": ("time, or its text such as 08:30:00", "string:time", _isoformat, _parse_iso),
+    "datetime.timedelta": (
+        *("timedelta, or a number of seconds", "number", _seconds_of),
+        *(lambda kind, seconds: kind(seconds=seconds), int, float),
     ),
-    "kiqbridge.wire.active_job_values.Range": _plain(),
-    "builtins.range": _plain(),
+    "kiqbridge.wire.active_job_values.Symbol": ("Symbol, or its text", "any", str, call),
+    "kiqbridge.wire.active_job_values.GlobalID": ("GlobalID, or its text", "any", str, call),
 }

@@ -16,7 +16,8 @@ import logging
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from kiqbridge.client.argument_scalars import Converter, Mismatch, scalar_of
@@ -38,6 +39,7 @@ _SETS: Final = {
 }
 _DICTS: Final = frozenset({dict, collections.abc.Mapping, collections.abc.MutableMapping})
 _TRANSPARENT: Final = ("Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
+_ANY: Final = "any"
 _CHOICES: Final = 8
 """So many values of an enum are named in a message."""
 
@@ -110,34 +112,28 @@ class Compiler:
         if (found := scalar_of(kind)) is not None:
             return found
         if kind in _LISTS:
-            kinds = (list,) if kind is list else (list, tuple)
-            return self._array("list", args, kinds, list, exact=list)
+            return self._array("list", args, (list,) if kind is list else (list, tuple), list)
         if kind in _SETS:
             return self._array("set", args, (set, frozenset, list), _SETS[kind])
         if kind in _DICTS:
             return self._dict(kind, args)
+        if kind is tuple and args and args[-1] is not ...:
+            return _row("tuple", tuple, [self._of(each) for each in args])
         if kind is tuple:
-            return self._tuple(args)
+            return self._array("tuple", args, (tuple, list), tuple)
         if kind in self._known:
             return self._known[kind]
-        if typing.is_typeddict(kind):
-            return self._typed_dict(kind)
         if issubclass(kind, enum.Enum):
             return _enum(kind)
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._named_tuple(kind)
-        if dataclasses.is_dataclass(kind):
-            return self._dataclass(kind)
+        if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
+            return self._fields(kind)
         return _foreign(kind)
 
     def _union(self, members: tuple[Any, ...]) -> Converter:
         found = [self._of(each) for each in members]
         expected = " or ".join(each.expected if each else "anything" for each in found)
-
-        def encode(value: Any) -> Any:
-            own = [each for each in found if each is None or isinstance(value, each.kinds)]
-            others = [each for each in found if each not in own]
-            return first([*own, *others], "to_wire", value)
 
         def first(converters: list[Converter | None], way: str, value: Any) -> Any:
             refused: list[Mismatch] = []
@@ -151,17 +147,21 @@ class Compiler:
             # What is wrong within a value says more than that it is wrong.
             raise next((each for each in refused if each.path), Mismatch(expected, value))
 
+        def encode(value: Any) -> Any:
+            own = [each for each in found if each is None or isinstance(value, each.kinds)]
+            others = [each for each in found if each not in own]
+            return first([*own, *others], "to_wire", value)
+
         return Converter(
-            expected, (object,), encode, lambda value: first(found, "from_wire", value)
+            expected,
+            _either(each.json if each else _ANY for each in found),
+            (object,),
+            encode,
+            lambda value: first(found, "from_wire", value),
         )
 
     def _array(
-        self,
-        name: str,
-        args: tuple[Any, ...],
-        kinds: tuple[type, ...],
-        make: Callable[[list[Any]], Any],
-        exact: type | None = None,
+        self, name: str, args: tuple[Any, ...], kinds: tuple[type, ...], make: Any
     ) -> Converter:
         """Of a class with any number of items of one kind; `make` takes a list of them."""
         item = self._of(args[0]) if args else None
@@ -183,27 +183,28 @@ class Compiler:
             except TypeError:
                 raise Mismatch(f"{expected}, which can be hashed", value) from None
 
-        return Converter(expected, kinds, encode, decode, exact=None if item else exact)
+        exact = list if kinds == (list,) and item is None else None
+        return Converter(expected, "array", kinds, encode, decode, exact)
 
     def _dict(self, kind: type, args: tuple[Any, ...]) -> Converter:
         keys, values = (self._key(args[0]), self._of(args[1])) if args else (None, None)
         expected = "dict" if kind is dict else "mapping"
 
-        def convert(value: Any, way: str) -> Any:
+        def convert(way: str, value: Any) -> Any:
             if not isinstance(value, Mapping):
                 raise Mismatch(expected, value)
-            written = {}
-            for key, each in value.items():
-                name = _within(str(key), keys, way, key)
-                written[name] = _within(str(key), values, way, each)
-            return written
+            return {
+                _within(str(key), keys, way, key): _within(str(key), values, way, each)
+                for key, each in value.items()
+            }
 
         return Converter(
             expected,
+            "object",
             (Mapping,),
-            lambda value: convert(value, "to_wire"),
-            lambda value: convert(value, "from_wire"),
-            exact=dict if kind is dict and keys is None and values is None else None,
+            partial(convert, "to_wire"),
+            partial(convert, "from_wire"),
+            dict if kind is dict and keys is None and values is None else None,
         )
 
     def _key(self, hint: Any) -> Converter | None:
@@ -218,12 +219,7 @@ class Compiler:
             except (TypeError, ValueError):
                 raise Mismatch("int, or its digits as text", value) from None
 
-        return Converter("int", (int,), str, decode)
-
-    def _tuple(self, args: tuple[Any, ...]) -> Converter:
-        if args and args[-1] is not ...:
-            return _row("tuple", tuple, [self._of(each) for each in args])
-        return self._array("tuple", args, (tuple, list), tuple)
+        return Converter("int", "string", (int,), str, decode)
 
     def _named_tuple(self, kind: Any) -> Converter:
         hints = self._hints(kind)
@@ -231,46 +227,14 @@ class Compiler:
         least = len(kind._fields) - len(kind._field_defaults)
         return _row(kind.__name__, lambda values: kind(*values), fields, least)
 
-    def _typed_dict(self, kind: Any) -> Converter:
-        return self._fields(
-            kind,
-            read=None,
-            names=lambda hints: (
-                dict.fromkeys(hints, False) | dict.fromkeys(kind.__required_keys__, True)
-            ),
-            make=dict,
-        )
-
-    def _dataclass(self, kind: Any) -> Converter:
-        fields = [each for each in dataclasses.fields(kind) if each.init]
-
-        def is_required(field: "dataclasses.Field[Any]") -> bool:
-            return (
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-            )
-
-        return self._fields(
-            kind,
-            read=getattr,
-            names=lambda _hints: {each.name: is_required(each) for each in fields},
-            make=lambda values: kind(**values),
-        )
-
-    def _fields(
-        self,
-        kind: Any,
-        *,
-        read: Callable[[Any, str], Any] | None,
-        names: Callable[[Mapping[str, Any]], Mapping[str, bool]],
-        make: Callable[[dict[str, Any]], Any],
-    ) -> Converter:
-        """Of a class with named fields; `names` are those of an object in JSON, and whether each must be there."""
+    def _fields(self, kind: Any) -> Converter:
+        """Of a class with named fields, which are those of an object in JSON: a TypedDict, or a dataclass."""
+        is_dict = typing.is_typeddict(kind)
         expected = kind.__name__
         found: dict[str, Converter | None] = {}
         required: dict[str, bool] = {}
 
-        def each_field(values: Mapping[str, Any], way: str) -> dict[str, Any]:
+        def each_field(way: str, values: Any) -> dict[str, Any]:
             if not isinstance(values, Mapping):
                 raise Mismatch(f"{expected}, or an object with its fields", values)
             unknown = [str(name) for name in values if name not in required]
@@ -281,27 +245,35 @@ class Compiler:
             return {name: _within(name, found[name], way, value) for name, value in values.items()}
 
         def encode(value: Any) -> Any:
-            if read is None:
-                return each_field(value, "to_wire")
-            return each_field({name: read(value, name) for name in required}, "to_wire")
+            if not is_dict:
+                value = {name: getattr(value, name) for name in required}
+            return each_field("to_wire", value)
 
         def decode(value: Any) -> Any:
-            fields = each_field(value, "from_wire")
+            fields = each_field("from_wire", value)
             try:
-                return make(fields)
+                return fields if is_dict else kind(**fields)
             except (TypeError, ValueError) as error:
                 raise Mismatch(f"{expected} ({error})", value) from None
 
-        converter = Converter(
-            expected,
-            (dict,) if read is None else (kind,),
-            encode,
-            decode,
-            accept=lambda value: each_field(value, "to_wire"),
-        )
+        kinds = (dict,) if is_dict else (kind,)
+        accept = partial(each_field, "to_wire")
+        converter = Converter(expected, "object", kinds, encode, decode, accept=accept)
         self._known[kind] = converter  # before its fields: one of them may be of the same class
         hints = self._hints(kind)
-        required.update(names(hints))
+        if is_dict:
+            required.update(
+                dict.fromkeys(hints, False) | dict.fromkeys(kind.__required_keys__, True)
+            )
+        else:
+            absent = dataclasses.MISSING
+            required.update(
+                {
+                    each.name: each.default is absent and each.default_factory is absent
+                    for each in dataclasses.fields(kind)
+                    if each.init
+                }
+            )
         found.update({name: self._of(hints.get(name, Any)) for name in required})
         return converter
 
@@ -354,7 +326,7 @@ def _row(
     least = len(items) if least is None else least
     expected = f"{name} of {len(items)} values"
 
-    def convert(values: Any, way: str) -> list[Any]:
+    def convert(way: str, values: Any) -> list[Any]:
         if not isinstance(values, list | tuple) or not least <= len(values) <= len(items):
             raise Mismatch(expected, values)
         return [_within(place, items[place], way, value) for place, value in enumerate(values)]
@@ -362,9 +334,20 @@ def _row(
     def decode(value: Any) -> Any:
         if not isinstance(value, list):
             raise Mismatch(expected, value)
-        return make(convert(value, "from_wire"))
+        return make(convert("from_wire", value))
 
-    return Converter(expected, (tuple, list), lambda value: convert(value, "to_wire"), decode)
+    return Converter(expected, "array", (tuple, list), partial(convert, "to_wire"), decode)
+
+
+def _either(types: Iterable[str]) -> str:
+    """The type in JSON of what is of one of these."""
+    found = list(dict.fromkeys(part for each in types for part in each.split("|")))
+    return _ANY if _ANY in found or not found else "|".join(found)
+
+
+def _json_of(values: Iterable[Any]) -> str:
+    scalars = (scalar_of(type(each)) for each in values)
+    return _either(each.json if each else _ANY for each in scalars)
 
 
 def _literal(values: tuple[Any, ...]) -> Converter:
@@ -381,7 +364,9 @@ def _literal(values: tuple[Any, ...]) -> Converter:
         own = isinstance(value, enum.Enum)
         return found(value, values if own else written, written)
 
-    return Converter(expected, (object,), encode, lambda value: found(value, written, values))
+    return Converter(
+        expected, _json_of(written), (object,), encode, lambda value: found(value, written, values)
+    )
 
 
 def _enum(kind: Any) -> Converter:
@@ -395,20 +380,24 @@ def _enum(kind: Any) -> Converter:
         except Exception:  # noqa: BLE001 - `_missing_` is the user's
             raise Mismatch(expected, value) from None
 
-    return Converter(expected, (kind,), lambda value: value.value, decode)
+    json = _json_of(each.value for each in kind)
+    return Converter(expected, json, (kind,), lambda value: value.value, decode)
 
 
 def _foreign(kind: Any) -> Converter | None:
     """A model of pydantic or a Struct of msgspec; None: a class that says nothing here."""
     pydantic, msgspec = sys.modules.get("pydantic"), sys.modules.get("msgspec")
+    encode: Callable[[Any], Any]
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
-        return _pydantic(kind, pydantic.ValidationError)
-    if msgspec is not None and issubclass(kind, msgspec.Struct):
-        return _msgspec(kind, msgspec)
-    return None
+        encode, decode = _pydantic(kind, pydantic.ValidationError)
+    elif msgspec is not None and issubclass(kind, msgspec.Struct):
+        encode, decode = msgspec.to_builtins, _msgspec(kind, msgspec)
+    else:
+        return None
+    return Converter(kind.__name__, "object", (kind,), encode, decode)
 
 
-def _pydantic(kind: Any, refused: type[Exception]) -> Converter:
+def _pydantic(kind: Any, refused: type[Exception]) -> tuple[Any, Any]:
     def decode(value: Any) -> Any:
         try:
             text = json_text.dumps(value)
@@ -424,17 +413,14 @@ def _pydantic(kind: Any, refused: type[Exception]) -> Converter:
                 f"{kind.__name__} ({f'{place}: ' if place else ''}{first['msg']})", value
             ) from None
 
-    def encode(value: Any) -> Any:
-        return value.model_dump(mode="json", by_alias=True)
-
-    return Converter(kind.__name__, (kind,), encode, decode)
+    return lambda value: value.model_dump(mode="json", by_alias=True), decode
 
 
-def _msgspec(kind: Any, msgspec: Any) -> Converter:
+def _msgspec(kind: Any, msgspec: Any) -> Callable[[Any], Any]:
     def decode(value: Any) -> Any:
         try:
             return msgspec.convert(value, type=kind)
         except msgspec.ValidationError as error:
             raise Mismatch(f"{kind.__name__} ({error})", value) from None
 
-    return Converter(kind.__name__, (kind,), msgspec.to_builtins, decode)
+    return decode

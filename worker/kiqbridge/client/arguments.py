@@ -10,10 +10,10 @@ dead at once. What has no annotation, or one that says nothing here, passes as i
 with a name that cannot be found, such as one imported under `TYPE_CHECKING`, which is logged at debug.
 """
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kiqbridge import redaction
@@ -41,29 +41,17 @@ class JobArguments:
         signature: what the job takes.
 
     Attributes:
+        function: whose annotations count.
         to_wire: arguments → as they are written; raises PayloadError for a value that is not what its
             parameter is annotated with.
         from_wire: arguments as written → as the job is called with them; raises ArgumentMismatch.
     """
 
-    __slots__ = (
-        "_by_name",
-        "_converters",
-        "_function",
-        "_keywords",
-        "_mismatch",
-        "_name",
-        "_parameters",
-        "_rest",
-        "from_wire",
-        "to_wire",
-    )
-
     def __init__(
         self, name: str, function: Callable[..., Any], signature: inspect.Signature
     ) -> None:
         self._name = name
-        self._function = function
+        self.function = function
         parameters = signature.parameters.values()
         self._parameters = [each for each in parameters if each.kind in _PLACED]
         self._keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
@@ -71,24 +59,22 @@ class JobArguments:
         self._converters: list[Converter | None] | None = None
         self._by_name: dict[str, tuple[inspect.Parameter, Converter | None]] = {}
         self._mismatch: type[Mismatch]
-        self.to_wire: Way = self._first_to_wire
-        self.from_wire: Way = self._first_from_wire
+        self.to_wire: Way = partial(self._first, "to_wire")
+        self.from_wire: Way = partial(self._first, "from_wire")
 
     def __repr__(self) -> str:
         return f"<arguments of {self._name}>"
 
-    def _first_to_wire(self, args: list[Any]) -> list[Any]:
+    def _first(self, way: str, args: list[Any]) -> list[Any]:
         self._compile()
-        return self.to_wire(args)
+        return getattr(self, way)(args)  # type: ignore[no-any-return] # one of both, compiled
 
-    @property
-    def function(self) -> Callable[..., Any]:
-        """Whose annotations count."""
-        return self._function
-
-    def _first_from_wire(self, args: list[Any]) -> list[Any]:
-        self._compile()
-        return self.from_wire(args)
+    def json_of(self, parameter: str) -> str:
+        """The type in JSON of a parameter, in the words of a contract."""
+        if self._converters is None:
+            self._compile()
+        _, converter = self._by_name.get(parameter, (None, None))
+        return "any" if converter is None else converter.json
 
     def written(self, args: Sequence[Any], *, parameter: str | None = None) -> list[Any]:
         """As `to_wire`, for comparing: what does not fit, such as `mock.ANY`, stays as it is.
@@ -120,7 +106,7 @@ class JobArguments:
         )
 
         self._mismatch = Mismatch
-        compiler = Compiler(namespace_of(self._function), f"job {self._name}")
+        compiler = Compiler(namespace_of(self.function), f"job {self._name}")
         rest = [] if self._rest is None else [self._rest]
         placed = [*self._parameters, *rest]
         self._by_name = {
@@ -133,7 +119,7 @@ class JobArguments:
         # One with `*rest` is looked at value by value: its types are not known beforehand.
         plain = tuple(exact) if len(exact) == len(found) and not rest else None
         self.to_wire, self.from_wire = (
-            _passing_plain(plain, functools.partial(self._convert, way)) if converters else _same
+            _passing_plain(plain, partial(self._convert, way)) if converters else _same
             for way in ("to_wire", "from_wire")
         )
 

@@ -11,8 +11,7 @@ from kiqbridge.client.require import load_all
 from kiqbridge.commands.arguments import add_example, add_json, add_option
 from kiqbridge.commands.output import write, write_json, write_line
 from kiqbridge.contract.compare import compare
-from kiqbridge.contract.document import Contract, read_contract
-from kiqbridge.contract.export import export
+from kiqbridge.contract.document import Contract, export, read_contract
 from kiqbridge.contract.stubs import write_stubs
 from kiqbridge.errors import ConfigError
 

@@ -10,11 +10,14 @@ have no types, so all of a Ruby application's are `any`. A job that takes any nu
 one whose arguments are not known. `active_job`, and parameters with `keyword`, are those of Rails' Active Jobs.
 """
 
+import inspect
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kiqbridge.client.registry import JobDefinition
 from kiqbridge.errors import ConfigError
 
 VERSION: Final = 1
@@ -123,6 +126,49 @@ class Contract:
             "enqueues": {name: self.enqueues[name].to_json() for name in sorted(self.enqueues)},
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def export(
+    definitions: Iterable[JobDefinition], remote: Iterable[JobDefinition] = (), *, app: str
+) -> Contract:
+    """The contract of declared jobs; `remote` are those that are enqueued for others."""
+    return Contract(
+        app=app,
+        language="python",
+        jobs={each.name: contract_of(each) for each in definitions},
+        enqueues={each.name: contract_of(each) for each in remote},
+    )
+
+
+def contract_of(definition: JobDefinition) -> JobContract:
+    """What one job takes."""
+    parameters = definition.signature.parameters.values()
+    arguments = definition.arguments
+    return JobContract(
+        parameters=tuple(
+            Parameter(
+                name=each.name,
+                type=ANY if arguments is None else arguments.json_of(each.name),
+                optional=each.default is not each.empty,
+                keyword=each.kind is each.KEYWORD_ONLY,
+            )
+            for each in parameters
+            if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        ),
+        takes_more=any(each.kind is each.VAR_POSITIONAL for each in parameters),
+        takes_more_keywords=any(each.kind is each.VAR_KEYWORD for each in parameters),
+        active_job=definition.active_job,
+        queue=str(definition.options.get("queue", "")),
+        place="" if arguments is None else _place_of(arguments.function),
+    )
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    path = os.path.relpath(code.co_filename)
+    return "" if path.startswith("..") else f"{path}:{code.co_firstlineno}"
 
 
 def read_contract(text: str, source: str) -> Contract:
