@@ -37,13 +37,8 @@ def test_fields_and_macros(line, expression):
     ("line", "reason"),
     [
         (f"60 * * * * {RUN}", "minute: '60' is out of range"),
-        (f"0 24 * * * {RUN}", "hour"),
-        (f"0 0 0 * * {RUN}", "day of month"),
-        (f"0 0 * 13 * {RUN}", "month"),
-        (f"0 0 * * 8 {RUN}", "day of week"),
         (f"0 22-6 * * * {RUN}", "runs backwards"),
         (f"5/15 * * * * {RUN}", "step after one number"),
-        (f"*/0 * * * * {RUN}", "step"),
         (f"@reboot {RUN}", "@reboot is no time"),
         (f"@fortnightly {RUN}", "none of"),
         ("0 3 * *", "has 4 fields"),

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from kiqbridge.client.known_schedules import parsed
 from kiqbridge.clocks.manifest_store import manifests_of
@@ -18,6 +18,7 @@ from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
+from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
@@ -114,9 +115,8 @@ class Watched:
         return [each for each in deque(found, maxlen=MOST) if not self.state.excuses(each)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectations:
-    """What is watched now.
+class Expectations(NamedTuple):
+    """What is watched.
 
     Attributes:
         now: epoch seconds, on the clock of Redis.
@@ -148,8 +148,7 @@ def read_watched(
         ("HGETALL", keys.cursors),
         ("GET", keys.watched),
     )
-    if now is None:
-        now = int(time[0]) + int(time[1]) / 1e6
+    now = server_time(time) if now is None else now
     expected: dict[str, float] = {}
     for manifest in manifests_of(manifests).values():
         expected |= dict.fromkeys(manifest.names, 0.0)
@@ -162,20 +161,14 @@ def read_watched(
             ("HMGET", keys.schedules, *expected), ("HMGET", keys.schedule_states, *expected)
         )
         for (name, cursor), text, state in zip(expected.items(), texts, states, strict=True):
-            found = _watched(name, text, cursor, state)
-            if found is not None:
-                schedules.append(found)
-    return Expectations(now=now, last=float(last) if last else None, schedules=schedules)
-
-
-def _watched(name: str, text: bytes | None, cursor: float, state: bytes | None) -> Watched | None:
-    read = None if text is None else _definition(name, text)
-    if read is None:
-        return None
-    definition, since = read
-    if definition.origin != "template":
-        since = max(since, cursor)
-    return Watched(definition=definition, since=since, state=ScheduleState.from_text(state))
+            read = None if text is None else _definition(name, text)
+            if read is not None:
+                definition, since = read
+                if definition.origin != "template":
+                    since = max(since, cursor)
+                known = ScheduleState.from_text(state)
+                schedules.append(Watched(definition=definition, since=since, state=known))
+    return Expectations(now, float(last) if last else None, schedules)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -61,7 +61,6 @@ class PlacingReport:
         missed: schedule and instant of each occurrence that was too late, enqueued or not.
         new: those of them of which nobody has been notified.
         conflicts: schedules that another process was changing or placing; they are evaluated again.
-        round_trips: to Redis.
     """
 
     schedules: int = 0
@@ -70,7 +69,6 @@ class PlacingReport:
     missed: list[tuple[str, int]] = field(default_factory=list)
     new: list[MissedTick] = field(default_factory=list)
     conflicts: int = 0
-    round_trips: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,12 +119,12 @@ class Placer:
         Raises:
             RedisUnavailable, RedisRefused: call again; what was placed stays, once.
         """
-        report = PlacingReport(round_trips=1)
+        report = PlacingReport()
         time, changes = connection.run(("TIME",), ("GET", self._keys.schedule_changes))
         if now is None:
             now = server_time(time)
         if changes != self._changes or not 0 <= now - self._read_at < REFRESH_S:
-            self._read(connection, report)
+            self._read(connection)
             self._changes, self._read_at, self._earliest = changes, now, float("-inf")
         report.schedules = len(self._known)
         until = now + self._horizon_s
@@ -143,7 +141,7 @@ class Placer:
                 break
         return report
 
-    def _read(self, connection: RedisConnection | RedisPool, report: PlacingReport) -> None:
+    def _read(self, connection: RedisConnection | RedisPool) -> None:
         """Read all; what has not changed is kept as it is."""
         keys = self._keys
         replies = connection.run(
@@ -151,7 +149,6 @@ class Placer:
             ("HGETALL", keys.schedule_states),
             ("HGETALL", keys.cursors),
         )
-        report.round_trips += 1
         definitions, states, cursors = map(pairs_of, replies)
         known: dict[str, _Known] = {}
         for field_, text in definitions.items():
@@ -189,9 +186,8 @@ class Placer:
         decided = self._decided(names, now)
         for batch in _batches(decided):
             placements = [placement for placement, _ in batch]
-            known = self._known_as_missed(connection, placements, report)
+            known = self._known_as_missed(connection, placements)
             results = place(connection, self._keys, now, placements)
-            report.round_trips += 1
             for placed, result in zip(batch, results, strict=True):
                 report.evaluated += 1
                 if result >= 0:
@@ -213,7 +209,6 @@ class Placer:
         self,
         connection: RedisConnection | RedisPool,
         placements: Sequence[Placement],
-        report: PlacingReport,
     ) -> set[tuple[str, int]]:
         """Those of the missed occurrences that the watch (missed.py) has recorded; the script records all."""
         missed = [(each.name, instant) for each in placements for instant in each.missed]
@@ -221,7 +216,6 @@ class Placer:
             return set()
         members = [f"{instant} {name}" for name, instant in missed]
         scores = connection.call("ZMSCORE", self._keys.missed, *members)
-        report.round_trips += 1
         return {tick for tick, score in zip(missed, scores, strict=True) if score is not None}
 
     def _decided(self, names: Sequence[str], now: float) -> Iterator[tuple[Placement, Decision]]:

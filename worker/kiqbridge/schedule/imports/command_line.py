@@ -27,6 +27,7 @@ _CALL: Final = re.compile(
     r"\.(?P<verb>\w+[?!]?)(?:\s*\((?P<args>.*)\)|\s+(?P<bare>[^\s(;].*?))?\s*;?\s*",
     re.DOTALL,
 )
+_RUNNER: Final = re.compile(r"(?:bundle exec )?(?:ruby )?(?:\S*/)?rails (?:runner|r) ")
 _QUEUE: Final = re.compile(r"""\s*queue:\s*[:"']?(\w+)["']?\s*""")
 _OTHER_VERBS: Final = frozenset({"perform_in", "perform_at", "perform_bulk"})
 
@@ -144,13 +145,10 @@ def _rails_code(command: str, notes: list[str]) -> str | None:
     texts = [word.text for word in words]
     if len(texts) > 2 and _base(texts[0]) in _SHELLS:  # noqa: PLR2004 - sh -c code
         return _code_of_shell(texts, notes)
-    if texts[:2] == ["bundle", "exec"]:
-        words, texts = words[2:], texts[2:]
-    if texts[:1] == ["ruby"] and len(texts) > 1 and _base(texts[1]) == "rails":
-        words, texts = words[1:], texts[1:]
-    if len(texts) < 2 or _base(texts[0]) != "rails" or texts[1] not in ("runner", "r"):  # noqa: PLR2004
+    runner = _RUNNER.match(" ".join([*texts, ""]))
+    if runner is None:
         return None
-    rest = _without_environment(words[2:])
+    rest = _without_environment(words[runner[0].count(" ") :])
     if len(rest) != 1:
         raise Unsayable("rails runner has no single piece of code")
     if not rest[0].is_plain:
@@ -211,13 +209,10 @@ def _after_options(words: list[Word], program: str) -> list[Word]:
 
 
 def _without_environment(words: list[Word]) -> list[Word]:
-    if words and words[0].text in ("-e", "--environment"):
-        return words[2:]
-    if words and words[0].text.startswith("--environment="):
-        return words[1:]
-    if len(words) > 1 and words[-2].text in ("-e", "--environment"):
-        return words[:-2]
-    return words
+    for place, word in enumerate(words):
+        if word.text in ("-e", "--environment"):
+            return words[:place] + words[place + 2 :]
+    return [word for word in words if not word.text.startswith("--environment=")]
 
 
 def _name_of_command(command: str) -> str:
@@ -229,10 +224,9 @@ def _name_of_command(command: str) -> str:
         texts = command.split()
     if texts[:2] == ["bundle", "exec"]:
         texts = texts[2:]
-    if texts and _base(texts[0]) in {*_SHELLS, "python", "python3", "ruby", "perl", "php"}:
-        texts = [text for text in texts[1:] if not text.startswith("-")] or texts
-    if texts and _base(texts[0]) in ("rake", "rails"):
-        texts = [text for text in texts[1:] if not text.startswith("-")] or texts
+    for programs in ({*_SHELLS, "python", "python3", "ruby", "perl", "php"}, {"rake", "rails"}):
+        if texts and _base(texts[0]) in programs:
+            texts = [text for text in texts[1:] if not text.startswith("-")] or texts
     if len(texts) > 1 and texts[0] in ("runner", "r"):
         return class_name_to_identifier(re.split(r"[\s(]|\.perform", texts[-1])[0][:40])
     first = re.sub(r"\.\w+$", "", _base(texts[0]))[:40] if texts else "Command"
