@@ -13,8 +13,7 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.occurrences import Occurrence, occurrences_of
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import Read, known_of
-from kiqbridge.client.schedule_runs import ScheduleRun
-from kiqbridge.client.schedules import Schedules
+from kiqbridge.client.schedules import ScheduleRun, Schedules
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
 from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron
 from kiqbridge.errors import ConfigError

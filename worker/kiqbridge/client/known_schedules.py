@@ -1,22 +1,22 @@
-"""Reading schedules: definition, state and cursor of each."""
+"""A schedule as Redis knows it: definition, state and cursor; and the jobs of one of its occurrences."""
 
-import difflib
+import hashlib
 import logging
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from kiqbridge.client.client import Client
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replies import pairs_of
+from kiqbridge.store.schedule_scripts import PlacedJobs
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import shown, text_of
-from kiqbridge.wire.payload import shorten
-from kiqbridge.wire.tick_mark import MAX_NAME
+from kiqbridge.wire.names import shown
+from kiqbridge.wire.payload import TICK, shorten
+from kiqbridge.wire.tick_mark import MAX_NAME, TickMark
 
 logger = logging.getLogger(__name__)
 
@@ -68,49 +68,6 @@ def read_schedule(pool: RedisPool, keys: Keys, name: str) -> Read:
     return Read(definition or b"", state or b"", cursor or b"", server_time(now))
 
 
-def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
-    """All schedules by name; one that cannot be read is logged and left out.
-
-    Raises:
-        RedisUnavailable: nothing was read.
-    """
-    replies = pool.run(
-        ("HGETALL", keys.schedules),
-        ("HGETALL", keys.schedule_states),
-        ("HGETALL", keys.cursors),
-    )
-    definitions, states, cursors = map(pairs_of, replies)
-    found = [
-        known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
-        for name, text in sorted(definitions.items())
-    ]
-    return [each for each in found if each is not None]
-
-
-def require_known(pool: RedisPool, keys: Keys, name: str, read: Read) -> KnownSchedule:
-    """The schedule out of what was read.
-
-    Raises:
-        PayloadError: there is none; the message names near ones.
-    """
-    known = known_of(name, read)
-    if known is None:
-        near = near_names(pool, keys, name)
-        hint = f"did you mean {' or '.join(near)}?" if near else "kiqbridge schedule list has all"
-        raise PayloadError(f"schedule {name!r} is not known; {hint}")
-    return known
-
-
-def near_names(pool: RedisPool, keys: Keys, name: str) -> Sequence[str]:
-    """Names of schedules that resemble this one.
-
-    Raises:
-        RedisUnavailable: nothing was read.
-    """
-    names = [each.name for each in list_schedules(pool, keys)]
-    return difflib.get_close_matches(name, names, n=3)
-
-
 def known_of(name: str, read: Read) -> KnownSchedule | None:
     """The schedule out of what was read; None: there is none, or it cannot be read."""
     definition = parsed(name, read.definition)
@@ -139,3 +96,40 @@ def parsed(name: str, text: bytes, *, with_expression: bool = False) -> Schedule
         )
         return None
     return found
+
+
+def jobs_of_occurrence(
+    client: Client, definition: ScheduleDefinition, instant: int, *, due: int, by: str, now: float
+) -> PlacedJobs:
+    """The jobs of one occurrence, prepared as a push would; those that middleware stops are missing.
+
+    Args:
+        client: whose middleware is called.
+        definition: of the schedule.
+        instant: of the occurrence, epoch seconds.
+        due: when its jobs run, epoch seconds.
+        by: who places them, for the ledger.
+        now: epoch seconds.
+
+    Raises:
+        PayloadError: that is no job.
+    """
+    mark = TickMark(
+        schedule=definition.name,
+        at=instant,
+        overlap=definition.overlap,
+        max_age_s=definition.max_age_s,
+    ).to_attribute()
+    prepared = [
+        made
+        for item in definition.jobs
+        if (made := client.prepare_placed({**item, TICK: mark, "at": due})) is not None
+    ]
+    jids = [jid for jid, _ in prepared]
+    entry = json_text.dumps({"at": instant, "jids": jids, "by": by, "enqueued_at": round(now, 3)})
+    return PlacedJobs(instant=instant, entry=entry, jobs=[(due, text) for _, text in prepared])
+
+
+def digest_of(text: bytes | None) -> str:
+    """As scripts compare what was read; empty for nothing."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest() if text else ""

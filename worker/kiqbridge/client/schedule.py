@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypedDict, Unpack, get_args
-from zoneinfo import ZoneInfo
+from typing import Any, Final, TypedDict, Unpack, cast, get_args
 
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
@@ -130,9 +129,9 @@ def job_item(
     if queue is not None:
         item["queue"] = queue
     if declared is not None and declared.rule is not None:
-        from kiqbridge.client.unique import name_of  # noqa: PLC0415 - few jobs have a rule
+        from kiqbridge.client.unique import name_of, stamp  # noqa: PLC0415 - few jobs have a rule
 
-        declared.rule.stamp(item, name_of(declared.rule, declared, item), is_taken=False)
+        stamp(declared.rule, item, name_of(declared.rule, declared, item), is_taken=False)
     validate(item)
     check_queue(item["queue"])
     check_payload(item)
@@ -158,23 +157,35 @@ def make_definition(
     if unknown:
         known = ", ".join(ScheduleOptions.__annotations__)
         raise ConfigError(f"schedule {name!r}: {min(unknown)}: no such option; known: {known}")
-    zone = options.get("timezone") or "UTC"
-    expression, zone = _expression(name, options, zone)
+    expression, zone = _expression(name, options, options.get("timezone") or "UTC")
+    given = {"missed": "last", "grace_s": DEFAULT_GRACE_S, "overlap": "allow", **options}
+    enabled, jitter_s = given.get("enabled", True), given.get("jitter_s", 0)
+    description = given.get("description") or ""
+    if not isinstance(enabled, bool):
+        raise _refused(name, "enabled", enabled, "is not true or false")
+    if not isinstance(description, str):
+        raise _refused(name, "description", description, "is no text")
+    if type(jitter_s) is not int or not 0 <= jitter_s <= MAX_JITTER_S:
+        wanted = f"is no whole number of seconds from 0 to {MAX_JITTER_S}"
+        raise _refused(name, "jitter_s", jitter_s, wanted)
+    for option, choices in (("missed", get_args(Missed)), ("overlap", get_args(Overlap))):
+        if given[option] not in choices:
+            raise _refused(name, option, given[option], f"is none of {', '.join(choices)}")
     made = ScheduleDefinition(
         name=name,
         expression=expression,
         jobs=tuple(jobs),
         timezone=zone,
-        start=_moment(name, "start", options.get("start")),
-        end=_moment(name, "end", options.get("end")),
+        start=_bound(name, "start", given.get("start")),
+        end=_bound(name, "end", given.get("end")),
         origin=origin,
-        enabled=_checked_bool(name, "enabled", options.get("enabled", True)),
-        missed=_choice(name, "missed", options.get("missed", "last"), Missed),
-        max_age_s=_seconds(name, "max_age_s", options.get("max_age_s")),
-        grace_s=_seconds(name, "grace_s", options.get("grace_s", DEFAULT_GRACE_S)) or 0.0,
-        overlap=_choice(name, "overlap", options.get("overlap", "allow"), Overlap),
-        jitter_s=_jitter(name, options.get("jitter_s", 0)),
-        description=_checked_text(name, "description", options.get("description") or ""),
+        enabled=enabled,
+        missed=cast("Missed", given["missed"]),
+        max_age_s=_seconds(name, "max_age_s", given.get("max_age_s")),
+        grace_s=_seconds(name, "grace_s", given["grace_s"]) or 0.0,
+        overlap=cast("Overlap", given["overlap"]),
+        jitter_s=jitter_s,
+        description=description,
     )
     check_expression(made)
     return made
@@ -221,9 +232,7 @@ def _expression(name: str, options: ScheduleOptions, zone: str) -> tuple[str, st
         return _at(name, options["at"], zone)
     text = options.get(given[0])
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(
-            f"schedule {name!r}: {given[0]}: {shorten(text)} is no text; write one such as '0 3 * * *'"
-        )
+        raise _refused(name, given[0], text, "is no text; write one such as '0 3 * * *'")
     return text.strip(), zone
 
 
@@ -239,83 +248,54 @@ def _every(name: str, value: object) -> str:
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         seconds = value
     if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
-        raise ConfigError(
-            f"schedule {name!r}: every: {shorten(value)} is no whole number of seconds above 0; write 30, "
-            "timedelta(minutes=5) or a text such as 30s, 5m, 2h, 1d"
+        wanted = (
+            "is no whole number of seconds above 0; write 30, timedelta(minutes=5) or a text such as "
+            "30s, 5m, 2h, 1d"
         )
+        raise _refused(name, "every", value, wanted)
     return rate_text(int(seconds))
 
 
 def _at(name: str, value: object, zone: str) -> tuple[str, str]:
-    moment = value
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            moment = None
-    if not isinstance(moment, datetime) or (moment.tzinfo is None and not isinstance(value, str)):
-        raise ConfigError(
-            f"schedule {name!r}: at: {shorten(value)} is no aware datetime and no ISO 8601 time; write one "
-            "such as 2027-01-31T09:00:00"
-        )
+    moment = _moment(value)
+    if moment is None or (moment.tzinfo is None and not isinstance(value, str)):
+        wanted = "is no aware datetime and no ISO 8601 time; write one such as 2027-01-31T09:00:00"
+        raise _refused(name, "at", value, wanted)
     if moment.tzinfo is not None:  # an instant, which in another zone could come twice
-        moment, zone = moment.astimezone(ZoneInfo("UTC")), "UTC"
+        moment, zone = moment.astimezone(UTC), "UTC"
     return f"at({moment:%Y-%m-%dT%H:%M:%S})", zone
 
 
-def _moment(name: str, option: str, value: object) -> datetime | None:
+def _bound(name: str, option: str, value: object) -> datetime | None:
     if value is None:
         return None
-    moment = value
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            moment = None
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise ConfigError(
-            f"schedule {name!r}: {option}: {shorten(value)} is no time with a zone; write an aware datetime, or "
-            "a text such as 2027-01-31T00:00:00Z"
-        )
+    moment = _moment(value)
+    if moment is None or moment.tzinfo is None:
+        wanted = "is no time with a zone; write an aware datetime, or a text such as 2027-01-31T00:00:00Z"
+        raise _refused(name, option, value, wanted)
     return moment.astimezone(UTC)
 
 
-def _seconds(name: str, option: str, value: object) -> float | None:
+def _moment(value: object) -> datetime | None:
+    """A datetime, or one written as ISO 8601; None for anything else."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, datetime) else None
+
+
+def _seconds(name: str, option: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, timedelta):
         value = value.total_seconds()
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise ConfigError(
-            f"schedule {name!r}: {option}: {shorten(value)} is no number of seconds from 0"
-        )
-    return float(value)  # type: ignore[arg-type]
+    if not is_number or not math.isfinite(value) or value < 0:
+        raise _refused(name, option, value, "is no number of seconds from 0")
+    return float(value)
 
 
-def _jitter(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_JITTER_S:
-        raise ConfigError(
-            f"schedule {name!r}: jitter_s: {shorten(value)} is no whole number of seconds from 0 to {MAX_JITTER_S}"
-        )
-    return value
-
-
-def _choice(name: str, option: str, value: object, choices: Any) -> Any:
-    if value not in get_args(choices):
-        raise ConfigError(
-            f"schedule {name!r}: {option}: {shorten(value)} is none of {', '.join(get_args(choices))}"
-        )
-    return value
-
-
-def _checked_bool(name: str, option: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"schedule {name!r}: {option}: {shorten(value)} is not true or false")
-    return value
-
-
-def _checked_text(name: str, option: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigError(f"schedule {name!r}: {option}: {shorten(value)} is no text")
-    return value
+def _refused(name: str, option: str, value: object, wanted: str) -> ConfigError:
+    return ConfigError(f"schedule {name!r}: {option}: {shorten(value)} {wanted}")

@@ -5,8 +5,9 @@ was placed ahead and is to fire no more is withdrawn in the same script; what th
 then runs.
 """
 
+import difflib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from kiqbridge.client.client import Client
@@ -14,24 +15,25 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.known_schedules import (
     KnownSchedule,
     Read,
+    digest_of,
+    jobs_of_occurrence,
     known_of,
-    list_schedules,
-    near_names,
     parsed,
     read_schedule,
-    require_known,
 )
 from kiqbridge.client.schedule import Schedule, check_expression
-from kiqbridge.client.schedule_runs import ScheduleRun, counted_instant, run_schedule
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.schedule_scripts import BACK, hold, save
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import check_json, shorten
 
 Change = Literal["created", "changed", "unchanged"]
@@ -43,6 +45,22 @@ MOST_SKIPPED: Final = 1000
 
 KEEP_CURSOR_S: Final = 86_400
 """A schedule that is declared beside its job again after so many seconds counts from now."""
+
+
+LOOK_BACK_S: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """A run outside of the times of a schedule.
+
+    Attributes:
+        at: instant under which the ledger has it, epoch seconds.
+        jids: of its jobs; empty if middleware stopped them.
+    """
+
+    at: int
+    jids: list[str]
 
 
 class Schedules:
@@ -80,8 +98,7 @@ class Schedules:
             for job in definition.jobs:
                 self._client.fleets.check_own(str(job.get("queue", "default")))
         text = json_text.dumps(definition.to_document())
-        for _ in range(TRIES):
-            read = self._read(definition.name)
+        for read in self._reads(definition.name):
             former = parsed(definition.name, read.definition)
             if former is not None and former.origin != definition.origin:
                 raise ConfigError(_taken(former))
@@ -129,12 +146,21 @@ class Schedules:
         return known_of(name, self._read(name))
 
     def list(self) -> list[KnownSchedule]:
-        """All schedules by name, those of templates as well; one that cannot be read is left out.
+        """All schedules by name, those of templates as well; one that cannot be read is logged and left out.
 
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return list_schedules(self._pool, self._keys)
+        own = self._keys
+        replies = self._pool.run(
+            *(("HGETALL", key) for key in (own.schedules, own.schedule_states, own.cursors))
+        )
+        definitions, states, cursors = map(pairs_of, replies)
+        found = (
+            known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
+            for name, text in sorted(definitions.items())
+        )
+        return [each for each in found if each is not None]
 
     def delete(self, name: str) -> bool:
         """Delete a schedule that is not of a template, with its state; whether there was one.
@@ -143,8 +169,7 @@ class Schedules:
             ConfigError: it is one of a template.
             RedisUnavailable: delete again, which does no harm.
         """
-        for _ in range(TRIES):
-            read = self._read(name)
+        for read in self._reads(name):
             known = parsed(name, read.definition)
             if known is not None and known.origin == "template":
                 raise ConfigError(
@@ -152,16 +177,7 @@ class Schedules:
                 )
             if not read.definition and not read.state:
                 return False
-            written = hold(
-                self._pool,
-                self._keys,
-                name,
-                known=read.state,
-                state=b"",
-                withdraw="all",
-                verb="delete",
-            )
-            if written != "other":
+            if self._hold(name, read, b"", withdraw="all", verb="delete"):
                 return bool(read.definition)
         raise _busy(name)
 
@@ -193,8 +209,7 @@ class Schedules:
         check_json(reason, "reason")
         check_json(by, "by")
         seconds, moment = checked_end(for_s, until)
-        for _ in range(TRIES):
-            read = self._read(name)
+        for read in self._reads(name):
             if moment is not None and moment <= read.now:
                 raise PayloadError(
                     f"until: {shorten(until)} is over; the clock of Redis shows {read.now:.0f} (epoch seconds)"
@@ -202,7 +217,7 @@ class Schedules:
             end = moment if seconds is None else read.now + seconds
             made = SchedulePause(reason=reason, by=by, at=read.now, until=end)
             state = ScheduleState(paused=made, skipped=_skipped(read))
-            if self._hold(name, read, state, cursor=BACK, withdraw="all"):
+            if self._hold(name, read, state.to_text(), cursor=BACK, withdraw="all"):
                 return made
         raise _busy(name)
 
@@ -212,8 +227,7 @@ class Schedules:
         Raises:
             RedisUnavailable: resume again, which does no harm.
         """
-        for _ in range(TRIES):
-            read = self._read(name)
+        for read in self._reads(name):
             known = ScheduleState.from_text(read.state)
             if known.paused is None:
                 return False
@@ -222,7 +236,8 @@ class Schedules:
                 # It fires again already. What was not enqueued during the pause stays so.
                 from_now = min(from_now, int(known.paused.until or 0))
             cursor = max(int(read.cursor), from_now) if read.cursor else ""
-            if self._hold(name, read, ScheduleState(skipped=_skipped(read)), cursor=cursor):
+            state = ScheduleState(skipped=_skipped(read))
+            if self._hold(name, read, state.to_text(), cursor=cursor):
                 return not known.paused.is_over(read.now)
         raise _busy(name)
 
@@ -235,15 +250,14 @@ class Schedules:
         """
         if type(count) is not int or not 0 < count <= MOST_SKIPPED:
             raise PayloadError(f"count: {shorten(count)} is no number from 1 to {MOST_SKIPPED:,}")
-        for _ in range(TRIES):
-            read = self._read(name)
-            known = require_known(self._pool, self._keys, name, read)
+        for read in self._reads(name):
+            known = self._required(name, read)
             found = next_instants(known.definition, known.state, after=read.now, count=count)
             if not found:
                 return []
             skipped = tuple(sorted({*_skipped(read), *found}))
             state = ScheduleState(paused=known.state.paused, skipped=skipped)
-            if self._hold(name, read, state, withdraw=found):
+            if self._hold(name, read, state.to_text(), withdraw=found):
                 return found
         raise _busy(name)
 
@@ -260,7 +274,33 @@ class Schedules:
             PayloadError: there is no such schedule, or it has no further occurrence that could count.
             RedisUnavailable: look into its ledger before it is repeated.
         """
-        return run_schedule(self._client, name, counted=counted, by=by)
+        for read in self._reads(name):
+            known = self._required(name, read)
+            instant = self._instant(known, read, counted=counted)
+            jobs = jobs_of_occurrence(
+                self._client, known.definition, instant, due=int(read.now), by=by, now=read.now
+            )
+            placement = Placement(
+                name=name,
+                definition=digest_of(read.definition),
+                state=ANY,
+                cursor=ANY,
+                new_cursor=None,
+                occurrences=[jobs],
+            )
+            [placed] = place(self._pool, self._keys, read.now, [placement])
+            if placed > 0:
+                return ScheduleRun(at=instant, jids=json_text.loads(jobs.entry)["jids"])
+            if placed == 0 and counted:
+                at = f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                raise PayloadError(
+                    f"schedule {name!r}: its occurrence of {at} was enqueued already; run it without counting it"
+                )
+            if placed < CHANGED:
+                raise KiqbridgeError(
+                    f"schedule {name!r}: one of its keys holds another type; kiqbridge doctor names it"
+                )
+        raise _busy(name)
 
     def require(self, name: str) -> KnownSchedule:
         """The schedule of this name.
@@ -269,7 +309,7 @@ class Schedules:
             PayloadError: there is none; the message names near ones.
             RedisUnavailable: nothing was read.
         """
-        return require_known(self._pool, self._keys, name, self._read(name))
+        return self._required(name, self._read(name))
 
     def now(self) -> float:
         """The clock of Redis, which decides what is due; epoch seconds.
@@ -279,14 +319,30 @@ class Schedules:
         """
         return server_time(self._pool.call("TIME"))
 
-    def counted_instant(self, known: KnownSchedule) -> int:
-        """The occurrence that a counted run would stand for, epoch seconds.
+    def counted_instant(self, known: KnownSchedule, now: float | None = None) -> int:
+        """The occurrence that a counted run would stand for, epoch seconds; `now`: default the clock of Redis.
 
         Raises:
             PayloadError: there is none.
             RedisUnavailable: nothing was read.
         """
-        return counted_instant(self._client, known, self.now())
+        now = self.now() if now is None else now
+        last = known.definition.when.latest_at_or_before(datetime.fromtimestamp(now, UTC))
+        if last is not None:
+            instant = int(last.timestamp())
+            missed, entries = self._pool.run(
+                ("ZSCORE", self._keys.missed, f"{instant} {known.name}"),
+                ("ZCOUNT", self._keys.ticks(known.name), instant, instant),
+            )
+            if missed is not None and not entries:
+                return instant
+        coming = next_instants(known.definition, known.state, after=now, count=1)
+        if not coming:
+            raise PayloadError(
+                f"schedule {known.name!r} has no further occurrence that this run could count as; run it without "
+                "counting it"
+            )
+        return coming[0]
 
     def near_names(self, name: str) -> Sequence[str]:
         """Names of schedules that resemble this one.
@@ -294,17 +350,44 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return near_names(self._pool, self._keys, name)
+        return difflib.get_close_matches(name, [each.name for each in self], n=3)
 
     def _read(self, name: str) -> Read:
         return read_schedule(self._pool, self._keys, name)
 
-    def _hold(self, name: str, read: Read, state: ScheduleState, **options: Any) -> bool:
+    def _reads(self, name: str) -> Iterator[Read]:
+        """Read a schedule for a change, and again as often as another process was faster."""
+        return (self._read(name) for _ in range(TRIES))
+
+    def _required(self, name: str, read: Read) -> KnownSchedule:
+        known = known_of(name, read)
+        if known is None:
+            near = self.near_names(name)
+            hint = (
+                f"did you mean {' or '.join(near)}?" if near else "kiqbridge schedule list has all"
+            )
+            raise PayloadError(f"schedule {name!r} is not known; {hint}")
+        return known
+
+    def _hold(self, name: str, read: Read, state: bytes, **options: Any) -> bool:
         """Write a state; False: another process was faster, read again."""
-        written = hold(
-            self._pool, self._keys, name, known=read.state, state=state.to_text(), **options
-        )
+        written = hold(self._pool, self._keys, name, known=read.state, state=state, **options)
         return written != "other"
+
+    def _instant(self, known: KnownSchedule, read: Read, *, counted: bool) -> int:
+        """The instant under which a run by hand is noted."""
+        if counted:
+            instant = self.counted_instant(known, read.now)
+            # If it was placed ahead already: back, to be placed for now.
+            self._hold(known.name, read, read.state, cursor=BACK, withdraw=[instant])
+            return instant
+        instant = int(read.now)
+        key, first = self._keys.ticks(known.name), instant - LOOK_BACK_S
+        entries = self._pool.call("ZRANGE", key, first, instant, "BYSCORE")
+        taken = {json_text.loads(entry)["at"] for entry in entries}
+        while instant in taken or _may_be_due(known.definition, instant):
+            instant -= 1
+        return instant
 
 
 def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
@@ -321,17 +404,20 @@ def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
         known = parsed(name, read.definition)
         if known is None or known.origin != "code":
             return False
-        written = hold(
-            *(pool, keys, name),
-            known=read.state,
-            state=read.state,
-            cursor=BACK,
-            withdraw="all",
-            verb="remove",
-        )
+        about: Any = {"known": read.state, "state": read.state, "cursor": BACK}
+        written = hold(pool, keys, name, **about, withdraw="all", verb="remove")
         if written != "other":
             return True
     raise _busy(name)
+
+
+def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
+    # AWS's instants are floored to the minute, and those of its rates are known to AWS alone.
+    if definition.origin == "template":
+        return instant % 60 == 0
+    moment = datetime.fromtimestamp(instant, UTC)
+    is_each_second = definition.when.next_after(moment) == datetime.fromtimestamp(instant + 1, UTC)
+    return definition.when.latest_at_or_before(moment) == moment and not is_each_second
 
 
 def _skipped(read: Read) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.schedule_runs import digest_of
+from kiqbridge.client.known_schedules import digest_of
 from kiqbridge.client.schedules import Schedules, remove_declared
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.records import dataclass

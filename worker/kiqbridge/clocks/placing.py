@@ -16,8 +16,7 @@ from dataclasses import field
 from typing import Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.known_schedules import parsed
-from kiqbridge.client.schedule_runs import digest_of, jobs_of_occurrence
+from kiqbridge.client.known_schedules import digest_of, jobs_of_occurrence, parsed
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
