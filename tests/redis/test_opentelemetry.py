@@ -15,8 +15,7 @@ from kiqbridge import ConfigError, JobInterrupted, configure, job
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.client.inline import perform
 from kiqbridge.client.middleware import Chain
-from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import server
+from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.contrib.opentelemetry import instrument
 
 pytestmark = pytest.mark.any_server

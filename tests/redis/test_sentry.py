@@ -17,8 +17,7 @@ from kiqbridge.client.default_client import (
 )
 from kiqbridge.client.inline import perform
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import server
+from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.contrib import sentry
 from kiqbridge.contrib.sentry import KiqbridgeIntegration
 from kiqbridge.errors import Shutdown

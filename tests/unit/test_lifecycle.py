@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import Events, Server
+from kiqbridge.client.server import Events, ProcessResources, Server
 from kiqbridge.errors import ConfigError
 
 
@@ -93,11 +92,8 @@ class Opened:
     def asynchronous(self, name):
         @asynccontextmanager
         async def manager():
-            self.heard.append(f"open {name}")
-            try:
-                yield name
-            finally:
-                self.heard.append(f"close {name}")
+            with self.plain(name)() as opened:
+                yield opened
 
         return manager
 

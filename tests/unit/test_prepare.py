@@ -116,7 +116,7 @@ def test_a_rule_and_encrypted_arguments_are_not_passed_over(monkeypatch):
 
 
 def test_most_jobs_take_the_short_way(monkeypatch):
-    monkeypatch.setattr(module, "_prepare_any", lambda *_, **__: pytest.fail("the long way"))
+    monkeypatch.setattr(module, "validate", lambda *_, **__: pytest.fail("the long way"))
     with own_declarations():
         declared = job(name="Any", queue="high", retry=3)(lambda number, name: None)
 

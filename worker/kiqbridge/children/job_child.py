@@ -44,8 +44,7 @@ from kiqbridge.client.default_client import adopt_default_client
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.client.resources import LoopResources, ProcessResources
-from kiqbridge.client.server import server
+from kiqbridge.client.server import LoopResources, ProcessResources, server
 from kiqbridge.errors import JobNotFound, OverLimit
 from kiqbridge.host import ending
 from kiqbridge.host.process_state import ProcessState

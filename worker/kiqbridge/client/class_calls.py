@@ -27,6 +27,8 @@ from kiqbridge.wire.options import PushOptions
 
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
+D = TypeVar("D", bound=type)
+D_co = TypeVar("D_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 When_contra = TypeVar("When_contra", contravariant=True)
 
@@ -60,6 +62,7 @@ class IteratesRow(Protocol[*Ts]):
 
 
 Declared = type[HasPerform[P]] | type[HasIteration[P]]
+DeclaredRow = type[PerformsRow[*Ts]] | type[IteratesRow[*Ts]]
 Jid = str | None
 Awaited = Coroutine[Any, Any, Jid]
 
@@ -115,6 +118,34 @@ class _Set(_Method):
         return method
 
 
+class BulkCall(Generic[D_co, T_co]):
+    """A `perform_bulk` of a class."""
+
+    def __init__(self, call: Callable[..., T_co]) -> None:
+        self._call = call
+
+    @overload
+    def __call__(
+        self: "BulkCall[Declared[P], T_co]",
+        args: Iterable[JobCall[P] | list[Any]],
+        **options: Unpack[BulkOptions],
+    ) -> T_co: ...
+    @overload
+    def __call__(
+        self: "BulkCall[DeclaredRow[*Ts], T_co]",
+        args: Iterable[tuple[*Ts]],
+        **options: Unpack[BulkOptions],
+    ) -> T_co: ...
+    def __call__(self, args: Iterable[Any], **options: Unpack[BulkOptions]) -> T_co:
+        """Enqueue one job per element of `args`; see `FunctionJob.perform_bulk`."""
+        return self._call(args, **options)
+
+
+class _Bulk(_Method, Generic[T_co]):
+    def __get__(self, _job: object, declared: D) -> BulkCall[D, T_co]:
+        return BulkCall(self._of(declared))
+
+
 @naming_our_calls
 class ClassCalls:
     """What `Job` and its subclasses can be asked for: to be enqueued, or run here and now; see `FunctionJob`."""
@@ -129,60 +160,5 @@ class ClassCalls:
     aperform_in = EnqueuesLater[float | timedelta, Awaited]()
     aperform_at = EnqueuesLater[float | datetime, Awaited]()
 
-    @overload
-    @classmethod
-    def perform_bulk(
-        cls: type[HasPerform[P]],
-        args: Iterable[JobCall[P] | list[Any]],
-        **options: Unpack[BulkOptions],
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    def perform_bulk(
-        cls: type[HasIteration[P]],
-        args: Iterable[JobCall[P] | list[Any]],
-        **options: Unpack[BulkOptions],
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    def perform_bulk(
-        cls: type[PerformsRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    def perform_bulk(
-        cls: type[IteratesRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[Jid]: ...
-    @classmethod
-    def perform_bulk(cls, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[Jid]:
-        """Enqueue one job per element of `args`; see `FunctionJob.perform_bulk`."""
-        return JobPusher(cls).perform_bulk(args, **options)
-
-    @overload
-    @classmethod
-    async def aperform_bulk(
-        cls: type[HasPerform[P]],
-        args: Iterable[JobCall[P] | list[Any]],
-        **options: Unpack[BulkOptions],
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    async def aperform_bulk(
-        cls: type[HasIteration[P]],
-        args: Iterable[JobCall[P] | list[Any]],
-        **options: Unpack[BulkOptions],
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    async def aperform_bulk(
-        cls: type[PerformsRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[Jid]: ...
-    @overload
-    @classmethod
-    async def aperform_bulk(
-        cls: type[IteratesRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[Jid]: ...
-    @classmethod
-    async def aperform_bulk(cls, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[Jid]:
-        """As `perform_bulk`, without blocking the event loop."""
-        return await JobPusher(cls).aperform_bulk(args, **options)
+    perform_bulk = _Bulk[list[Jid]]()
+    aperform_bulk = _Bulk[Coroutine[Any, Any, list[Jid]]]()

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
-from kiqbridge.client.controls import Controls
 from kiqbridge.client.current import COLLECTOR, collector_of
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
+from kiqbridge.client.registry import wire_name_of
 from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
@@ -36,11 +36,15 @@ from kiqbridge.wire.payload import Profile, ProfileSetting, timestamp
 from kiqbridge.wire.stamping import stamp
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import redis
 
     from kiqbridge.client.fleets import FleetWriters
     from kiqbridge.client.guarded_push import Enqueued, TickOutcome
     from kiqbridge.config.fleets import Fleets
+    from kiqbridge.store.deploy import DeployMark
+    from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
 
@@ -51,7 +55,7 @@ Longer than any delivery may take: a day in EventBridge or in Lambda's own queue
 dead-letter queue (template.yaml), from which somebody sends it again."""
 
 
-class Client(Controls):
+class Client:
     """Enqueues jobs; one client may be shared by all threads.
 
     Args:
@@ -309,12 +313,10 @@ class Client(Controls):
 
         guarded_push.check_count(len(items))
         now = client_now()
-        prepared = [
-            prepare(item, now, self.middleware, self._fleet_profile.current) for item in items
-        ]
-        mark = TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s)
+        profile = self._fleet_profile.current
+        prepared = [prepare(item, now, self.middleware, profile) for item in items]
         occurrence = guarded_push.Occurrence(
-            mark=mark,
+            mark=TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s),
             by=by,
             horizon_s=horizon_s,
             ahead_s=ahead_s,
@@ -327,7 +329,7 @@ class Client(Controls):
             self.fleets is not None
             and (jids := self.fleets.find_tick(writer, schedule, instant)) is not None
         ):
-            return guarded_push.known_tick(jobs, jids)
+            return guarded_push.known_tick(jobs, jids, "enqueued" if jids and jobs else "skipped")
         return guarded_push.push_tick(occurrence, jobs, writer, now=now, limits=limits or {})
 
     def find_enqueued(
@@ -342,18 +344,14 @@ class Client(Controls):
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
-        found: list[str | None] = [None] * len(items)
-        guards, jobs = {}, []
-        for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True)):
-            job = prepare(item, now, none, self._fleet_profile.without_redis)
-            if job is not None:
-                jobs.append(job)
-                guards[index] = guarded_push.guard_of(job, key)
+        profile = self._fleet_profile.without_redis
+        prepared = [prepare(item, now, none, profile) for item in items]
+        jobs = [job for job in prepared if job is not None]  # all of them: there is no middleware
+        guards = [
+            guarded_push.guard_of(job, key) for job, key in zip(jobs, dedupe_keys, strict=True)
+        ]
         there = self.writer_of(jobs)
-        jids = guarded_push.find_jids(there.pool, there.keys, list(guards.values()), now)
-        for index, jid in zip(guards, jids, strict=True):
-            found[index] = jid
-        return found
+        return guarded_push.find_jids(there.pool, there.keys, guards, now)
 
     def find_tick(self, schedule: str, instant: int) -> list[str] | None:
         """The jids that `push_tick` enqueued for this occurrence, or None; nothing is written.
@@ -385,14 +383,8 @@ class Client(Controls):
         Raises:
             PayloadError: as `push`.
         """
-        job = prepare(
-            item,
-            client_now(),
-            self.middleware,
-            self._fleet_profile.current,
-            trusted=moved,
-            bulk=bulk,
-        )
+        profile = self._fleet_profile.current
+        job = prepare(item, client_now(), self.middleware, profile, trusted=moved, bulk=bulk)
         if self.fleets is not None and job is not None and not moved:
             self.fleets.check_own(job.queue)
         return job
@@ -442,3 +434,127 @@ class Client(Controls):
         if len(self.middleware):
             return [None] * len(members)
         return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))
+
+    def cancel(self, jid: str) -> int:
+        """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
+
+        It ends as if it were complete, within about 5 seconds if it runs now. Cancelling again
+        changes nothing.
+
+        Returns:
+            The time of the first request, epoch seconds.
+
+        Raises:
+            PayloadError: that is no jid.
+            RedisUnavailable: nothing was written.
+        """
+        from kiqbridge.client.iteration import request_cancel  # noqa: PLC0415 - few clients cancel
+
+        return request_cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
+
+    def deploy_mark(self, label: str) -> "DeployMark":
+        """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
+
+        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
+        first is kept.
+
+        Args:
+            label: what people shall read there, such as a version or a commit's subject.
+
+        Raises:
+            PayloadError: that is no label.
+            RedisUnavailable: nothing was written.
+        """
+        from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
+
+        return write_mark(self._redis, self.keys, parse_label(label), client_now())
+
+    def pause_queue(
+        self,
+        name: str,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> "Pause":
+        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
+
+        In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
+        end.
+
+        Args:
+            name: without prefix.
+            reason: why, kept for whoever looks.
+            by: who.
+            for_s: seconds after which it ends by itself; default: never.
+            until: epoch seconds or an aware datetime at which it ends by itself.
+
+        Raises:
+            PayloadError: a wrong value; nothing was written.
+            RedisUnavailable: pause again, which does no harm.
+        """
+        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
+
+        return pauses.pause(
+            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
+        )
+
+    def resume_queue(self, name: str) -> bool:
+        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
+
+        return pauses.unpause(self._redis, self.keys, "queue", name)
+
+    def pause_class(
+        self,
+        job_class: object,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> "Pause":
+        """Let our workers run no job of this class: those they meet are put off, a minute each time.
+
+        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
+        come back within 70 s.
+
+        Args:
+            job_class: a declared job, or a name as on the wire; a Rails job's own class.
+            reason: as for `pause_queue`, like all that follow.
+            by: who.
+            for_s: seconds after which it ends by itself.
+            until: when it ends by itself.
+
+        Raises:
+            KiqbridgeError: as `pause_queue`.
+        """
+        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
+
+        return pauses.pause(
+            self._redis,
+            self.keys,
+            "class",
+            wire_name_of(job_class),
+            reason=reason,
+            by=by,
+            for_s=for_s,
+            until=until,
+        )
+
+    def resume_class(self, job_class: object) -> bool:
+        """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
+
+        return pauses.unpause(self._redis, self.keys, "class", wire_name_of(job_class))
+
+    def pauses(self) -> "list[Pause]":
+        """What is paused now: queues, those that Ruby paused included, then classes.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        from kiqbridge.store import pauses  # noqa: PLC0415
+
+        return pauses.list_pauses(self._redis, self.keys)

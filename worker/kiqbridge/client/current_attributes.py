@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kiqbridge.client.default_client import add_default_middleware
 from kiqbridge.client.middleware import AroundJob
-from kiqbridge.client.server import Server, server
+from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire import active_job
 from kiqbridge.wire.active_job_values import deserialize
@@ -31,19 +31,32 @@ locale: ContextVar[str | None] = ContextVar("kiqbridge_locale", default=None)
 
 
 class _Around(AroundJob):
-    """Runs each plain job in a context of its own: threads live on, and the next job must not see this one's user."""
+    """Both halves: `save` is client middleware, the object itself is server middleware, for jobs of both kinds."""
+
+    def store(self, payload: dict[str, Any]) -> None:
+        """Write what is set here into a payload."""
+        raise NotImplementedError
+
+    def save(
+        self,
+        _declared: Any,
+        payload: dict[str, Any],
+        _queue: str,
+        call_next: Callable[[], dict[str, Any] | None],
+    ) -> dict[str, Any] | None:
+        """Around a push."""
+        self.store(payload)
+        return call_next()
 
     def __call__(
         self, job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
     ) -> Any:
-        """Run a plain job with what is stored; what it sets itself ends with it."""
+        """Around a plain job, in a context of its own: threads live on, and what it sets ends with it."""
         return contextvars.copy_context().run(super().__call__, job, payload, queue, call_next)
 
 
 class CurrentAttributes(_Around):
     """Both halves for groups of attributes; most use `persist`.
-
-    `save` is client middleware. The object itself is server middleware, for plain and `async def` jobs.
 
     Args:
         groups: name on the wire → context variable, one mapping per CurrentAttributes class of Ruby, in
@@ -82,13 +95,7 @@ class CurrentAttributes(_Around):
         if dict(group) not in self._groups:
             self._groups.append(dict(group))
 
-    def save(
-        self,
-        _declared: Any,
-        payload: dict[str, Any],
-        _queue: str,
-        call_next: Callable[[], dict[str, Any] | None],
-    ) -> dict[str, Any] | None:
+    def store(self, payload: dict[str, Any]) -> None:
         """Store what is set here, where the payload has none yet: a retry keeps the original."""
         here = contextvars.copy_context()
         for key, group in self._keyed():
@@ -97,7 +104,6 @@ class CurrentAttributes(_Around):
             values = {name: here[variable] for name, variable in group.items() if variable in here}
             if values:
                 payload[key] = _written(values, payload, key)
-        return call_next()
 
     @contextmanager
     def within(self, payload: Mapping[str, Any], _queue: str) -> Iterator[None]:
@@ -136,19 +142,12 @@ class Locale(_Around):
         self._get = get
         self._activate: Callable[[str], AbstractContextManager[Any]] = activate or nullcontext
 
-    def save(
-        self,
-        _declared: Any,
-        payload: dict[str, Any],
-        _queue: str,
-        call_next: Callable[[], dict[str, Any] | None],
-    ) -> dict[str, Any] | None:
+    def store(self, payload: dict[str, Any]) -> None:
         """Store the locale if the payload has none."""
         if not payload.get("locale"):
             chosen = self._get()
             if chosen:
                 payload["locale"] = str(chosen)
-        return call_next()
 
     @contextmanager
     def within(self, payload: Mapping[str, Any], _queue: str) -> Iterator[None]:
@@ -181,7 +180,7 @@ def persist(
         ConfigError: none is given, or something else than a ContextVar.
     """
     _persisted.add({**(variables or {}), **named})
-    _install(_persisted, server)
+    _install(_persisted)
 
 
 def persist_locale(
@@ -191,9 +190,7 @@ def persist_locale(
     """Let the locale travel with each job; arguments as `Locale`. The last call counts."""
     global _locale
     former, _locale = _locale, Locale(get, activate)
-    if former is not None:
-        server.middleware.remove(former)
-    _install(_locale, server, instead_of=former)
+    _install(_locale, instead_of=former)
 
 
 def read(stored: object) -> dict[str, Any]:
@@ -240,13 +237,12 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, active_job.Symbol | Decimal) else value
 
 
-def _install(middleware: Any, to: Server, instead_of: Any = None) -> None:
-    if middleware not in list(to.middleware):
-        to.middleware.prepend(middleware)  # outermost: other middleware may ask for them
-    save = middleware.save
-    former = None if instead_of is None else instead_of.save
-    if save not in list(to.client_middleware):
-        if former is not None:
-            to.client_middleware.remove(former)
-        to.client_middleware.add(save)
-    add_default_middleware(save, instead_of=former)
+def _install(middleware: _Around, instead_of: _Around | None = None) -> None:
+    if instead_of is not None:
+        server.middleware.remove(instead_of)
+        server.client_middleware.remove(instead_of.save)
+    if middleware not in list(server.middleware):
+        server.middleware.prepend(middleware)  # outermost: other middleware may ask for them
+    if middleware.save not in list(server.client_middleware):
+        server.client_middleware.add(middleware.save)
+    add_default_middleware(middleware.save, instead_of=instead_of and instead_of.save)

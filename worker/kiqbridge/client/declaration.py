@@ -1,7 +1,9 @@
 """Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeGuard, cast, get_args
 
@@ -16,17 +18,14 @@ from kiqbridge.client.registry import (
     OnMaxRun,
     Pool,
     RetryIn,
-    check_signature,
     definition_of,
     place_of,
 )
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import (
-    ATTRIBUTES,
     BESIDE,
     FLOW_OPTIONS,
     DeclaredOptions,
-    foreign_word,
     unknown_declared,
     with_attributes,
 )
@@ -52,43 +51,26 @@ class JobDeclaration(DeclaredOptions, total=False):
     encrypted: bool | Sequence[str]
 
 
-def wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+@contextmanager
+def naming(name: object) -> Iterator[None]:
+    """What is wrong with a declaration is said with the name of its job, as a ConfigError."""
+    try:
+        yield
+    except (ConfigError, PayloadError) as error:
+        raise ConfigError(f"job {name!r}: {error}") from error
+
+
+def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a declaration as they go on the wire.
 
     Raises:
-        ConfigError: there is no such option, or `attributes` is no dict.
+        ConfigError: there is no such option.
+        PayloadError: as `with_attributes`.
     """
     unknown = unknown_declared(options)
     if unknown is not None:
-        raise ConfigError(f"job {name!r}: {unknown}")
-    if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
-        raise ConfigError(
-            f"job {name!r}: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
-        )
-    return wired(name, options)
-
-
-def refuse_foreign(name: str, options: Iterable[str]) -> None:
-    """Refuse what Sidekiq Enterprise or a gem would act upon, in `sidekiq_options` or as an attribute of a class.
-
-    Raises:
-        ConfigError: names the first one, and our word for it.
-    """
-    unknown = foreign_word(options)
-    if unknown is not None:
-        raise ConfigError(f"job {name!r}: {unknown}")
-
-
-def wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a declaration as they go on the wire.
-
-    Raises:
-        ConfigError: `result_ttl` is no time.
-    """
-    try:
-        return with_attributes(options)
-    except PayloadError as error:
-        raise ConfigError(f"job {name!r}: {error}") from error
+        raise ConfigError(unknown)
+    return with_attributes(options)
 
 
 def name_of_function(function: Callable[..., Any], name: str | None) -> str:
@@ -138,66 +120,91 @@ def define(
         ConfigError: a keyword-only parameter has no default, the name or `queue` is none, `retry` is no number
             of retries, an option has no JSON text, or one of `given` cannot be used.
     """
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(
-            f"job {name!r}: the name of {declared.__qualname__} is not a text of printable characters; write a "
-            "name such as Reports::Nightly, or leave it out"
+    with naming(name):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ConfigError(
+                f"the name of {declared.__qualname__} is not a text of printable characters; write a name such as "
+                "Reports::Nightly, or leave it out"
+            )
+        if not active_job:
+            _check_signature(signature)
+        _check_options(name, options)
+        definition = JobDefinition(
+            name=name,
+            options=dict(options),
+            instantiate=instantiate,
+            perform_of=perform_of,
+            signature=signature,
+            origin=f"{declared.__module__}.{declared.__qualname__}",
+            place=place_of(declared),
+            handling=_handling_of(perform, given),
+            arguments=(
+                JobArguments(name, perform, signature)
+                if given.get("check_arguments", True)
+                else None
+            ),
+            active_job=active_job,
         )
-    if not active_job:
-        check_signature(name, signature)
+        beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
+        if beside:
+            definition = _scheduled(definition, beside)
+        definition = limited(definition, given.get("limiter"))
+        if (encrypted := given.get("encrypted", False)) is not False:
+            definition = _encrypting(definition, encrypted)
+        if active_job and (definition.rule or definition.encrypted or definition.schedule):
+            raise ConfigError(
+                "an Active Job takes no rule of flow control, no schedule and no encryption from its class; "
+                "leave them out"
+            )
+    return definition
+
+
+def _check_signature(signature: inspect.Signature) -> None:
+    """Refuse what can never be called with a list of arguments."""
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise ConfigError(
+                f"parameter {parameter.name!r} can only be given by keyword and has no default, but a job's "
+                "arguments are a list; make it positional or give it a default"
+            )
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
     for option in ("queue", "retry_queue"):
         queue = options.get(option, "default")
         fault = fault_of_name(queue) if isinstance(queue, str) else "is not a queue name"
         if fault is None and any(map(str.isspace, queue)):
             fault = "holds white space"
         if fault is not None:
-            raise ConfigError(
-                f"job {name!r}: {option} {shorten(queue)} {fault}; write a name such as mailers"
-            )
-    _check_retry(name, options.get("retry"))
+            raise ConfigError(f"{option} {shorten(queue)} {fault}; write a name such as mailers")
+    retry = options.get("retry")
+    if not isinstance(retry, int) or retry < 0:
+        raise ConfigError(
+            f"retry {shorten(retry)} is not a number of retries; write True (25), a whole number, 0 (dead at the "
+            "first failure) or False (dropped)"
+        )
     try:
         for option, value in options.items():
             check_json(value, option)
         validate({"class": name, "args": [], **options})
     except PayloadError as error:
-        raise ConfigError(f"job {name!r}: option {error}") from error
-    checks = given.get("check_arguments", True)
-    definition = JobDefinition(
-        name=name,
-        options=dict(options),
-        instantiate=instantiate,
-        perform_of=perform_of,
-        signature=signature,
-        origin=f"{declared.__module__}.{declared.__qualname__}",
-        place=place_of(declared),
-        handling=_handling_of(name, perform, given),
-        arguments=JobArguments(name, perform, signature) if checks else None,
-        active_job=active_job,
-    )
-    beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
-    definition = limited(_scheduled(definition, beside), given.get("limiter"))
-    definition = _encrypting(definition, given.get("encrypted", False))
-    if active_job and (definition.rule or definition.encrypted or definition.schedule):
-        raise ConfigError(
-            f"job {name!r}: an Active Job takes no rule of flow control, no schedule and no encryption from its "
-            "class; leave them out"
-        )
-    return definition
+        raise ConfigError(f"option {error}") from error
 
 
 def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinition:
-    """The definition with the schedule and the rule of flow control that its declaration asks for, if it does."""
-    if not given:
-        return definition
+    """The definition with the schedule and the rule of flow control that its declaration asks for."""
     rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
     if rules:
-        definition = _ruled(definition, rules)
+        from kiqbridge.client.unique import check_rule, rule_among  # noqa: PLC0415 - few have one
+
+        rule = rule_among(rules)
+        if rule is not None:
+            check_rule(rule, definition)
+        definition = replace(definition, rule=rule)
     if not given:
         return definition
     if not {"cron", "every"} & given.keys():
-        raise ConfigError(
-            f"job {definition.name!r}: {min(given)} is for a job with a schedule; add cron or every"
-        )
+        raise ConfigError(f"{min(given)} is for a job with a schedule; add cron or every")
     # Few jobs have one, and a function that only enqueues starts the sooner.
     from kiqbridge.client.schedule import (  # noqa: PLC0415
         check_fires,
@@ -213,53 +220,51 @@ def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinitio
         made = make_definition(name, [item], cast("Any", given), origin="code")
         check_fires(made)
     except (ConfigError, PayloadError) as error:
-        raise ConfigError(
-            f"job {definition.name!r}: its schedule: {error}"
-            + ("; give args=[…] with what it needs" if isinstance(error, PayloadError) else "")
-        ) from error
+        hint = "; give args=[…] with what it needs" if isinstance(error, PayloadError) else ""
+        raise ConfigError(f"its schedule: {error}{hint}") from error
     return replace(definition, schedule=made)
 
 
-def _ruled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefinition:
-    from kiqbridge.client.unique import check_rule, rule_among  # noqa: PLC0415 - as schedules
-
-    try:
-        rule = rule_among(options)
-    except ConfigError as error:
-        raise ConfigError(f"job {definition.name!r}: {error}") from error
-    if rule is not None:
-        check_rule(rule, definition)
-    return replace(definition, rule=rule)
-
-
-def _handling_of(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Handling:
+def _handling_of(  # noqa: C901 - a line for each option
+    function: Callable[..., Any], given: Mapping[str, Any]
+) -> Handling:
     """How jobs of a declaration are run; raises ConfigError for a value that cannot be used."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
-            f"job {name!r}: {function.__qualname__} has a yield, so that calling it would not run its body; for work "
-            "in many steps declare an IterableJob: build_enumerator yields the items, each_iteration does the work "
+            f"{function.__qualname__} has a yield, so that calling it would not run its body; for work in many steps "
+            "declare an IterableJob: build_enumerator yields the items, each_iteration does the work "
             "(docs/iterable.md)"
         )
     is_async = inspect.iscoroutinefunction(function)
     pool, on_error = given.get("pool"), given.get("on_error") or {}
     if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
         raise ConfigError(
-            f"job {name!r}: pool {pool!r} is not thread or process; an `async def` job runs on the "
-            "event loop, or in a process with pool='process'"
+            f"pool {pool!r} is not thread or process; an `async def` job runs on the event loop, or in a process "
+            "with pool='process'"
         )
     if pool == "async" and not is_async:
-        raise ConfigError(f"job {name!r}: pool 'async' is for `async def` jobs")
+        raise ConfigError("pool 'async' is for `async def` jobs")
     timeout_s, max_run_s = given.get("timeout_s"), given.get("max_run_s")
+    for what, value in (("timeout_s", timeout_s), ("max_run_s", max_run_s)):
+        if value is not None and not (_is_number(value) and 0 < value < math.inf):
+            raise ConfigError(
+                f"{what} {shorten(value)} is not a number of seconds above 0; write one such as 30"
+            )
     on_max_run = given.get("on_max_run", "requeue")
-    _check_seconds(name, "timeout_s", timeout_s)
-    _check_max_run(name, timeout_s, max_run_s, on_max_run)
+    if on_max_run not in get_args(OnMaxRun):
+        raise ConfigError(f"on_max_run {on_max_run!r} is not requeue or dead")
+    if max_run_s is not None and timeout_s is not None and max_run_s <= timeout_s:
+        raise ConfigError(
+            f"max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job would be taken away before "
+            "its time limit could end it; make it longer"
+        )
     for kind, action in on_error.items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise ConfigError(f"job {name!r}: on_error {kind!r} is not an exception class")
-        if action not in ERROR_ACTIONS and not (_is_number(action) and float(action) > 0):
+            raise ConfigError(f"on_error {kind!r} is not an exception class")
+        if action not in ERROR_ACTIONS and not (_is_number(action) and action > 0):
             raise ConfigError(
-                f"job {name!r}: on_error {kind.__name__}: {action!r} is not one of "
-                f"{', '.join(ERROR_ACTIONS)} or a number of seconds above 0"
+                f"on_error {kind.__name__}: {action!r} is not one of {', '.join(ERROR_ACTIONS)} or a number of "
+                "seconds above 0"
             )
     return Handling(
         pool=pool or ("async" if is_async else "thread"),
@@ -272,10 +277,8 @@ def _handling_of(name: str, function: Callable[..., Any], given: Mapping[str, An
     )
 
 
-def _encrypting(definition: JobDefinition, encrypted: bool | Sequence[str]) -> JobDefinition:  # noqa: FBT001 - as declared
+def _encrypting(definition: JobDefinition, encrypted: Any) -> JobDefinition:
     """The definition with the places of the arguments that are encrypted."""
-    if encrypted is False:
-        return definition
     placed = [
         each.name
         for each in definition.signature.parameters.values()
@@ -284,8 +287,8 @@ def _encrypting(definition: JobDefinition, encrypted: bool | Sequence[str]) -> J
     names = placed[-1:] if encrypted is True else encrypted
     if isinstance(names, str) or not names or not set(names) <= set(placed):
         raise ConfigError(
-            f"job {definition.name!r}: encrypted {encrypted!r} names no parameters of it; write True for the last "
-            f"one, or a list out of {', '.join(placed) or 'its parameters (it has none)'}"
+            f"encrypted {encrypted!r} names no parameters of it; write True for the last one, or a list out of "
+            f"{', '.join(placed) or 'its parameters (it has none)'}"
         )
     return replace(definition, encrypted=tuple(sorted(map(placed.index, names))))
 
@@ -301,34 +304,6 @@ def require_definition(declared: object) -> JobDefinition:
         name = getattr(declared, "__qualname__", repr(declared))
         raise ConfigError(f"{name} defines no perform, so it is no job; define perform in it")
     return definition
-
-
-def _check_max_run(
-    name: str, timeout_s: float | None, max_run_s: float | None, on_max_run: str
-) -> None:
-    if on_max_run not in get_args(OnMaxRun):
-        raise ConfigError(f"job {name!r}: on_max_run {on_max_run!r} is not requeue or dead")
-    _check_seconds(name, "max_run_s", max_run_s)
-    if max_run_s is not None and timeout_s is not None and max_run_s <= timeout_s:
-        raise ConfigError(
-            f"job {name!r}: max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job "
-            "would be taken away before its time limit could end it; make it longer"
-        )
-
-
-def _check_seconds(name: str, what: str, value: object) -> None:
-    if value is not None and not (_is_number(value) and 0 < float(value) < float("inf")):
-        raise ConfigError(
-            f"job {name!r}: {what} {shorten(value)} is not a number of seconds above 0; write one such as 30"
-        )
-
-
-def _check_retry(name: str, retry: object) -> None:
-    if not isinstance(retry, int) or retry < 0:
-        raise ConfigError(
-            f"job {name!r}: retry {shorten(retry)} is not a number of retries; write True (25), a whole number, 0 "
-            "(dead at the first failure) or False (dropped)"
-        )
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -18,7 +18,7 @@ from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
-from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.flow_steps import MARKS, Launch, Step, after, member_of
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
@@ -117,21 +117,13 @@ def member_ops(
     return [
         _members(keys, bid, queue, part, only_new=only_new)
         for queue, several in by_queue.items()
-        for part in _parts(several, most)
+        for start in range(0, len(several), most)
+        for part in _by_bytes(several[start : start + most])
     ]
 
 
-def _parts(placed: Sequence[Placed], most: int) -> Iterable[Sequence[Placed]]:
-    part: list[Placed] = []
-    size = 0
-    for each in placed:
-        if part and (len(part) == most or size + len(each.text) > BATCH_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(each)
-        size += len(each.text)
-    if part:
-        yield part
+def _by_bytes(placed: Sequence[Placed]) -> Iterable[Sequence[Placed]]:
+    return (placed[part] for part in slices_by_bytes([p.text for p in placed], BATCH_BYTES))
 
 
 def _members(

@@ -28,7 +28,6 @@ from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import (
-    ATTRIBUTES,
     FLOW_OPTIONS,
     PushOptions,
     unknown_pushed,
@@ -189,15 +188,29 @@ class JobPusher(Generic[P]):
     def perform_bulk(
         self: EnqueuesRow[*Ts], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
     ) -> list[str | None]: ...
-    def perform_bulk(self, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[str | None]:
+    def perform_bulk(
+        self,
+        args: Iterable[Any],
+        *,
+        batch_size: int | None = None,
+        at: float | list[float] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
         """Enqueue one job per element of `args`; see `Client.push_bulk`.
 
         Args:
             args: tuples and `with_args(…)` are checked by type checkers, lists are not. A tuple holds a value
                 for each parameter: to leave one at its default use `with_args`.
-            options: `batch_size`, `at` and `spread_interval`, see `BulkOptions`; None counts as not given.
+            batch_size, at, spread_interval: see `BulkOptions`; None counts as not given.
         """
-        return self._push_bulk(args, **options)
+        if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
+            raise PayloadError(
+                f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
+            )
+        lists = [self._argument_list(element) for element in args]
+        options = {"batch_size": batch_size, "at": at, "spread_interval": spread_interval}
+        given = {name: value for name, value in options.items() if value is not None}
+        return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
 
     async def aperform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """As `perform_async`, without blocking the event loop."""
@@ -229,24 +242,8 @@ class JobPusher(Generic[P]):
         """As `perform_bulk`, without blocking the event loop."""
         if isinstance(args, Iterator):  # what a generator does belongs on the thread of its caller
             args = list(args)
-        return await off_loop(self._push_bulk, args, **options)
-
-    def _push_bulk(
-        self,
-        args: Iterable[Any],
-        *,
-        batch_size: int | None = None,
-        at: float | list[float] | None = None,
-        spread_interval: float | None = None,
-    ) -> list[str | None]:
-        if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
-            raise PayloadError(
-                f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
-            )
-        lists = [self._argument_list(element) for element in args]
-        options = {"batch_size": batch_size, "at": at, "spread_interval": spread_interval}
-        given = {name: value for name, value in options.items() if value is not None}
-        return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
+        push: Callable[..., list[str | None]] = self.perform_bulk
+        return await off_loop(push, args, **options)
 
     def _argument_list(self, element: object) -> Any:
         """One job's arguments; what is no list is left for the client to refuse."""
@@ -307,20 +304,22 @@ class Setter(JobPusher[P]):
     """
 
     def __init__(self, declared: object, options: Mapping[str, Any]) -> None:
-        unknown = unknown_pushed(options)
-        if unknown is not None:
-            raise PayloadError(f"set: {unknown}")
-        if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
-            raise PayloadError(
-                f"set: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
-            )
-        if not FLOW_OPTIONS.isdisjoint(options):
-            _check_rule(options)
         chosen = dict(options)
         waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
-        if len(waits) > 1:
-            raise PayloadError("set: give wait (seconds) or wait_until (a time), not both")
-        super().__init__(declared, with_attributes(chosen), waits[0] if waits else None)
+        fault = unknown_pushed(options)
+        if fault is None and len(waits) > 1:
+            fault = "give wait (seconds) or wait_until (a time), not both"
+        if fault is not None:
+            raise PayloadError(f"set: {fault}")
+        try:
+            if not FLOW_OPTIONS.isdisjoint(options):
+                from kiqbridge.client.unique import rule_among  # noqa: PLC0415 - few jobs have one
+
+                rule_among(options)  # refused before it is used
+            on_wire = with_attributes(chosen)
+        except (ConfigError, PayloadError) as error:
+            raise PayloadError(f"set: {error}") from error
+        super().__init__(declared, on_wire, waits[0] if waits else None)
         self._chosen = chosen
 
     def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
@@ -329,17 +328,3 @@ class Setter(JobPusher[P]):
         if self._when is not None and not options.keys() & {"wait", "wait_until"}:
             chosen["wait_until"] = self._when
         return Setter(self._class["class"], chosen)
-
-
-def _check_rule(options: Mapping[str, Any]) -> None:
-    """Refuse a rule of flow control that is none, before it is used.
-
-    Raises:
-        PayloadError: it is none, or there are two.
-    """
-    from kiqbridge.client.unique import rule_among  # noqa: PLC0415 - few jobs have one
-
-    try:
-        rule_among(options)
-    except ConfigError as error:
-        raise PayloadError(f"set: {error}") from error

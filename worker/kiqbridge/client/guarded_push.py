@@ -99,7 +99,7 @@ def push_once(
     for _, job, guard, seconds in jobs:
         keys.append(_target(job, writer))
         kept = str(seconds) if guard else ""
-        args += [guard, kept, job.jid, *_script_args(job, writer, now), _limit(job, limits)]
+        args += [guard, kept, job.jid, *_script_args(job, writer, now, limits)]
     repeatable = all(each.guard for each in jobs)
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
@@ -107,19 +107,14 @@ def push_once(
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
     _check_depth(answers, [(index, job) for index, job, _, _ in jobs])
-    outcomes = [
-        _guarded_outcome(index, job, text_of(known))
-        for (index, job, _, _), known in zip(jobs, answers, strict=True)
-    ]
+    outcomes = []
+    for (index, job, _, _), answer in zip(jobs, answers, strict=True):
+        known = text_of(answer)  # the jid under its guard, empty for none
+        is_own = not known or (job.own_jid and known == job.jid)
+        outcomes.append(_outcome(index, job, None if is_own else known))
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
     return outcomes
-
-
-def _guarded_outcome(index: int, job: PreparedJob, known: str) -> Enqueued:
-    """`known`: the jid under its guard, empty for none."""
-    is_own = not known or (job.own_jid and known == job.jid)
-    return _outcome(index, job, None if is_own else known)
 
 
 Scope = list[list[str]]
@@ -179,7 +174,7 @@ def push_tick(
         str(len(jobs)),
     ]
     for job in jobs:
-        args += [*_script_args(job, writer, now), _limit(job, limits)]
+        args += _script_args(job, writer, now, limits)
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
     _check_depth(answer, indexed)
     known = [json_text.loads(each) for each in answer[1:] if each != entry]
@@ -208,10 +203,12 @@ def _is_named(occurrence: Occurrence, writer: JobWriter) -> bool:
         return False  # such jobs are enqueued apart
 
 
-def known_tick(jobs: Sequence[tuple[int, PreparedJob]], jids: Sequence[str]) -> TickOutcome:
-    """The outcome of an occurrence that was enqueued elsewhere, with these jids; without any it was left out."""
+def known_tick(
+    jobs: Sequence[tuple[int, PreparedJob]], jids: Sequence[str], first: TickKind
+) -> TickOutcome:
+    """The outcome of an occurrence that was delivered before, with these jids; `first`: what became of that."""
     known = [_outcome(index, job, jid) for (index, job), jid in zip(jobs, jids, strict=False)]
-    return TickOutcome(kind="duplicate", jobs=known, first="enqueued" if known else "skipped")
+    return TickOutcome(kind="duplicate", jobs=known, first=first)
 
 
 def _is_of(entry: Mapping[str, Any], scope: Scope) -> bool:
@@ -271,10 +268,9 @@ def guarded(
     Raises:
         PayloadError: as `guard_of`.
     """
-    guard = guard_of(job, dedupe_key)
     if ttl_s is None:
         ttl_s = keep_s(dedupe_key) if dedupe_key else 0
-    return Guarded(place, job, guard, ttl_s)
+    return Guarded(place, job, guard_of(job, dedupe_key), ttl_s)
 
 
 def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
@@ -314,18 +310,17 @@ def _check_depth(answer: Sequence[Any], jobs: Sequence[tuple[int, PreparedJob]])
     )
 
 
-def _limit(job: PreparedJob, limits: Mapping[str, int]) -> str:
-    """The length at which the job's queue takes no more, empty for none and for a job that runs later."""
-    limit = limits.get(job.queue) if job.at is None else None
-    return "" if limit is None else str(limit)
-
-
 def _target(job: PreparedJob, writer: JobWriter) -> str:
     return writer.keys.queue(job.queue) if job.at is None else writer.keys.schedule
 
 
-def _script_args(job: PreparedJob, writer: JobWriter, now: float) -> list[str | bytes]:
-    return [job.queue, "" if job.at is None else score(job.at), writer.text(job, now)]
+def _script_args(
+    job: PreparedJob, writer: JobWriter, now: float, limits: Mapping[str, int]
+) -> list[str | bytes]:
+    """Queue, time, text, and the length at which the queue takes no more: empty for none, and for a later job."""
+    limit = limits.get(job.queue) if job.at is None else None
+    at = "" if job.at is None else score(job.at)
+    return [job.queue, at, writer.text(job, now), "" if limit is None else str(limit)]
 
 
 def _outcome(index: int, job: PreparedJob, known_jid: str | None = None) -> Enqueued:
@@ -354,14 +349,7 @@ def _tick_outcome(
     first: TickKind = next((each for each in LEFT_OUT if known.get(each)), "enqueued")
     if first != "enqueued" and without_jobs and answer[1].startswith(without_jobs[:-1]):
         return TickOutcome(kind=first, jobs=[])  # ours, as above
-    return TickOutcome(
-        kind=kind,
-        jobs=[
-            _outcome(index, job, jid)
-            for (index, job), jid in zip(jobs, known["jids"], strict=False)
-        ],
-        first=first,
-    )
+    return known_tick(jobs, known["jids"], first)
 
 
 def _shown_class(payload: Mapping[str, Any]) -> str:
@@ -382,11 +370,13 @@ def _performed_class(payload: Mapping[str, Any]) -> str:
 def find_jids(redis: RedisPool, keys: Keys, guards: Sequence[str], now: float) -> list[str | None]:
     """For each guard the jid of its job; None if there is none, or it is over at `now`, or the guard is ""."""
     named = [guard for guard in guards if guard]
-    if not named:
-        return [None] * len(guards)
     # Commands that a push needs as well: its user in Redis may have no others (docs/security.md).
-    values = iter(redis.run(*(["HGET", keys.guards, guard] for guard in named)))
-    return [_jid(next(values), now) if guard else None for guard in guards]
+    values = redis.run(*(["HGET", keys.guards, guard] for guard in named)) if named else []
+    found: dict[str, str | None] = {}
+    for guard, value in zip(named, values, strict=True):
+        until, _, jid = (value or b"").partition(b" ")
+        found[guard] = text_of(jid) if jid and float(until) > now else None
+    return [found.get(guard) for guard in guards]
 
 
 def find_tick(redis: RedisPool, keys: Keys, schedule: str, instant: int) -> list[str] | None:
@@ -399,8 +389,3 @@ def tick_entry(redis: RedisPool, keys: Keys, schedule: str, instant: int) -> byt
     """What the ledger of a schedule has of one occurrence, None = nothing."""
     entries = redis.call("ZRANGEBYSCORE", keys.ticks(schedule), instant, instant, "LIMIT", 0, 1)
     return entries[0] if entries else None
-
-
-def _jid(value: bytes | None, now: float) -> str | None:
-    until, _, jid = (value or b"").partition(b" ")
-    return text_of(jid) if jid and float(until) > now else None

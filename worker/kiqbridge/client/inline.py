@@ -20,12 +20,11 @@ from kiqbridge.client import rails
 from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition, default_registry
-from kiqbridge.client.server import server
+from kiqbridge.client.server import LoopResources, ProcessResources, server
 from kiqbridge.errors import JobTimeout
 from kiqbridge.wire.payload import ENCRYPTED
 
 if TYPE_CHECKING:
-    from kiqbridge.client.resources import LoopResources, ProcessResources
     from kiqbridge.runtime.limits import Timekeeper
 
 _opening = threading.Lock()
@@ -75,9 +74,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
 
 def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Any:
     function, timeout_s = definition.perform_of(instance), definition.handling.timeout_s
-    if timeout_s is None:
-        return _finish(function(*_arguments(definition, payload)))
-    with limits().limit(timeout_s):
+    with contextlib.nullcontext() if timeout_s is None else limits().limit(timeout_s):
         return _finish(function(*_arguments(definition, payload)))
 
 
@@ -113,7 +110,9 @@ async def _on_a_loop(
             raise
         return returned
 
-    async with _loop_resources():
+    # For one more event loop.
+    asynchronous = [each for each in server.resources if not each.is_open_for_all]
+    async with LoopResources(asynchronous):
         if not len(chain):
             return await call()
         # Each change of kind in the chain takes one thread.
@@ -125,46 +124,23 @@ async def _on_a_loop(
 @contextlib.contextmanager
 def _resources() -> Iterator[None]:
     """Open what jobs share, unless this process, a worker say, has it open."""
-    if not server.resources or not _open():
-        yield
-        return
-    try:
-        yield
-    finally:
-        _close()
-
-
-def _open() -> bool:
-    """False: it is open already, and not by us."""
     global _opened, _users  # noqa: PLW0603 - one set of resources for the process
-    from kiqbridge.client.resources import ProcessResources  # noqa: PLC0415 - few declare any
-
     with _opening:
-        if _opened is None:
-            if any(each.is_open for each in server.resources):
-                return False
+        is_open = any(each.is_open for each in server.resources)
+        is_ours = bool(server.resources) and (_opened is not None or not is_open)
+        if is_ours and _opened is None:
             opening = ProcessResources(server.resources)
             opening.open()
             _opened = opening
-        _users += 1
-        return True
-
-
-def _close() -> None:
-    global _opened, _users  # noqa: PLW0603 - as in _open
-    with _opening:
-        _users -= 1
-        if _users or _opened is None:
-            return
-        closing, _opened = _opened, None
-        closing.close()
-
-
-def _loop_resources() -> "LoopResources":
-    """Those of asynchronous context managers, for one more event loop."""
-    from kiqbridge.client.resources import LoopResources  # noqa: PLC0415 - as in _open
-
-    return LoopResources([each for each in server.resources if not each.is_open_for_all])
+        _users += is_ours
+    try:
+        yield
+    finally:
+        with _opening:
+            _users -= is_ours
+            if is_ours and not _users and _opened is not None:
+                closing, _opened = _opened, None
+                closing.close()
 
 
 def limits() -> "Timekeeper":

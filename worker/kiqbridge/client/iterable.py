@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from typing import Any, ClassVar, NoReturn
 
 from kiqbridge.client.arguments import signature_of
-from kiqbridge.client.iteration import Abort, Cancelled, Iteration, OnLoop, OnThread, finish
+from kiqbridge.client.iteration import Abort, Cancelled, Iteration, finish
 from kiqbridge.client.job import Job
 from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.errors import ConfigError
@@ -150,15 +150,13 @@ def _perform_of(cls: type[IterableJob]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(cls.each_iteration):
 
         async def perform(self: IterableJob, *args: Any) -> Cancelled | None:
-            self._kiqbridge_run = Iteration(self, args, OnLoop(), has_around=has_around)
-            await self._kiqbridge_run.run()
-            return Cancelled.CANCELLED if self._kiqbridge_run.cancelled else None
+            self._kiqbridge_run = Iteration(self, args, is_async=True, has_around=has_around)
+            return await self._kiqbridge_run.run()
     else:
 
         def perform(self: IterableJob, *args: Any) -> Cancelled | None:  # type: ignore[misc] # the other variant
-            self._kiqbridge_run = Iteration(self, args, OnThread(), has_around=has_around)
-            finish(self._kiqbridge_run.run())
-            return Cancelled.CANCELLED if self._kiqbridge_run.cancelled else None
+            self._kiqbridge_run = Iteration(self, args, is_async=False, has_around=has_around)
+            return finish(self._kiqbridge_run.run())
 
     setattr(perform, _OURS, True)
     setattr(perform, "__wrapped__", cls.build_enumerator)  # noqa: B010 - its annotations count, and their names

@@ -8,21 +8,30 @@
 6. `on_complete`, and delete the progress; or save it, and raise `JobInterrupted`.
 
 A cursor is saved only when all before it is done, so nothing is ever left out: what was being processed
-when a process is killed is processed again, with all since the last flush.
+when a process is killed is processed again, with all since the last flush. The progress is the hash `it-JID` (§13.1),
+which is Sidekiq's: a job may be interrupted by a Ruby process and go on here, or be cancelled from either side.
 """
 
 import enum
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
-from kiqbridge.client.iteration_state import IterationState
-from kiqbridge.errors import JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.errors import (
+    JobInterrupted,
+    KiqbridgeError,
+    PayloadError,
+    RedisUnavailable,
+    Shutdown,
+)
 from kiqbridge.runtime import frames, job_forks, user_code
 from kiqbridge.runtime.interruption import PENDING, check
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import Profile, check_json, shorten
 
 if TYPE_CHECKING:
     from kiqbridge.client.iterable import IterableJob
@@ -34,6 +43,9 @@ FLUSH_S = 5.0
 
 RETRY_S = 1.0
 """Pause between two attempts to reach Redis."""
+
+TTL_S = 30 * 86_400
+"""As long as Sidekiq keeps an iterable job's progress (§13.1)."""
 
 T = TypeVar("T")
 
@@ -54,70 +66,6 @@ class Abort(BaseException):
         self.completed = completed
 
 
-class Mode(Protocol):
-    """How the run waits: the same steps serve a thread and the event loop."""
-
-    async def redis(self, function: Callable[[], T]) -> T:
-        """Call a function that talks to Redis."""
-        ...
-
-    async def pause(self, seconds: float) -> None:
-        """Wait so many seconds."""
-        ...
-
-
-@frames.may_take_long
-class OnThread:
-    """Everything blocks, so that no await ever suspends, and no event loop is needed."""
-
-    async def redis(self, function: Callable[[], T]) -> T:
-        """See `Mode`."""
-        return function()
-
-    async def pause(self, seconds: float) -> None:
-        """See `Mode`."""
-        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block
-
-
-class OnLoop:
-    """Redis is asked on another thread, so that the loop's other jobs go on."""
-
-    async def redis(self, function: Callable[[], T]) -> T:
-        """See `Mode`."""
-        import asyncio  # noqa: PLC0415 - most who only enqueue never need it
-
-        return await asyncio.to_thread(function)
-
-    async def pause(self, seconds: float) -> None:
-        """See `Mode`."""
-        import asyncio  # noqa: PLC0415 - as above
-
-        await asyncio.sleep(seconds)
-
-
-class _InMemory:
-    """The progress of a job that runs outside a worker: nobody interrupts it, and nothing is kept."""
-
-    def __init__(self) -> None:
-        self.executions = 0
-        self.cursor: Any = None
-        self.runtime_s: float = 0
-
-    def load(self) -> None:
-        """Nothing is known."""
-
-    def is_cancelled(self) -> bool:
-        """Nobody can have asked."""
-        return False
-
-    def flush(self) -> bool:
-        """As `is_cancelled`."""
-        return False
-
-    def forget(self) -> None:
-        """Nothing is kept."""
-
-
 @frames.may_take_long
 class Iteration:
     """One execution of an iterable job.
@@ -125,7 +73,8 @@ class Iteration:
     Args:
         job: its callbacks are called.
         args: of the job.
-        mode: how it waits.
+        is_async: whether it runs on the event loop: then Redis is asked on another thread, so that the loop's other
+            jobs go on. Else everything blocks, no await ever suspends, and no event loop is needed.
         has_around: whether the job has an `around_iteration` of its own: one that does nothing costs as
             much as a short iteration.
 
@@ -136,23 +85,22 @@ class Iteration:
     """
 
     def __init__(
-        self, job: "IterableJob", args: tuple[Any, ...], mode: Mode, *, has_around: bool
+        self, job: "IterableJob", args: tuple[Any, ...], *, is_async: bool, has_around: bool
     ) -> None:
         self.args = args
         self.item: Any = None
         self.cancelled = False
         self._job = job
-        self._mode = mode
+        self._is_async = is_async
         self._runtime = RUNTIME.get()
         self.state = _state_of(job, self._runtime)
-        self._keeps = isinstance(self.state, IterationState)
         self._has_around = has_around
         self._longest_s = type(job).max_iteration_runtime_s or (
             self._runtime.max_iteration_runtime_s if self._runtime else None
         )
         self._started = self._flushed = 0.0
 
-    async def run(self) -> None:
+    async def run(self) -> Cancelled | None:
         """The steps of §13.2.
 
         Raises:
@@ -164,8 +112,8 @@ class Iteration:
         pairs = await _result(job.build_enumerator(*self.args, cursor=state.cursor))
         if pairs is None:
             logger.info("build_enumerator answered None: there is nothing to iterate")
-            return
-        _check_enumerator(job, pairs, is_async=isinstance(self._mode, OnLoop))
+            return None
+        _check_enumerator(job, pairs, is_async=self._is_async)
         self._started = self._flushed = time.monotonic()
         try:
             completed = await self._iterate_abortable(pairs)
@@ -174,7 +122,7 @@ class Iteration:
         if completed:
             await self._saving_on_error(job.on_complete)
             await self._redis(state.forget)
-            return
+            return Cancelled.CANCELLED if self.cancelled else None
         await self._redis(state.flush)
         interruption = JobInterrupted(
             f"{type(job).__qualname__} is interrupted at cursor {shorten(state.cursor)}"
@@ -262,7 +210,7 @@ class Iteration:
         began = time.monotonic()
         if self._has_around:
             around: Any = job.around_iteration()
-            if hasattr(around, "__aenter__") and isinstance(self._mode, OnLoop):
+            if hasattr(around, "__aenter__") and self._is_async:
                 async with around:
                     await _result(job.each_iteration(self.item, *self.args))
             else:
@@ -286,7 +234,7 @@ class Iteration:
                 )
 
     def _must_stop(self, now: float, *, is_first: bool) -> bool:
-        if not self._keeps or self._runtime is None:
+        if not self.state.is_kept or self._runtime is None:
             return False
         if self._runtime.is_stopping():
             return True
@@ -308,12 +256,15 @@ class Iteration:
         is_reported = False
         while True:
             try:
-                return await self._mode.redis(call)
+                return await _off_loop(call) if self._is_async else call()
             except RedisUnavailable as error:
                 if not is_reported:
                     logger.warning("the iteration waits for Redis: %s", error)
                 is_reported = True
-            await self._mode.pause(RETRY_S)
+            if self._is_async:
+                await _sleep(RETRY_S)
+            else:
+                time.sleep(RETRY_S)  # noqa: ASYNC251 - there is no loop to block
 
     async def _save_after(self, error: BaseException) -> None:
         """Save the progress before an error is passed on (Sidekiq 8.0.4 and later)."""
@@ -336,24 +287,37 @@ class Iteration:
         return stopping and not isinstance(error, Exception)
 
 
-def _state_of(job: "IterableJob", runtime: Runtime | None) -> IterationState | _InMemory:
+def _state_of(job: "IterableJob", runtime: Runtime | None) -> "IterationState":
     context = CONTEXT.get()
     if runtime is None or context is None:
-        return _InMemory()
+        return IterationState()
     jid = context[0].get("jid")
     if not isinstance(jid, str) or not jid:
         logger.warning("a job without a jid has no place for its progress: it is not interrupted")
-        return _InMemory()
+        return IterationState()
     # Another jid: performed inline, by the job whose payload this is.
-    return IterationState(runtime, jid) if jid == job.jid else _InMemory()
+    return IterationState(runtime, jid) if jid == job.jid else IterationState()
 
 
-def finish(steps: Coroutine[Any, Any, None]) -> None:
+async def _off_loop(call: Callable[[], T]) -> T:
+    import asyncio  # noqa: PLC0415 - most who only enqueue never need it
+
+    return await asyncio.to_thread(call)
+
+
+async def _sleep(seconds: float) -> None:
+    import asyncio  # noqa: PLC0415 - as above
+
+    await asyncio.sleep(seconds)
+
+
+def finish(steps: Coroutine[Any, Any, T]) -> T:
     """Run steps that never suspend to their end, without an event loop."""
     try:
         steps.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        result: T = end.value
+        return result
     steps.close()
     raise TypeError(
         "something asynchronous was awaited by an iterable job whose each_iteration is plain; make "
@@ -387,3 +351,118 @@ async def _close(pairs: Any) -> None:
     close = getattr(pairs, "aclose", None) or getattr(pairs, "close", None)
     if close is not None:
         await _result(close())
+
+
+class IterationState:
+    """The progress of one job.
+
+    Args:
+        runtime: the worker around it. None: it runs outside a worker, nobody interrupts it, and nothing is kept.
+        jid: of the job.
+
+    Attributes:
+        executions: how many were started.
+        cursor: position of the item that is about to be processed; None before the first.
+        runtime_s: seconds that the finished executions took.
+        is_kept: whether it is in Redis.
+    """
+
+    def __init__(self, runtime: Runtime | None = None, jid: str = "") -> None:
+        self.executions = 0
+        self.cursor: Any = None
+        self.runtime_s: float = 0
+        self.is_kept = runtime is not None
+        if runtime is not None:
+            self._redis = runtime.redis
+            self._client = runtime.client
+            self._key = runtime.client.keys.iteration(jid)
+
+    def load(self) -> None:
+        """HGETALL; a field that is missing counts as 0 or null, as after an early cancel (§13.5).
+
+        Raises:
+            PayloadError: the hash holds what nobody can have written.
+            RedisUnavailable: call again.
+        """
+        if not self.is_kept:
+            return
+        reply: list[bytes] = self._redis.call("HGETALL", self._key)
+        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        try:
+            self.executions = int(found.get(b"ex") or 0)
+            self.cursor = json_text.loads(found.get(b"c") or b"null")
+            self.runtime_s = float(found.get(b"rt") or 0) or 0
+        except ValueError as error:
+            raise PayloadError(
+                f"{self._key}: {shorten(found)} is no progress of an iterable job: {error}; delete the "
+                "key to begin anew"
+            ) from error
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody asked for the job's end: HGET.
+
+        Raises:
+            RedisUnavailable: call again.
+        """
+        return self.is_kept and self._redis.call("HGET", self._key, "cancelled") is not None
+
+    def flush(self) -> bool:
+        """Save the progress (§13.3); the answer is that of `is_cancelled`.
+
+        Raises:
+            PayloadError: the cursor has no JSON text.
+            RedisUnavailable: call again.
+        """
+        if not self.is_kept:
+            return False
+        check_json(self.cursor, "cursor")
+        cursor = json_text.dumps(self.cursor)
+        progress = ("ex", self.executions, "c", cursor, "rt", repr(self.runtime_s))
+        replies = self._redis.run(
+            ("MULTI",),
+            ("HSET", self._key, *progress),
+            _expire(self._key, self._client.wire_profile()),
+            ("HGET", self._key, "cancelled"),
+            ("EXEC",),
+        )
+        return replies[-1][2] is not None
+
+    def forget(self) -> None:
+        """UNLINK, when the job is complete.
+
+        Raises:
+            RedisUnavailable: call again.
+        """
+        if self.is_kept:
+            self._redis.call("UNLINK", self._key)
+
+
+def request_cancel(
+    redis: RedisPool, keys: Keys, jid: str, profile: Callable[[], Profile], now: float
+) -> int:
+    """Ask for the end of a job; see `Client.cancel`.
+
+    Args:
+        redis: connections.
+        keys: the namespace.
+        jid: of the job.
+        profile: the wire profile in effect.
+        now: the time of the request, epoch seconds.
+    """
+    if not isinstance(jid, str) or not jid:
+        raise PayloadError(f"jid: {shorten(jid)} is not a text with at least one character")
+    check_json(jid, "jid")
+    key = keys.iteration(jid)
+    replies = redis.run(
+        ("HSETNX", key, "cancelled", int(now)),
+        # Without a cursor Ruby's worker fails on a job that was cancelled before its first run.
+        ("HSETNX", key, "c", "null"),
+        ("HGET", key, "cancelled"),
+        _expire(key, profile()),
+    )
+    return int(replies[2])
+
+
+def _expire(key: str, profile: Profile) -> tuple[str | int, ...]:
+    """Sidekiq 8 keeps the time at which a job is forgotten; NX needs the Redis that 8 demands."""
+    return ("EXPIRE", key, TTL_S, *(["NX"] if profile == "8" else []))

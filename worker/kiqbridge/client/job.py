@@ -24,9 +24,8 @@ from kiqbridge.client.declaration import (
     JobDeclaration,
     define,
     name_of_function,
-    refuse_foreign,
+    naming,
     wire_options,
-    wired,
 )
 from kiqbridge.client.function_job import FunctionJob, P, R
 from kiqbridge.client.registry import (
@@ -37,19 +36,21 @@ from kiqbridge.client.registry import (
     Pool,
     default_registry,
 )
+from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
-from kiqbridge.wire.options import BESIDE, ENTERPRISE, FLOW_OPTIONS, LOCAL, SCHEDULED
+from kiqbridge.wire.options import (
+    BESIDE,
+    ENTERPRISE,
+    FLOW_OPTIONS,
+    LOCAL,
+    SCHEDULED,
+    foreign_word,
+    with_attributes,
+)
 
 _CLASS_OPTIONS = (
-    "retry",
-    "queue",
-    "backtrace",
-    "dead",
-    "tags",
-    "retry_for",
-    "retry_queue",
-    "log_level",
-    "result_ttl",
+    *("retry", "queue", "backtrace", "dead", "tags"),
+    *("retry_for", "retry_queue", "log_level", "result_ttl"),
 )
 _CLASS_HANDLING = LOCAL - BESIDE - {"name", "limiter"}
 
@@ -98,10 +99,12 @@ def job(
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
         wire_name = name_of_function(function, options.get("name"))
-        on_wire = {key: value for key, value in options.items() if key not in LOCAL}
+        given = {key: value for key, value in options.items() if key not in LOCAL}
+        with naming(wire_name):
+            on_wire = wire_options({"retry": True, "queue": "default", **given})
         definition = define(
             wire_name,
-            wire_options(wire_name, {"retry": True, "queue": "default", **on_wire}),
+            on_wire,
             function,
             options,
             perform=function,
@@ -156,16 +159,17 @@ class Job(ClassCalls):
         if perform is None:
             return
         options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
-        refuse_foreign(
-            cls.__name__,
-            [*cls.sidekiq_options, *(name for name in ENTERPRISE if hasattr(cls, name))],
-        )
+        given = [*cls.sidekiq_options, *(name for name in ENTERPRISE if hasattr(cls, name))]
+        with naming(cls.__name__):
+            if (unknown := foreign_word(given)) is not None:
+                raise ConfigError(unknown)
+            on_wire = with_attributes({**options, **cls.sidekiq_options})
         signature = signature_of(perform)
         parameters = list(signature.parameters.values())
         is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
         definition = define(
             cls.__dict__.get("class_name", cls.__name__),
-            wired(cls.__name__, {**options, **cls.sidekiq_options}),
+            on_wire,
             cls,
             {
                 **{name: getattr(cls, name) for name in _CLASS_HANDLING if hasattr(cls, name)},

@@ -6,9 +6,9 @@ processes and `perform_inline` need to know nothing of it. The limiters themselv
 
 import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol
 
 from kiqbridge.client.registry import JobDefinition
@@ -16,23 +16,8 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
 
 
-class Within(Protocol):
+class Within(AbstractContextManager[object], AbstractAsyncContextManager[object], Protocol):
     """The time within a limit, `with` or `async with`."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-    async def __aenter__(self) -> object: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 class Limits(Protocol):
@@ -56,8 +41,7 @@ def limited(definition: JobDefinition, rule: LimiterRule | None) -> JobDefinitio
         return definition
     if not (hasattr(rule, "within_limit") or callable(rule)):
         raise ConfigError(
-            f"job {definition.name!r}: limiter {rule!r} is neither a limiter of kiqbridge.flow nor a function "
-            "that returns one"
+            f"limiter {rule!r} is neither a limiter of kiqbridge.flow nor a function that returns one"
         )
     return replace(definition, perform_of=partial(_limited, rule, definition.perform_of))
 

@@ -71,7 +71,7 @@ class PreparedJob:
         return self.payload["jid"]  # type: ignore[no-any-return] # as above
 
 
-def prepare(
+def prepare(  # noqa: C901 - one act, told in its order
     item: Mapping[str, Any],
     now: float,
     middleware: Chain[ClientMiddleware],
@@ -100,21 +100,6 @@ def prepare(
         job = _prepare_plain(item, now, wire_profile)
         if job is not None:
             return job
-    return _prepare_any(
-        item, now, middleware, wire_profile, trusted=trusted, bulk=bulk, by_rule=by_rule
-    )
-
-
-def _prepare_any(
-    item: Mapping[str, Any],
-    now: float,
-    middleware: Chain[ClientMiddleware],
-    wire_profile: Callable[[], Profile],
-    *,
-    trusted: bool,
-    bulk: bool,
-    by_rule: bool,
-) -> PreparedJob | None:
     own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
     profile: Profile | None = None
     item = by_active_job(item)
@@ -154,10 +139,10 @@ def _prepare_any(
     check_payload(payload)
     job = PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile, rule=rule)
     if rule is not None:
-        from kiqbridge.client.unique import name_of  # noqa: PLC0415 - few jobs have a rule
+        from kiqbridge.client.unique import name_of, stamp  # noqa: PLC0415 - few jobs have a rule
 
         job.name = name_of(rule, definition, plain)
-        rule.stamp(payload, job.name, is_taken=by_rule)
+        stamp(rule, payload, job.name, is_taken=by_rule)
     return job
 
 

@@ -9,13 +9,13 @@ Where the payload has no `retry`, that of the wrapper counts, as in Sidekiq.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.client.registry import JobDefinition, Registry, takes
 from kiqbridge.errors import ArgumentMismatch, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.active_job import WRAPPERS
@@ -73,6 +73,15 @@ class RailsJob:
     scheduled_at: Any
 
 
+_AS_THEY_ARE = [
+    "job_id",
+    "queue_name",
+    "priority",
+    "locale",
+    "timezone",
+    "enqueued_at",
+    "scheduled_at",
+]
 _RUNNING: ContextVar[Mapping[str, Any] | None] = ContextVar("kiqbridge_rails_job", default=None)
 
 
@@ -84,15 +93,9 @@ def current_job() -> RailsJob | None:
     before, counts = data.get("executions"), data.get("exception_executions")
     return RailsJob(
         job_class=data["job_class"],
-        job_id=data.get("job_id"),
-        queue_name=data.get("queue_name"),
-        priority=data.get("priority"),
         executions=(before if type(before) is int else 0) + 1,
         exception_executions=counts if isinstance(counts, dict) else {},
-        locale=data.get("locale"),
-        timezone=data.get("timezone"),
-        enqueued_at=data.get("enqueued_at"),
-        scheduled_at=data.get("scheduled_at"),
+        **{name: data.get(name) for name in _AS_THEY_ARE},
     )
 
 
@@ -200,11 +203,7 @@ def _perform_of(definition: JobDefinition, instance: Any) -> Callable[..., Any]:
 
         async def perform_on_loop(*wrapped: Any) -> Any:
             data, args, kwargs = _call_of(definition, wrapped)
-            token = _RUNNING.set(data)
-            try:
-                return await function(*args, **kwargs)
-            finally:
-                _RUNNING.reset(token)
+            return await _within(data, function(*args, **kwargs))
 
         return perform_on_loop
 
@@ -221,7 +220,7 @@ def _perform_of(definition: JobDefinition, instance: Any) -> Callable[..., Any]:
 
 
 async def _within(data: Mapping[str, Any], coroutine: Any) -> Any:
-    """What a plain function gave back to be awaited."""
+    """What a function gave back to be awaited."""
     token = _RUNNING.set(data)
     try:
         return await coroutine
@@ -250,11 +249,9 @@ def _call_of(
         args, kwargs = _with_keywords(definition.signature, args, raw[-1])
     if definition.arguments is not None:
         args, kwargs = definition.arguments.from_rails(args, kwargs)
-    if kwargs and not _needs_keywords(definition.signature, kwargs):
-        args, kwargs = (
-            definition.bind(tuple(args), kwargs),
-            {},
-        )  # iterable jobs take no others
+    if kwargs and not _takes_any(definition.signature, kwargs, _NAMED[1:]):
+        # Iterable jobs take no others.
+        args, kwargs = definition.bind(tuple(args), kwargs), {}
     return data, args, kwargs
 
 
@@ -273,21 +270,17 @@ def _with_keywords(
             return before, keywords
         return args, {}
     may_be = bool(keywords) and SYMBOL_KEYS in last and _is_all_symbols(last)
-    if may_be and not _binds(signature, args, {}) and _binds(signature, before, keywords):
+    if may_be and not takes(signature, args, {}) and takes(signature, before, keywords):
         return before, keywords
     return args, {}
 
 
-def _takes_any(signature: inspect.Signature, keywords: Mapping[str, Any]) -> bool:
+def _takes_any(
+    signature: inspect.Signature, keywords: Mapping[str, Any], kinds: Sequence[Any] = _NAMED
+) -> bool:
+    """Whether one of these keywords belongs to a parameter of these kinds."""
     return any(
-        each.kind is each.VAR_KEYWORD or (each.kind in _NAMED and each.name in keywords)
-        for each in signature.parameters.values()
-    )
-
-
-def _needs_keywords(signature: inspect.Signature, keywords: Mapping[str, Any]) -> bool:
-    return any(
-        each.kind is each.VAR_KEYWORD or (each.kind is each.KEYWORD_ONLY and each.name in keywords)
+        each.kind is each.VAR_KEYWORD or (each.kind in kinds and each.name in keywords)
         for each in signature.parameters.values()
     )
 
@@ -295,11 +288,3 @@ def _needs_keywords(signature: inspect.Signature, keywords: Mapping[str, Any]) -
 def _is_all_symbols(last: Mapping[str, Any]) -> bool:
     noted = last[SYMBOL_KEYS]
     return isinstance(noted, list) and all(key in RESERVED or key in noted for key in last)
-
-
-def _binds(signature: inspect.Signature, args: list[Any], keywords: Mapping[str, Any]) -> bool:
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError:
-        return False
-    return True

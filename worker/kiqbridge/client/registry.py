@@ -4,7 +4,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -238,6 +238,15 @@ class JobDefinition:
         return positional[: max(last + 1, len(args))]
 
 
+def takes(signature: inspect.Signature, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function can be called like this."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 class Registry:
     """Wire name → definition."""
 
@@ -316,18 +325,10 @@ def definition_of(declared: object) -> JobDefinition | None:
     return definition if isinstance(definition, JobDefinition) else None
 
 
-def check_signature(name: str, signature: inspect.Signature) -> None:
-    """Refuse what can never be called with a list of arguments.
-
-    Raises:
-        ConfigError: a keyword-only parameter has no default.
-    """
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            raise ConfigError(
-                f"job {name!r}: parameter {parameter.name!r} can only be given by keyword and has no "
-                "default, but a job's arguments are a list; make it positional or give it a default"
-            )
+def wire_name_of(declared: object) -> Any:
+    """The wire name of a declared job; what is none is returned as it is, such as a name."""
+    definition = definition_of(declared)
+    return declared if definition is None else definition.name
 
 
 def place_of(declared: Any) -> Place:
@@ -335,16 +336,12 @@ def place_of(declared: Any) -> Place:
     module = sys.modules.get(declared.__module__)
     spec = getattr(module, "__spec__", None)
     is_class = isinstance(declared, type)
-    if is_class:
-        own = [each for each in vars(declared).values() if inspect.isfunction(each)]
-        code = own[0].__code__ if own else None
-        line = vars(declared).get("__firstlineno__", 0)  # from Python 3.13
-        scope = own[0].__globals__ if own else None
-    else:
-        function = inspect.unwrap(declared)
-        code = getattr(function, "__code__", None)
-        line = 0
-        scope = getattr(function, "__globals__", None)
+    members = vars(declared) if is_class else {}
+    methods = filter(inspect.isfunction, members.values())
+    function: Any = next(methods, None) if is_class else inspect.unwrap(declared)
+    code = getattr(function, "__code__", None)
+    line = members.get("__firstlineno__", 0)  # from Python 3.13
+    scope = getattr(function, "__globals__", None)
     return Place(
         module=declared.__module__,
         qualname=declared.__qualname__,

@@ -59,30 +59,18 @@ def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = N
         ResultTimeout: there is no result yet.
         PayloadError, RedisUnavailable, DecryptionFailed: as `fetch_result`.
     """
-    until = time.monotonic() + timeout_s
-    for pause_s in _pauses():
-        found = fetch_result(jid, client=client)
-        if found is not None:
-            return _value(jid, found)
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            break
-        time.sleep(min(pause_s, left_s))
-    raise _timeout(jid, timeout_s)
+    pauses = _pauses(jid, timeout_s)
+    while (found := fetch_result(jid, client=client)) is None:
+        time.sleep(next(pauses))
+    return _value(jid, found)
 
 
 async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
     """As `await_result`, without blocking the event loop; raises the same."""
-    until = time.monotonic() + timeout_s
-    for pause_s in _pauses():
-        found = await off_loop(fetch_result, jid, client=client)
-        if found is not None:
-            return _value(jid, found)
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            break
-        await asyncio.sleep(min(pause_s, left_s))
-    raise _timeout(jid, timeout_s)
+    pauses = _pauses(jid, timeout_s)
+    while (found := await off_loop(fetch_result, jid, client=client)) is None:  # noqa: ASYNC110 - Redis sends no event
+        await asyncio.sleep(next(pauses))
+    return _value(jid, found)
 
 
 def _plain(jid: str, found: Result) -> Result:
@@ -94,11 +82,16 @@ def _plain(jid: str, found: Result) -> Result:
     return replace(found, value=value, is_encrypted=False)
 
 
-def _pauses() -> Iterator[float]:
-    pause_s = FIRST_PAUSE_S
-    while True:
-        yield pause_s
+def _pauses(jid: str, timeout_s: float) -> Iterator[float]:
+    """Seconds from one look to the next; raises ResultTimeout when there is no time left."""
+    until, pause_s = time.monotonic() + timeout_s, FIRST_PAUSE_S
+    while (left_s := until - time.monotonic()) > 0:
+        yield min(pause_s, left_s)
         pause_s = min(pause_s * _GROWTH, LONGEST_PAUSE_S)
+    raise ResultTimeout(
+        f"there is no result of job {jid} after {timeout_s:g} s: it has not ended, or is tried again, or its result "
+        "is gone, or none was asked for (result_ttl), or Ruby performed it, which keeps none"
+    )
 
 
 def _value(jid: str, found: Result) -> Any:
@@ -110,10 +103,3 @@ def _value(jid: str, found: Result) -> Any:
             "worker's log has the reason"
         )
     return found.value
-
-
-def _timeout(jid: str, timeout_s: float) -> ResultTimeout:
-    return ResultTimeout(
-        f"there is no result of job {jid} after {timeout_s:g} s: it has not ended, or is tried again, or its result "
-        "is gone, or none was asked for (result_ttl), or Ruby performed it, which keeps none"
-    )

@@ -43,16 +43,11 @@ def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) ->
         NotUnique: a job that is to raise; nothing of its script was pushed.
         KiqbridgeError: as `Client.push`.
     """
-    jids: list[str | None] = []
-    for kind, group in groupby(jobs, key=lambda job: type(job.rule)):
-        several = list(group)
-        if kind is Debounce:
-            jids += _push_debounced(several, writer, now)
-        elif kind is Throttle:
-            jids += _push_throttled(several, writer, now)
-        else:
-            jids += _push_unique(several, writer, now)
-    return jids
+    push: dict[Any, Any] = {Debounce: _push_debounced, Throttle: _push_throttled}
+    groups = groupby(jobs, key=lambda job: type(job.rule))
+    return [
+        jid for kind, group in groups for jid in push.get(kind, _push_unique)([*group], writer, now)
+    ]
 
 
 def _push_unique(jobs: Sequence[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
@@ -60,7 +55,8 @@ def _push_unique(jobs: Sequence[PreparedJob], writer: JobWriter, now: float) -> 
     keys = [own.queues, own.locks, own.locks_look, own.replaced]
     args: list[str | bytes | float] = [LOOK_S, len(jobs)]
     for job in jobs:
-        rule = _unique(job)
+        rule = job.rule
+        assert isinstance(rule, Unique)  # noqa: S101 - `push_ruled` has grouped them
         at = "" if job.at is None else score(job.at)
         keys.append(own.queue(job.queue) if job.at is None else own.schedule)
         args += [job.name, rule.ttl_s, job.jid, rule.on_conflict]
@@ -73,11 +69,6 @@ def _push_unique(jobs: Sequence[PreparedJob], writer: JobWriter, now: float) -> 
     for job, owner in zip(jobs, answers, strict=True):
         job.is_pushed = not owner
     return [job.jid if job.is_pushed else None for job in jobs]
-
-
-def _unique(job: PreparedJob) -> Unique:
-    assert isinstance(job.rule, Unique)  # noqa: S101 - `push_ruled` has grouped them
-    return job.rule
 
 
 def _push_debounced(jobs: list[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
@@ -112,9 +103,8 @@ def _push_throttled(jobs: list[PreparedJob], writer: JobWriter, now: float) -> l
         keys.append(own.queue(job.queue))
         given, text = job.at, writer.text(job, now)
         at = "" if given is None else score(given)
-        job.at, later = now, text
-        if rule.over == "later":
-            later = writer.text(job, now)
+        job.at = now
+        later = writer.text(job, now) if rule.over == "later" else text
         job.at = given
         args += [job.name, rule.limit, float(rule.per_s), rule.over, job.queue, at, text, later]
     answers = _run(_PUSH_THROTTLED, keys, args, jobs, writer)

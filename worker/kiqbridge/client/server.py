@@ -17,7 +17,12 @@ The counterpart of Sidekiq's `configure_server`. A process that only enqueues ig
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+)
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
@@ -88,13 +93,27 @@ class Events:
             raise ConfigError(f"on: {event!r} is no event; events are {', '.join(EVENTS)}")
         self._listeners[event].append(listener)
 
-    def fire_aside(self, event: Event) -> "Firing":
-        """As `fire`, on a thread of its own: no listener may hold up the end of the process."""
-        return Firing(self, event)
+    def fire_aside(self, event: Event) -> Callable[[float], bool]:
+        """As `fire`, on a thread of its own: no listener may hold up the end of the process.
 
-    def calling(self, event: Event) -> str:
-        """The listener to an event that is being called, or was called last."""
-        return user_code.name_of(self._calling.get(event))
+        Returns:
+            Waits until all have been called, at most so many seconds; if it takes longer, the log says which one hangs.
+        """
+        call = BoundedCall(f"kiqbridge-{event}", lambda: self.fire(event))
+
+        def wait(within_s: float) -> bool:
+            has_ended = call.wait(within_s)
+            if not has_ended:
+                logger.warning(
+                    "a listener to %s has not returned for %.1f s: %s. The process goes on without it; "
+                    "listeners that come after it are called if it returns in time",
+                    event,
+                    within_s,
+                    user_code.name_of(self._calling.get(event)),
+                )
+            return has_ended
+
+        return wait
 
     def fire(self, event: Event, *, raising: bool = False) -> None:
         """Call the listeners: in order, and in reverse for quiet, shutdown and exit.
@@ -111,28 +130,6 @@ class Events:
                 listener()
             else:
                 user_code.call(listener, log=logger, failed=f"a listener to {event} failed")
-
-
-class Firing:
-    """Listeners to an event that are being called, in order, on a thread of their own."""
-
-    def __init__(self, events: Events, event: Event) -> None:
-        self._events = events
-        self._event: Event = event
-        self._call = BoundedCall(f"kiqbridge-{event}", lambda: events.fire(event))
-
-    def wait(self, within_s: float) -> bool:
-        """Wait until all have been called, at most so long; otherwise say which one hangs."""
-        has_ended = self._call.wait(within_s)
-        if not has_ended:
-            logger.warning(
-                "a listener to %s has not returned for %.1f s: %s. The process goes on without it; "
-                "listeners that come after it are called if it returns in time",
-                self._event,
-                within_s,
-                self._events.calling(self._event),
-            )
-        return has_ended
 
 
 class Resource(Generic[T]):
@@ -188,6 +185,67 @@ class Resource(Generic[T]):
     def closed(self, loop: object = None) -> None:
         """Called by the worker before it is closed."""
         self._values.pop(None if loop is None else id(loop), None)
+
+
+class ProcessResources:
+    """The resources of plain context managers; open for all threads."""
+
+    def __init__(self, resources: Sequence[Resource[Any]]) -> None:
+        self._stack = ExitStack()
+        self._resources = resources
+        self.asynchronous: list[Resource[Any]] = []
+
+    def open(self) -> None:
+        """Open in the order of declaration.
+
+        Raises:
+            Exception: whatever a context manager raised; what was open is closed.
+            ConfigError: what is declared is no context manager.
+        """
+        with ExitStack() as opening:
+            for resource in self._resources:
+                manager = resource.opener()
+                if isinstance(manager, AbstractContextManager):
+                    resource.opened(opening.enter_context(manager))
+                    opening.callback(resource.closed)
+                elif isinstance(manager, AbstractAsyncContextManager):
+                    self.asynchronous.append(resource)
+                else:
+                    raise ConfigError(
+                        f"lifespan {resource.name}: gives {type(manager).__name__}, no context manager; "
+                        "put @contextmanager or @asynccontextmanager on it"
+                    )
+            self._stack = opening.pop_all()
+
+    def close(self) -> None:
+        """Close in reverse order."""
+        self._stack.close()
+
+    def for_loop(self) -> "LoopResources":
+        """Those to be opened on one event loop."""
+        return LoopResources(self.asynchronous)
+
+
+class LoopResources:
+    """The resources of asynchronous context managers on one event loop, itself such a manager."""
+
+    def __init__(self, resources: Sequence[Resource[Any]]) -> None:
+        self._resources = resources
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> None:
+        import asyncio  # noqa: PLC0415 - as in `_loop_id`
+
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as opening:
+            for resource in self._resources:
+                manager: Any = resource.opener()
+                resource.opened(await opening.enter_async_context(manager), loop)
+                opening.callback(resource.closed, loop)
+            self._stack = opening.pop_all()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,14 +53,6 @@ class Unique:
         _check_choice("unique: on_conflict", self.on_conflict, get_args(OnConflict))
         _check_seconds("unique: ttl_s", self.ttl_s)
 
-    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
-        """Note the lock in a payload; `is_taken`: its push takes it."""
-        members: dict[str, Any] = {"lock": name, "until": self.until}
-        if not is_taken:
-            members["take"] = self.ttl_s
-        flow = payload.get(FLOW)
-        payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debounce:
@@ -89,9 +81,6 @@ class Debounce:
                     f"debounce: max_wait_s {self.max_wait_s:g} is less than wait_s {self.wait_s:g}; "
                     "make it longer, or leave it out"
                 )
-
-    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
-        """Nothing is noted in the payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +111,6 @@ class Throttle:
             )
         _check_seconds("throttle: per_s", self.per_s)
         _check_choice("throttle: over", self.over, get_args(Over))
-
-    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
-        """Nothing is noted in the payload."""
 
 
 Rule = Unique | Debounce | Throttle
@@ -165,15 +151,22 @@ def check_rule(rule: Rule, definition: "JobDefinition") -> None:
         return
     if isinstance(rule.by, str) or not rule.by:
         raise ConfigError(
-            f"job {definition.name!r}: by {rule.by!r} is not a list of names of parameters, such as "
-            'by=("user_id",), or a function'
+            f'by {rule.by!r} is not a list of names of parameters, such as by=("user_id",), or a function'
         )
     for name in rule.by:
         if name not in definition.signature.parameters:
             known = ", ".join(definition.signature.parameters) or "none"
-            raise ConfigError(
-                f"job {definition.name!r}: by {name!r} is not a parameter of it; it has: {known}"
-            )
+            raise ConfigError(f"by {name!r} is not a parameter of it; it has: {known}")
+
+
+def stamp(rule: Rule, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
+    """Note the lock of a unique job in its payload; `is_taken`: its push takes it. Other rules note nothing."""
+    if isinstance(rule, Unique):
+        members: dict[str, Any] = {"lock": name, "until": rule.until}
+        if not is_taken:
+            members["take"] = rule.ttl_s
+        flow = payload.get(FLOW)
+        payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
 
 
 def name_of(rule: Rule, definition: "JobDefinition | None", payload: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
-from kiqbridge.client.resources import LoopResources
+from kiqbridge.client.server import LoopResources
 from kiqbridge.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.inflight.lease import LeaseKeeper
 from kiqbridge.inflight.outage import Outage

@@ -23,7 +23,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kiqbridge import __version__
 from kiqbridge.children.isolation import Isolation
@@ -49,9 +49,6 @@ from kiqbridge.runtime import user_code
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.store.server_check import warn_of_eviction
-
-if TYPE_CHECKING:
-    from kiqbridge.client.server import Firing
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +113,7 @@ class Launcher:
         self._stopping = threading.Event()
         self._hurried = threading.Event()
         self._is_registered = False
-        self._quieting: Firing | None = None
+        self._quieting: Callable[[float], bool] | None = None
         self._state: StateKeeper | None = None
         self._on_signal: Callable[[str], None] = lambda _name: None
         self.parts = EngineParts(
@@ -325,8 +322,8 @@ class Launcher:
         self._stopping.set()
         self._step("becoming quiet", self.quiet)
         if self._quieting is not None:
-            self._quieting.wait(max(seconds_until(deadline), LISTENERS_S))
-        self._events.fire_aside("shutdown").wait(max(seconds_until(deadline), LISTENERS_S))
+            self._quieting(max(seconds_until(deadline), LISTENERS_S))
+        self._events.fire_aside("shutdown")(max(seconds_until(deadline), LISTENERS_S))
         # From now on nothing is put together any more; a start that hangs is not waited for.
         if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
             self._composing.release()
@@ -345,7 +342,7 @@ class Launcher:
         if heartbeat is not None:
             self._step("ending the heartbeat", heartbeat.stop)
         end = deadline + ORDERLY_S - LISTENERS_S
-        self._events.fire_aside("exit").wait(max(seconds_until(end), LISTENERS_S))
+        self._events.fire_aside("exit")(max(seconds_until(end), LISTENERS_S))
         if not is_closed:
             closing.wait(seconds_until(end))
         release_default_client(self.client)

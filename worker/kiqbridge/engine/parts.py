@@ -29,8 +29,7 @@ from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
-from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import Server
+from kiqbridge.client.server import ProcessResources, Server
 from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of

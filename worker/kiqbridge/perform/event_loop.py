@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kiqbridge.client.bridge import LOOP, OWNER
 from kiqbridge.client.current import RUNTIME, Runtime
-from kiqbridge.client.resources import LoopResources
+from kiqbridge.client.server import LoopResources
 from kiqbridge.clock import wall_now
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import give_back

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from kiqbridge.client.resources import LoopResources
+from kiqbridge.client.server import LoopResources
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 
 

@@ -23,8 +23,7 @@ from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.inline import limits
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import server
+from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.errors import KiqbridgeError, OverLimit
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 if TYPE_CHECKING:
     from kiqbridge.client.unique import Debounce, Throttle, Unique
 
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
 
@@ -213,8 +215,11 @@ def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they go on the wire: `attributes` replaced by its members, at its place.
 
     Raises:
-        PayloadError: `result_ttl` is no time.
+        PayloadError: `attributes` is no dict, or `result_ttl` is no time.
     """
+    given = options.get(ATTRIBUTES, {})
+    if not isinstance(given, Mapping):
+        raise PayloadError(f"attributes: {shorten(given)} is not a dict of names and values")
     if RESULT_TTL in options:
         options = with_result(options)
     wired: dict[str, Any] = {}
