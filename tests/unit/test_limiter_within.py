@@ -7,7 +7,7 @@ import pytest
 
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.errors import OverLimit, RedisUnavailable
-from kiqbridge.flow.limiter_kinds import Patience
+from kiqbridge.flow.limiter import Patience
 from kiqbridge.flow.limiter_within import Within, unlimited
 from kiqbridge.store.limits import Answer
 

@@ -6,10 +6,9 @@ Users call it where they declare and enqueue jobs (docs/flow.md, docs/batches.md
 
 from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.flow.batch import Batch, current_batch
-from kiqbridge.flow.batch_status import BatchSet, BatchStatus
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Chain, Group, chain, group
-from kiqbridge.flow.owners import find_owner
+from kiqbridge.flow.status import BatchSet, BatchStatus, find_owner
 
 __all__ = [
     "Batch",

@@ -13,7 +13,6 @@ killed and jobs run twice.
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.client import Client
@@ -31,9 +30,9 @@ from kiqbridge.client.flow_ops import (
 )
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
-from kiqbridge.flow.batch_status import BatchStatus, read_statuses, scan_members
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
+from kiqbridge.flow.status import BatchStatus, read_statuses, scan_members
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
@@ -117,12 +116,7 @@ class Batch(TakesSteps):
         self._token = COLLECTOR.set(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         assert self._token is not None  # noqa: S101 - __enter__ has set it
         COLLECTOR.reset(self._token)
         self._token = None
@@ -231,13 +225,11 @@ class Batch(TakesSteps):
 
     def _record(self) -> BatchRecord:
         parent = "" if self._parent is None else self._parent.bid
-        callbacks: dict[str, Launch] = {}
-        for event, link in self._callbacks.items():
-            launch = self._callback(event, link)
-            if launch is not None:
-                callbacks[event] = launch
-                if parent:
-                    launch["bid"] = parent
+        made = {event: self._callback(event, link) for event, link in self._callbacks.items()}
+        callbacks = {event: launch for event, launch in made.items() if launch is not None}
+        for launch in callbacks.values():
+            if parent:
+                launch["bid"] = parent
         return BatchRecord(
             bid=self.bid, parent=parent, description=self._description, callbacks=callbacks
         )
@@ -272,13 +264,15 @@ class Batch(TakesSteps):
         Raises:
             RedisUnavailable: nothing was read.
         """
-        members = scan_members(self.client, self.bid)
-        return sorted(name for name, state in members if state == "f" and name[:2] != "b:")
+        return self._jids("f")
 
     def pending_jids(self) -> list[str]:
         """Jobs that have not ended yet; raises as `failed_jids`."""
+        return self._jids("p")
+
+    def _jids(self, state: str) -> list[str]:
         members = scan_members(self.client, self.bid)
-        return sorted(name for name, state in members if state == "p" and name[:2] != "b:")
+        return sorted(name for name, found in members if found == state and name[:2] != "b:")
 
     def close(self) -> None:
         """All that belongs to it is in it: for a large batch whose maker was killed while it wrote it.

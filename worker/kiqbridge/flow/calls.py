@@ -1,13 +1,12 @@
 """A job with its arguments, noted in place of being enqueued: what chains, groups and callbacks are made of."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
 from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.function_job import Setter
-from kiqbridge.client.registry import definition_of
+from kiqbridge.client.registry import definition_of, takes
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.flow_steps import MARKS, Step
 from kiqbridge.wire.payload import FLOW, shorten
@@ -144,7 +143,7 @@ def _item_without_value(
     if isinstance(job, Setter):
         declared, options = job._class["class"], job._options  # noqa: SLF001 - of the same package
     definition = definition_of(declared)
-    if definition is None or _binds(definition.signature, args, kwargs):
+    if definition is None or takes(definition.signature, args, kwargs):
         return None
     try:
         bound = definition.signature.bind(None, *args, **kwargs)
@@ -153,11 +152,3 @@ def _item_without_value(
     if bound.kwargs:
         return None
     return {**(options or {}), "class": declared, "args": list(bound.args[1:])}
-
-
-def _binds(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True

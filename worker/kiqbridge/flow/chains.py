@@ -27,18 +27,18 @@ class Flow:
     """Jobs that depend on each other: a chain or a group.
 
     The same one may be enqueued several times.
+
+    Attributes:
+        passes_value: whether each job gets what the one before it has returned.
     """
+
+    passes_value = False
 
     def steps(
         self, client: Client, depth: int = 0, *, gets_value: bool = False
     ) -> list[Step] | None:
         """As they are kept in Redis, with ids drawn; None: client middleware stopped one of its jobs."""
         raise NotImplementedError
-
-    @property
-    def passes_value(self) -> bool:
-        """Whether each job gets what the one before it has returned."""
-        return False
 
     def perform_async(self, *, client: Client | None = None) -> str | None:
         """Enqueue it: the first job, or all of the first group.
@@ -94,15 +94,10 @@ class Chain(Flow):
 
     def __init__(self, links: Sequence[Call | Flow], *, pass_result: bool) -> None:
         self._links = links
-        self._pass_result = pass_result
+        self.passes_value = pass_result
 
     def __repr__(self) -> str:
         return f"<chain of {len(self._links)}>"
-
-    @property
-    def passes_value(self) -> bool:
-        """Whether each job gets what the one before it has returned."""
-        return self._pass_result
 
     def steps(
         self, client: Client, depth: int = 0, *, gets_value: bool = False
@@ -112,7 +107,7 @@ class Chain(Flow):
         for link in self._links:
             gets = gets_value
             if steps:
-                gets = self._pass_result and "job" in steps[-1]
+                gets = self.passes_value and "job" in steps[-1]
             found = steps_of(link, client, depth, gets_value=gets)
             if not found:
                 return None

@@ -11,8 +11,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.current import RUNTIME
 from kiqbridge.errors import OverLimit
@@ -20,7 +20,7 @@ from kiqbridge.runtime import frames
 from kiqbridge.store.limits import Answer
 
 if TYPE_CHECKING:
-    from kiqbridge.flow.limiter_kinds import Limiter
+    from kiqbridge.flow.limiter import Limiter
 
 _FIRST_LOOK_S: Final = 0.05
 _LOOK_S: Final = 0.5
@@ -29,17 +29,23 @@ _LOOK_S: Final = 0.5
 _random = random.Random()  # noqa: S311 - spreads out who waits
 
 
-class Attempt(Protocol):
-    """One entry into a limit: asked for until it is granted, then left."""
+def _refuse_points(points: float) -> None:
+    raise TypeError(f"points_used({points:g}): only limiters of the kind points have points")
 
-    def take(self) -> Answer:
-        """Ask once, in one round trip."""
 
-    def leave(self) -> None:
-        """It is over, or was given up."""
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One entry into a limit: asked for until it is granted, then left.
 
-    def correct(self, points: float) -> None:
-        """It took so many points, and not as many as it was granted."""
+    Attributes:
+        take: asks once, in one round trip.
+        leave: it is over, or was given up.
+        correct: it took so many points, and not as many as it was granted.
+    """
+
+    take: Callable[[], Answer]
+    leave: Callable[[], object] = lambda: None
+    correct: Callable[[float], object] = _refuse_points
 
 
 class Within:
@@ -63,12 +69,7 @@ class Within:
         self._attempt = attempt
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._attempt is not None:
             self._attempt.leave()
 
@@ -84,12 +85,7 @@ class Within:
         self._attempt = attempt
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         if self._attempt is not None:
             await _in_thread(self._attempt.leave)
 
@@ -112,21 +108,8 @@ class Within:
         if self._attempt is not None:
             raise RuntimeError("this was entered before; call within_limit() for each time")
         if _unlimited:
-            return _Granted()
+            return Attempt(lambda: Answer(taken=True), correct=lambda _points: None)
         return self._limiter.attempt(self._limiter.place(), self._amount)
-
-
-class _Granted:
-    """What nobody limits."""
-
-    def take(self) -> Answer:
-        return Answer(taken=True)
-
-    def leave(self) -> None:
-        """There is nothing to give back."""
-
-    def correct(self, points: float) -> None:
-        """Nobody counts."""
 
 
 _unlimited: list[None] = []

@@ -1,11 +1,17 @@
-"""Reading batches: how far they are, and which of their jobs have not ended well."""
+"""Reading batches: how far they are, and which of their jobs have not ended well; and who has the lock of a unique job."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.unique import Unique, name_of
+from kiqbridge.clock import client_now
+from kiqbridge.errors import ConfigError
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
 
 _SCAN: Final = 1_000
 _PAGE: Final = 100
@@ -74,20 +80,12 @@ class BatchSet:
         client, start = self._client or default_client(), 0
         while True:
             end = start + _PAGE - 1
-            page = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV", "WITHSCORES")
-            scores = _scores(page)
-            if not scores:
+            bids = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV")
+            if not bids:
                 return
-            found = read_statuses(client, [bid.decode() for bid in scores])
+            found = read_statuses(client, [bid.decode() for bid in bids])
             yield from (status for status in found if status is not None)
-            start += len(scores)
-
-
-def _scores(page: Any) -> dict[bytes, Any]:
-    """Members with their scores: pairs with RESP 3, alternating with RESP 2."""
-    if page and not isinstance(page[0], bytes):
-        return dict(page)
-    return dict(zip(page[::2], page[1::2], strict=True))
+            start += len(bids)
 
 
 def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | None]:
@@ -120,13 +118,11 @@ def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[s
             return
 
 
-def _fields(reply: object) -> dict[str, str]:
-    if isinstance(reply, dict):
-        flat = [each for pair in reply.items() for each in pair]
-    else:
-        flat = list(reply) if isinstance(reply, list) else []
-    texts = [each.decode(errors="replace") for each in flat]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+def _fields(reply: Any) -> dict[str, str]:
+    return {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in pairs_of(reply).items()
+    }
 
 
 def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
@@ -150,3 +146,28 @@ def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
         death_at=at("death_at"),
         cancelled_at=at("cancelled_at"),
     )
+
+
+def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: Any) -> str | None:
+    """The jid of the job that has the lock for a call with these arguments, None = it is free.
+
+    Args:
+        job: a declared job with `unique`.
+        args: as for `perform_async`.
+        client: default: that of `configure`.
+        kwargs: as for `perform_async`.
+
+    Raises:
+        ConfigError: that is no unique job.
+        PayloadError: it cannot be called like this.
+        RedisUnavailable: nothing was read.
+    """
+    definition = require_definition(job)
+    if not isinstance(definition.rule, Unique):
+        raise ConfigError(f"job {definition.name!r}: it is not declared with unique=Unique(…)")
+    payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
+    whose = client or default_client()
+    name = name_of(definition.rule, definition, payload)
+    value = whose.pool.call("HGET", whose.keys.locks, name)
+    until, _, jid = (value or b"").partition(b" ")
+    return text_of(jid) if jid and float(until) > client_now() else None
