@@ -1,6 +1,6 @@
 """Celery's names and options: what is translated, what is refused and with which words."""
 
-import random
+import itertools
 import sys
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,7 +17,6 @@ from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
 from kiqbridge.compat.celery.options import Conf
 from kiqbridge.compat.celery.request import Request, called
-from kiqbridge.compat.celery.retry import RetryRule, retry_now
 from kiqbridge.compat.celery.task import seconds_left, when_of
 from kiqbridge.compat.celery.utils.log import get_task_logger
 from kiqbridge.errors import ConfigError, JobTimeout, PayloadError
@@ -106,14 +105,12 @@ class TestDeclaring:
 
 
 class TestSettings:
-    def test_routes_defaults_and_calls(self, app):
-        task = shared_task(name="shop.mail.send")(lambda: None)
+    def test_routes_and_defaults(self, app):
         conf = app.conf
         conf.task_default_queue = "main"
-        assert conf.queue_of(task, None) == "main"
+        assert conf.route_of("shop.mail.send") == "main"
         conf.task_routes = {"shop.mail.*": {"queue": "mail"}, "shop.*": "other"}
-        assert conf.queue_of(task, None) == "mail"
-        assert conf.queue_of(task, "now") == "now"
+        assert conf.route_of("shop.mail.send") == "mail"
         assert conf.route_of("shop.x") == "other"
 
     @pytest.mark.parametrize(
@@ -364,32 +361,33 @@ class TestCalling:
             seconds_left(datetime(2030, 1, 1))  # noqa: DTZ001
 
 
-def rule(**given):
-    return RetryRule(
-        **{
-            "autoretry_for": (OSError,), "dont_autoretry_for": (), "delay_s": 180.0, "backoff": False,
-            "backoff_max_s": 600.0, "jitter": False, "rng": random.Random(1), **given,
-        }
-    )  # fmt: skip
+_names = (f"t{number}" for number in itertools.count())
+
+
+def delay_of(error, count=0, **options):
+    task = Celery("shop").task(
+        name=next(_names), autoretry_for=(OSError,), **{"retry_jitter": False, **options}
+    )(lambda: None)
+    return task.retry_delay(count, error, {})
 
 
 class TestTryingAgain:
     def test_errors_of_autoretry_for_and_others(self):
-        assert rule().delay(0, ConnectionError(), {}) == 180
-        assert rule().delay(0, ValueError(), {}) == "kill"
-        assert rule(dont_autoretry_for=(ConnectionError,)).delay(0, ConnectionError(), {}) == "kill"
+        assert delay_of(ConnectionError()) == 180
+        assert delay_of(ValueError()) == "kill"
+        assert delay_of(ConnectionError(), dont_autoretry_for=(ConnectionError,)) == "kill"
 
     def test_growing_pauses(self):
-        backoff = rule(backoff=True)
-        assert [backoff.delay(count, OSError(), {}) for count in (0, 1, 5, 30)] == [1, 2, 32, 600]
-        assert rule(backoff=5).delay(1, OSError(), {}) == 10
-        assert 0 < rule(backoff=True, jitter=True).delay(5, OSError(), {}) <= 32
+        pauses = [delay_of(OSError(), count, retry_backoff=True) for count in (0, 1, 5, 30)]
+        assert pauses == [1, 2, 32, 600]
+        assert delay_of(OSError(), 1, retry_backoff=5) == 10
+        assert 0 < delay_of(OSError(), 5, retry_backoff=True, retry_jitter=True) <= 32
 
     def test_retry_names_its_own_time(self):
-        assert rule().delay(0, Retry(when=7), {}) == 7
-        assert rule().delay(0, Retry(when=timedelta(minutes=1)), {}) == 60
-        assert rule().delay(0, Retry(), {}) == 180
-        assert 0 < rule().delay(0, Retry(when=datetime.now(UTC) - timedelta(days=1)), {}) < 1
+        assert delay_of(Retry(when=7)) == 7
+        assert delay_of(Retry(when=timedelta(minutes=1))) == 60
+        assert delay_of(Retry()) == 180
+        assert 0 < delay_of(Retry(when=datetime.now(UTC) - timedelta(days=1))) < 1
 
     def test_self_retry_keeps_the_error(self, app):
         task = app.task(bind=True, name="t", default_retry_delay=5)(lambda self: None)
@@ -403,12 +401,15 @@ class TestTryingAgain:
         assert "OSError: away" in str(caught.value)
         assert caught.value.delay_s(0) == 5
 
-    def test_none_left(self):
-        with pytest.raises(OSError, match="away"):
-            retry_now("t", 3, most=3, exc=OSError("away"), when=None, delay_s=1)
-        with pytest.raises(MaxRetriesExceededError, match="3 times"):
-            retry_now("t", 3, most=3, exc=None, when=None, delay_s=1)
-        assert retry_now("t", 99, most=None, exc=None, when=4, delay_s=1).delay_s(0) == 4
+    def test_none_left(self, app):
+        task = app.task(bind=True, name="t")(lambda self: None)
+
+        with called(Request("t", id="J", retries=3)):
+            with pytest.raises(OSError, match="away"):
+                task.retry(exc=OSError("away"))
+            with pytest.raises(MaxRetriesExceededError, match="3 times"):
+                task.retry()
+            assert task.retry(max_retries=4, countdown=4, throw=False).delay_s(0) == 4
 
     def test_other_arguments_are_refused(self, app):
         task = app.task(bind=True, name="t")(lambda self: None)

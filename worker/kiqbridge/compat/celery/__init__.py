@@ -13,9 +13,9 @@ counterpart is refused with what to write in its place; docs/migrate.md lists wh
 """
 
 from kiqbridge.compat.celery.app import Celery, current_task, shared_task
+from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.request import Request
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
-from kiqbridge.compat.celery.retry import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.task import Task
 from kiqbridge.compat.celery.utils.log import get_task_logger
 

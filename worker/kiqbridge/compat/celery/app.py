@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
-from kiqbridge.client.default_client import configure, default_client
+from kiqbridge.client.default_client import configure
 from kiqbridge.client.require import after_loading
 from kiqbridge.compat.celery.options import Conf, check_call, latest_conf, make_latest
 from kiqbridge.compat.celery.request import Request, current_request
 from kiqbridge.compat.celery.result import AsyncResult
-from kiqbridge.compat.celery.task import Task, call_options, when_of
+from kiqbridge.compat.celery.task import Task, enqueue, when_of
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.wire.options import with_attributes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,19 +114,16 @@ class Celery:
             )
         sent = {each: options.pop(each, None) for each in _SENT}
         check_call(name, options)
-        at = when_of(sent["countdown"], sent["eta"])
-        ignored = self.conf.ignores_result(options.get("ignore_result"))
-        chosen = call_options(
-            self.conf,
+        return enqueue(
+            name,
+            args or (),
+            conf=self.conf,
             queue=sent["queue"] or options.get("routing_key") or self.conf.route_of(name),
-            at=at,
+            at=when_of(sent["countdown"], sent["eta"]),
             expires=sent["expires"],
             task_id=sent["task_id"],
-            ignored=ignored,
+            ignored=self.conf.ignores_result(options.get("ignore_result")),
         )
-        item = {"class": name, "args": list(args or ()), **with_attributes(chosen)}
-        jid = default_client().push(item if at is None else item | {"at": at})
-        return AsyncResult(jid, conf=self.conf, ignored=ignored)
 
     def AsyncResult(self, id: str) -> AsyncResult:  # noqa: A002, N802 - Celery's name
         """The result of a job of this application by its jid."""

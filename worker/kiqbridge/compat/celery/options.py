@@ -5,7 +5,7 @@ An option that is ignored silently costs somebody a night. So each is in one of 
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kiqbridge.errors import ConfigError, PayloadError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 HONOURED: Final = frozenset(
-    {
+    [
         "bind",
         "queue",
         "autoretry_for",
@@ -27,7 +27,7 @@ HONOURED: Final = frozenset(
         "time_limit",
         "soft_time_limit",
         "ignore_result",
-    }
+    ]
 )
 """Options of a task that this module translates."""
 
@@ -88,13 +88,6 @@ _BEGINNINGS: Final = (
 )  # fmt: skip
 
 
-class Routed(Protocol):
-    """A task, for its queue."""
-
-    name: str
-    queue: str | None
-
-
 class Conf:
     """The settings of an application.
 
@@ -108,8 +101,8 @@ class Conf:
         task_ignore_result: keep none unless a task says `ignore_result=False`.
     """
 
-    KNOWN: ClassVar = frozenset(
-        {
+    OWN: ClassVar = frozenset(
+        [
             "task_default_queue",
             "task_routes",
             "task_always_eager",
@@ -117,8 +110,7 @@ class Conf:
             "result_backend",
             "result_expires",
             "task_ignore_result",
-            *_IMPLIED_SETTINGS,
-        }
+        ]
     )
 
     def __init__(self) -> None:
@@ -133,7 +125,8 @@ class Conf:
     @classmethod
     def is_setting(cls, name: str) -> bool:
         """Whether a name is one of Celery's settings, by its own list or by how they begin."""
-        return name in cls.KNOWN or name in INSTEAD or name.startswith(_BEGINNINGS)
+        known = name in cls.OWN or name in _IMPLIED_SETTINGS or name in INSTEAD
+        return known or name.startswith(_BEGINNINGS)
 
     def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several.
@@ -152,7 +145,7 @@ class Conf:
         elif name == "result_expires":
             is_kept = bool(value)
         else:
-            is_kept = name in self.KNOWN - _IMPLIED_SETTINGS.keys()
+            is_kept = name in self.OWN
         if is_kept:
             object.__setattr__(self, name, value)
             return
@@ -175,10 +168,6 @@ class Conf:
     def ignores_result(self, said: bool | None) -> bool:  # noqa: FBT001 - what a task or a call says
         """Whether a result is dropped; `said`: what the task or the call says of it, None: nothing."""
         return self.task_ignore_result if said is None else bool(said)
-
-    def queue_of(self, task: Routed, given: str | None) -> str:
-        """The queue of a call: its own, the task's, that of `task_routes`, the default."""
-        return given or task.queue or self.route_of(task.name)
 
 
 def check_task(name: str, options: Mapping[str, Any]) -> None:

@@ -21,7 +21,6 @@ class Request:
         is_eager: whether it runs at once, in the caller.
         called_directly: whether it is no job: the function is called, or nothing runs here.
         has_begun: whether the function was called.
-        returned: what it returned.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class Request:
         self.is_eager = is_eager
         self.called_directly = id is None
         self.has_begun = False
-        self.returned: Any = None
 
     def __repr__(self) -> str:
         return f"<Request {self.task} {self.id}, retries {self.retries}>"

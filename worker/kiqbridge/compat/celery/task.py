@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast
 
+from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job import job
+from kiqbridge.clock import client_now
+from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
 from kiqbridge.compat.celery.request import Request, called, current_request
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
-from kiqbridge.compat.celery.retry import MaxRetriesExceededError, Retry, RetryRule, retry_now
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError
-from kiqbridge.wire.payload import new_jid
+from kiqbridge.wire.options import with_attributes
+from kiqbridge.wire.payload import new_jid, run_time
 
 if TYPE_CHECKING:
     from kiqbridge.client.function_job import FunctionJob
@@ -67,21 +70,17 @@ class Task(Generic[P, R]):
         self.default_retry_delay = float(pause)
         self._function = functools.partial(function, self) if given.get("bind") else function
         limit = max(given.get("time_limit") or 0, given.get("soft_time_limit") or 0)
-        self._rule = rule = RetryRule(
-            autoretry_for=tuple(given.get("autoretry_for", ())),
-            dont_autoretry_for=tuple(given.get("dont_autoretry_for", ())),
-            delay_s=self.default_retry_delay,
-            backoff=given.get("retry_backoff", False),
-            backoff_max_s=float(given.get("retry_backoff_max", 600)),
-            jitter=bool(given.get("retry_jitter", True)),
-            rng=random.Random(),  # noqa: S311 - jitter
-        )
+        self._autoretry_for = tuple(given.get("autoretry_for", ()))
+        self._dont_autoretry_for = tuple(given.get("dont_autoretry_for", ()))
+        self._backoff: bool | float = given.get("retry_backoff", False)
+        self._backoff_max_s = float(given.get("retry_backoff_max", 600))
+        self._jitter = bool(given.get("retry_jitter", True))
         declare = job(
             name=name,
             queue=self.queue or conf().task_default_queue,
             retry=self._most,
             timeout_s=float(limit) if limit else None,
-            retry_in=rule.delay,
+            retry_in=self.retry_delay,
         )
         self.job: FunctionJob[P, R] = declare(_plain(function, self._function))
 
@@ -135,19 +134,16 @@ class Task(Generic[P, R]):
         conf, at = self._conf(), when_of(countdown, eta)
         if conf.task_always_eager:
             return self.apply(args, kwargs, task_id=task_id)
-        ignored = conf.ignores_result(options.get("ignore_result", self._ignores_result))
-        queue = queue or options.get("routing_key") or conf.queue_of(self, None)
-        setter: Any = self.job.set(
-            **call_options(
-                conf, queue=queue, at=at, expires=expires, task_id=task_id, ignored=ignored
-            )
+        return enqueue(
+            self.job,
+            self.job.with_args(*(args or ()), **(kwargs or {})).args,
+            conf=conf,
+            queue=queue or options.get("routing_key") or self.queue or conf.route_of(self.name),
+            at=at,
+            expires=expires,
+            task_id=task_id,
+            ignored=conf.ignores_result(options.get("ignore_result", self._ignores_result)),
         )
-        given_args, given_kwargs = tuple(args or ()), dict(kwargs or {})
-        if at is None:
-            jid = setter.perform_async(*given_args, **given_kwargs)
-        else:
-            jid = setter.perform_at(at, *given_args, **given_kwargs)
-        return AsyncResult(jid, conf=conf, ignored=ignored)
 
     def apply(
         self,
@@ -181,15 +177,15 @@ class Task(Generic[P, R]):
             request = Request(self.name, id=jid, retries=retries, args=arguments, is_eager=True)
             with called(request):
                 try:
-                    setter.perform_inline(*(args or ()), **(kwargs or {}))
+                    returned = setter.perform_inline(*(args or ()), **(kwargs or {}))
                 except Exception as error:
                     if throw or not request.has_begun:
                         raise
-                    if retries >= self._most or self._rule.delay(retries, error, {}) == "kill":
+                    if retries >= self._most or self.retry_delay(retries, error, {}) == "kill":
                         return EagerResult(jid, None, error)
                 else:
                     stopped = None if request.has_begun else JobFailed(jid, "skipped")
-                    return EagerResult(jid, request.returned, stopped)
+                    return EagerResult(jid, returned, stopped)
             retries += 1
 
     def retry(
@@ -228,17 +224,35 @@ class Task(Generic[P, R]):
         if request.called_directly:
             raise exc or Retry()
         most = self.max_retries if max_retries is None else max_retries
-        again = retry_now(
-            self.name,
-            request.retries,
-            most=most,
-            exc=exc,
-            when=eta if eta is not None else countdown,
-            delay_s=self.default_retry_delay,
-        )
+        if most is not None and request.retries >= most:
+            raise exc or MaxRetriesExceededError(
+                f"{self.name} was tried again {request.retries} times, its max_retries"
+            )
+        when = eta if eta is not None else countdown
+        again = Retry(exc=exc, when=self.default_retry_delay if when is None else when)
         if throw:
             raise again from exc
         return again
+
+    def retry_delay(
+        self, count: int, error: BaseException, _payload: Mapping[str, Any]
+    ) -> float | str:
+        """Seconds until the next try, or "kill": Celery's rules as an answer to `retry_in` (protocol §8.3).
+
+        A task that raises `Retry` is tried again at the time that it names. One that raises an error of `autoretry_for`
+        is tried again after `default_retry_delay`, or with a growing pause. Any other error is final, as in Celery; the
+        job is kept in the dead set, where an operator can retry it.
+        """
+        if isinstance(error, Retry):
+            return max(error.delay_s(self.default_retry_delay), 0.001)
+        if not isinstance(error, self._autoretry_for) or isinstance(
+            error, self._dont_autoretry_for
+        ):
+            return "kill"
+        if not self._backoff:
+            return self.default_retry_delay
+        pause = min(float(self._backoff) * 2 ** min(count, 40), self._backoff_max_s)
+        return max(random.uniform(0, pause) if self._jitter else pause, 0.001)  # noqa: S311 - jitter
 
     def s(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refused: signatures have other names here.
@@ -254,18 +268,22 @@ class Task(Generic[P, R]):
     si = signature = subtask = s
 
 
-def call_options(
-    conf: Conf,
+def enqueue(
+    declared: object,
+    args: Sequence[Any],
     *,
+    conf: Conf,
     queue: str,
     at: float | None,
     expires: float | timedelta | datetime | None,
     task_id: str | None,
     ignored: bool,
-) -> dict[str, Any]:
-    """Options of one push: those of `set` in `kiqbridge.job`.
+) -> AsyncResult:
+    """Push a job.
 
     Args:
+        declared: the job, or its name.
+        args: as they go on the wire.
         conf: of the application.
         queue: where the job goes.
         at: when it runs, epoch seconds; None = now.
@@ -273,15 +291,17 @@ def call_options(
         task_id: the jid.
         ignored: no result is kept.
     """
-    chosen: dict[str, Any] = {"queue": queue}
+    item: dict[str, Any] = {"class": declared, "args": list(args), "queue": queue}
     if task_id is not None:
-        chosen["jid"] = task_id
+        item["jid"] = task_id
     if not ignored and conf.result_backend:
-        chosen["result_ttl"] = conf.result_expires
+        item["result_ttl"] = conf.result_expires
     if expires is not None:
         wait_s = 0.0 if at is None else max(at - time.time(), 0.0)  # expires_in counts from then
-        chosen["expires_in"] = max(seconds_left(expires) - wait_s, 0.001)
-    return chosen
+        item["expires_in"] = max(seconds_left(expires) - wait_s, 0.001)
+    at = None if at is None else run_time(at, client_now())
+    item = with_attributes(item) | ({} if at is None else {"at": at})
+    return AsyncResult(default_client().push(item), conf=conf, ignored=ignored)
 
 
 def when_of(countdown: float | None, eta: datetime | float | None) -> float | None:
@@ -313,28 +333,21 @@ def seconds_left(expires: float | timedelta | datetime) -> float:
 
 
 def _plain(function: Callable[..., R], call: Callable[..., R]) -> Callable[..., R]:
-    """The function as a job sees it, noting what it returns: a bound task without its first parameter."""
+    """The function as a job sees it, noting that it has begun: a bound task without its first parameter."""
     performed: Any
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def perform_on_loop(*args: Any, **kwargs: Any) -> Any:
-            request = current_request()
-            request.has_begun = True
-            request.returned = await call(*args, **kwargs)  # type: ignore[misc]
-            return request.returned
-
-        performed = perform_on_loop
+        async def performed(*args: Any, **kwargs: Any) -> Any:
+            current_request().has_begun = True
+            return await call(*args, **kwargs)  # type: ignore[misc]
     else:
 
         @functools.wraps(function)
-        def perform(*args: Any, **kwargs: Any) -> R:
-            request = current_request()
-            request.has_begun = True
-            request.returned = returned = call(*args, **kwargs)
-            return returned
+        def performed(*args: Any, **kwargs: Any) -> R:
+            current_request().has_begun = True
+            return call(*args, **kwargs)
 
-        performed = perform
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     performed.__signature__ = signature.replace(
