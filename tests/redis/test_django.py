@@ -55,7 +55,7 @@ def pushed(redis):
 
 class TestSettings:
     def test_they_are_those_of_clients_and_workers_in_upper_case(self):
-        read = read_settings(
+        environment, is_deferring = read_settings(
             {
                 "REDIS_URL": "redis://cache:6379/2",
                 "QUEUES": ["critical", ("mailers", 2)],
@@ -66,14 +66,14 @@ class TestSettings:
             }
         )
 
-        assert read.environment == {
+        assert environment == {
             "REDIS_URL": "redis://cache:6379/2",
             "KIQBRIDGE_QUEUES": "critical mailers,2",
             "KIQBRIDGE_CONCURRENCY": "5",
             "KIQBRIDGE_LOGGED_JOB_ATTRIBUTES": "tags,tenant",
             "KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING": "true",
         }
-        assert not read.enqueue_after_commit
+        assert not is_deferring
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -227,7 +227,7 @@ class TestConnections:
     def test_those_of_asynchronous_queries_are_looked_at_on_their_thread(self, shop, monkeypatch):
         from asgiref.sync import sync_to_async
 
-        from kiqbridge.contrib.django import connections as module
+        from kiqbridge.contrib.django import database as module
 
         start_application()
         threads = []

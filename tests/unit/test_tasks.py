@@ -175,7 +175,7 @@ if HAS_TASKS:
         assert default_registry.find(f"{__name__}.local") is None
 
     def test_it_waits_for_the_commit_where_that_is_the_rule(shop, redis):
-        from kiqbridge.contrib.django.transactions import deferring_in_transactions
+        from kiqbridge.contrib.django.database import deferring_in_transactions
 
         choose_client_by(deferring_in_transactions)
         with transaction.atomic():

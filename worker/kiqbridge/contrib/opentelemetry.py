@@ -9,7 +9,7 @@ payload beside `class` and `args`. Ruby's `opentelemetry-instrumentation-sidekiq
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, Literal, get_args
 
 from opentelemetry import propagate, trace
@@ -73,7 +73,8 @@ class Instrumentation(AroundJob):
 
         return trace.get_tracer("kiqbridge", __version__, self._provider)
 
-    def within(self, payload: dict[str, Any], queue: str) -> AbstractContextManager[trace.Span]:
+    @contextmanager
+    def within(self, payload: dict[str, Any], queue: str) -> Iterator[trace.Span]:
         """The span of a job. An error of the job is recorded; an interruption is none."""
         carrier = {name: value for name, value in payload.items() if isinstance(value, str)}
         found = propagate.extract(carrier, context=Context())
@@ -85,7 +86,17 @@ class Instrumentation(AroundJob):
             if pushed_by.is_valid:
                 links = [Link(pushed_by)]
             found = set_span_in_context(INVALID_SPAN, found)  # baggage stays
-        return _attached(found, self._tracer, payload, queue, links)
+        token = attach(found)  # the baggage, too
+        try:
+            with self._tracer.start_as_current_span(
+                f"process {queue}",
+                kind=SpanKind.CONSUMER,
+                attributes=_attributes("process", payload, queue),
+                links=links,
+            ) as span:
+                yield span
+        finally:
+            detach(token)
 
     @contextmanager
     def _flushed_at_end(self) -> Iterator[None]:
@@ -123,28 +134,6 @@ def instrument(
         _installed.remove()
     _installed = Instrumentation(tracer_provider, propagation)
     return _installed
-
-
-@contextmanager
-def _attached(
-    parent: Context,
-    tracer: Tracer,
-    payload: Mapping[str, Any],
-    queue: str,
-    links: list[Link],
-) -> Iterator[trace.Span]:
-    """A span with the parent's baggage in the context, too."""
-    token = attach(parent)
-    try:
-        with tracer.start_as_current_span(
-            f"process {queue}",
-            kind=SpanKind.CONSUMER,
-            attributes=_attributes("process", payload, queue),
-            links=links,
-        ) as span:
-            yield span
-    finally:
-        detach(token)
 
 
 def _attributes(operation: str, payload: Mapping[str, Any], queue: str) -> dict[str, str | int]:

@@ -9,20 +9,15 @@ Loading this needs no configured Django; `after_commit` is loaded when it is ask
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kiqbridge.contrib.after_commit import on_push_failed
-    from kiqbridge.contrib.django.transactions import after_commit
+    from kiqbridge.contrib.django.database import after_commit, on_push_failed
 
 __all__ = ["after_commit", "on_push_failed"]
 
 
 def __getattr__(name: str) -> Any:
     """What needs Django's database layer, loaded when it is asked for."""
-    if name == "after_commit":
-        from kiqbridge.contrib.django.transactions import after_commit  # noqa: PLC0415 - see above
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kiqbridge.contrib.django import database  # noqa: PLC0415 - see above
 
-        return after_commit
-    if name == "on_push_failed":
-        from kiqbridge.contrib.after_commit import on_push_failed  # noqa: PLC0415 - see above
-
-        return on_push_failed
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(database, name)

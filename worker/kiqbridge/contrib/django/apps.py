@@ -7,9 +7,8 @@ from django.conf import settings
 
 from kiqbridge.client.default_client import choose_client_by
 from kiqbridge.client.server import server
-from kiqbridge.contrib.django.connections import around_job
+from kiqbridge.contrib.django.database import around_job, deferring_in_transactions
 from kiqbridge.contrib.django.settings import read_settings
-from kiqbridge.contrib.django.transactions import deferring_in_transactions
 
 
 class KiqbridgeConfig(AppConfig):
@@ -25,9 +24,9 @@ class KiqbridgeConfig(AppConfig):
         Raises:
             ImproperlyConfigured: it is wrong; names the key.
         """
-        chosen = read_settings(getattr(settings, "KIQBRIDGE", {}))
-        for variable, value in chosen.environment.items():
+        environment, is_deferring = read_settings(getattr(settings, "KIQBRIDGE", {}))
+        for variable, value in environment.items():
             if not os.environ.get(variable):  # an empty one counts as not set
                 os.environ[variable] = value
-        choose_client_by(deferring_in_transactions if chosen.enqueue_after_commit else None)
+        choose_client_by(deferring_in_transactions if is_deferring else None)
         server.middleware.prepend(around_job)

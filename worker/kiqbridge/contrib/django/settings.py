@@ -5,7 +5,6 @@ workers, pushes and child processes of a worker all see the same values.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,21 +17,8 @@ ENQUEUE_AFTER_COMMIT: Final = "ENQUEUE_AFTER_COMMIT"
 """True: `perform_async` and its like wait for the commit when they are called within `atomic`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DjangoSettings:
-    """What `KIQBRIDGE` says.
-
-    Attributes:
-        environment: variable → value.
-        enqueue_after_commit: whether declared jobs wait for the commit.
-    """
-
-    environment: Mapping[str, str]
-    enqueue_after_commit: bool
-
-
-def read_settings(given: object) -> DjangoSettings:
-    """Check the dictionary.
+def read_settings(given: object) -> tuple[dict[str, str], bool]:
+    """Environment variables and their values; and whether declared jobs wait for the commit.
 
     Raises:
         ImproperlyConfigured: an unknown key, with a suggestion, or a wrong value.
@@ -52,7 +38,7 @@ def read_settings(given: object) -> DjangoSettings:
         if key not in known:
             raise ImproperlyConfigured(f"KIQBRIDGE[{key!r}]: {_unknown(str(key), list(known))}")
         environment[known[key].env[0]] = _text(known[key], value)
-    return DjangoSettings(environment=environment, enqueue_after_commit=after_commit)
+    return environment, after_commit
 
 
 def _text(setting: Setting, value: Any) -> str:
