@@ -27,6 +27,7 @@ from kiqbridge.store.redis_pool import RedisPool
 JID = "17e7ab1e0000000000000001"
 KEY = f"it-{JID}"
 TTL_S = 30 * 86_400
+CALLBACKS = ("on_start", "on_resume", "on_cancel", "on_stop", "on_complete")
 
 
 class Worker:
@@ -119,22 +120,16 @@ def count(trace):
                 trace.items.append(item)
                 trace.at_item(self, item)
 
-            def on_start(self):
-                trace.said.append("on_start")
-
-            def on_resume(self):
-                trace.said.append("on_resume")
-
-            def on_cancel(self):
-                trace.said.append("on_cancel")
-
-            def on_stop(self):
-                trace.said.append("on_stop")
-
-            def on_complete(self):
-                trace.said.append("on_complete")
-
+        for name in CALLBACKS:
+            setattr(CountJob, name, lambda _self, name=name: trace.said.append(name))
         yield CountJob
+
+
+def saying(trace, name):
+    async def callback(_self):
+        trace.said.append(name)
+
+    return callback
 
 
 @pytest.fixture(params=["plain", "async"])
@@ -156,21 +151,8 @@ def either(request, trace):
                 trace.items.append(item)
                 trace.at_item(self, item)
 
-            async def on_start(self):
-                trace.said.append("on_start")
-
-            async def on_resume(self):
-                trace.said.append("on_resume")
-
-            async def on_cancel(self):
-                trace.said.append("on_cancel")
-
-            async def on_stop(self):
-                trace.said.append("on_stop")
-
-            async def on_complete(self):
-                trace.said.append("on_complete")
-
+        for name in CALLBACKS:
+            setattr(CountJob, name, saying(trace, name))
         yield CountJob
 
 

@@ -69,22 +69,52 @@ def on_loop(chain, final):
         return asyncio.run(run())
 
 
-class TestAroundAPlainJob:
-    def test_both_kinds_nest_in_order(self, note):
-        assert note.mixed().invoke(({},), lambda: note.heard.append("job") or 42) == 42
+def on_thread(chain, final):
+    return chain.invoke(({},), final)
+
+
+def on_loop_as_coroutine(chain, final):
+    async def job():
+        await asyncio.sleep(0)
+        return final()
+
+    return on_loop(chain, job)
+
+
+@pytest.mark.parametrize("through", [on_thread, on_loop_as_coroutine])
+class TestAroundEither:
+    def test_both_kinds_nest_in_order(self, note, through):
+        assert through(note.mixed(), lambda: note.heard.append("job") or 42) == 42
         assert note.heard == ORDER
 
+    def test_an_error_passes_through_every_level(self, note, through):
+        with pytest.raises(ZeroDivisionError):
+            through(note.mixed(), lambda: 1 // 0)
+        assert note.heard == [each for each in ORDER if each != "job"]
+
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_context_variables_reach_the_job(self, through, is_async):
+        async def paints_on_loop(_payload, call_next):
+            COLOUR.set("red")
+            return await call_next()
+
+        def paints(_payload, call_next):
+            COLOUR.set("red")
+            return call_next()
+
+        chain = Chain(paints_on_loop if is_async else paints)
+
+        assert contextvars.copy_context().run(through, chain, COLOUR.get) == "red"
+        assert COLOUR.get() == "none"
+
+
+class TestAroundAPlainJob:
     def test_the_job_runs_on_the_thread_that_asked(self, note):
         threads = []
 
         note.mixed().invoke(({},), lambda: threads.append(threading.get_ident()))
 
         assert threads == [threading.get_ident()]
-
-    def test_an_error_passes_through_every_level(self, note):
-        with pytest.raises(ZeroDivisionError):
-            note.mixed().invoke(({},), lambda: 1 // 0)
-        assert note.heard == [each for each in ORDER if each != "job"]
 
     def test_even_stop_iteration_does_not_hang(self, note):
         def job():
@@ -99,14 +129,6 @@ class TestAroundAPlainJob:
 
         assert Chain(note.plain("a"), stops).invoke(({},), lambda: note.heard.append("job")) is None
         assert note.heard == ["a in", "a out"]
-
-    def test_context_variables_reach_the_job(self):
-        async def paints(_payload, call_next):
-            COLOUR.set("red")
-            return await call_next()
-
-        assert Chain(paints).invoke(({},), COLOUR.get) == "red"
-        assert COLOUR.get() == "none"
 
     def test_it_works_within_a_running_loop(self, note):
         async def run():
@@ -191,38 +213,11 @@ class Owner:
 
 
 class TestAroundACoroutine:
-    def test_both_kinds_nest_in_order(self, note):
-        async def job():
-            await asyncio.sleep(0)
-            note.heard.append("job")
-            return 42
-
-        assert on_loop(note.mixed(), job) == 42
-        assert note.heard == ORDER
-
     def test_the_job_runs_on_the_loop(self, note):
         async def job():
             return threading.current_thread().name
 
         assert on_loop(note.mixed(), job) == threading.current_thread().name
-
-    def test_an_error_passes_through_every_level(self, note):
-        async def job():
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            on_loop(note.mixed(), job)
-        assert note.heard == [each for each in ORDER if each != "job"]
-
-    def test_context_variables_reach_the_job(self):
-        def paints(_payload, call_next):
-            COLOUR.set("blue")
-            return call_next()
-
-        async def job():
-            return COLOUR.get()
-
-        assert on_loop(Chain(paints), job) == "blue"
 
     def test_cancelling_reaches_the_job_behind_a_plain_middleware(self, note):
         cancelled = []

@@ -20,6 +20,21 @@ def _declarations():
         yield
 
 
+def declare(name="Work", base=IterableJob, **members):
+    """An iterable job without items, but for what is given; `lines` names callbacks that say so there."""
+    lines = members.pop("lines", None)
+    for each in ("start", "resume", "stop", "complete"):
+        if lines is not None:
+            members.setdefault(f"on_{each}", lambda _self, each=each: lines.append(each))
+    members.setdefault("build_enumerator", lambda _self, *, cursor: iter(()))
+    members.setdefault("each_iteration", lambda _self, item: None)
+    return type(name, (base,), members)
+
+
+def counting(*items):
+    return lambda _self, *, cursor: sequence(items, cursor=cursor)
+
+
 class TestDeclaring:
     def test_it_is_registered_and_pushed_like_any_job(self):
         class Import(IterableJob):
@@ -56,16 +71,7 @@ class TestDeclaring:
 
     def test_perform_is_refused(self):
         with pytest.raises(ConfigError, match=r"Wrong: defines perform, .*each_iteration"):
-
-            class Wrong(IterableJob):
-                def perform(self):
-                    pass
-
-                def build_enumerator(self, *, cursor):
-                    return iter(())
-
-                def each_iteration(self, item):
-                    pass
+            declare("Wrong", perform=lambda self: None)
 
     def test_a_perform_from_a_mixin_is_refused_too(self):
         class Mixin:
@@ -75,11 +81,7 @@ class TestDeclaring:
         with pytest.raises(ConfigError, match="defines perform"):
 
             class Wrong(Mixin, IterableJob):
-                def build_enumerator(self, *, cursor):
-                    return iter(())
-
-                def each_iteration(self, item):
-                    pass
+                pass
 
     @pytest.mark.parametrize("missing", ["build_enumerator", "each_iteration"])
     def test_each_of_the_two_methods_is_required(self, missing):
@@ -110,14 +112,7 @@ class TestDeclaring:
         assert seen == [1, 2]
 
     def test_an_abstract_base_may_come_from_a_job(self):
-        class First(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return iter(())
-
-            def each_iteration(self, item):
-                pass
-
-        class Base(First, abstract=True):
+        class Base(declare("First"), abstract=True):
             pass
 
         class Second(Base):
@@ -137,11 +132,7 @@ class TestDeclaring:
     )
     def test_an_enumerator_that_cannot_get_a_cursor_is_refused(self, build):
         with pytest.raises(ConfigError, match=r"cannot be called with cursor=…; put `\*, cursor`"):
-            type(
-                "Wrong",
-                (IterableJob,),
-                {"build_enumerator": build, "each_iteration": lambda *_: None},
-            )
+            declare(build_enumerator=build, each_iteration=lambda *_: None)
 
     @pytest.mark.parametrize(
         "build",
@@ -152,57 +143,27 @@ class TestDeclaring:
         ],
     )
     def test_the_cursor_may_be_taken_in_these_ways(self, build):
-        Right = type(  # noqa: N806 - a class
-            "Right",
-            (IterableJob,),
-            {"build_enumerator": build, "each_iteration": lambda self, item, path: None},
-        )
+        right = declare(build_enumerator=build, each_iteration=lambda self, item, path: None)
 
-        assert list(definition_of(Right).signature.parameters) == ["path"]
+        assert list(definition_of(right).signature.parameters) == ["path"]
 
     def test_both_methods_take_the_same_arguments(self):
         with pytest.raises(ConfigError, match="each_iteration cannot be called with an item and"):
-
-            class Wrong(IterableJob):
-                def build_enumerator(self, path, *, cursor):
-                    return iter(())
-
-                def each_iteration(self, item):
-                    pass
+            declare(build_enumerator=lambda self, path, *, cursor: None)
 
     def test_the_pool_follows_each_iteration(self):
-        class Plain(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return iter(())
+        async def each_iteration(_self, item):
+            pass
 
-            def each_iteration(self, item):
-                pass
-
-        class Asynchronous(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return iter(())
-
-            async def each_iteration(self, item):
-                pass
-
-        assert definition_of(Plain).handling.pool == "thread"
-        assert definition_of(Asynchronous).handling.pool == "async"
+        assert definition_of(declare("Plain")).handling.pool == "thread"
+        asynchronous = declare("Asynchronous", each_iteration=each_iteration)
+        assert definition_of(asynchronous).handling.pool == "async"
 
     def test_what_a_job_can_read_is_empty_before_it_runs(self):
-        class Idle(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return iter(())
+        idle = declare()()
 
-            def each_iteration(self, item):
-                pass
-
-        idle = Idle()
-        assert (idle.cursor, idle.arguments, idle.current_object, idle.cancelled) == (
-            None,
-            (),
-            None,
-            False,
-        )
+        assert (idle.cursor, idle.arguments, idle.current_object) == (None, (), None)
+        assert not idle.cancelled
 
     def test_it_is_a_job(self):
         assert issubclass(IterableJob, Job)
@@ -306,23 +267,8 @@ class TestInline:
         assert seen == ["before", 1, "before", 2]
 
     def test_none_for_an_enumerator_means_that_there_is_nothing_to_do(self, seen):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return None
+        declare(build_enumerator=lambda self, *, cursor: None, lines=seen).perform_inline()
 
-            def each_iteration(self, item):
-                seen.append(item)
-
-            def on_start(self):
-                seen.append("start")
-
-            def on_stop(self):
-                seen.append("stop")
-
-            def on_complete(self):
-                seen.append("complete")
-
-        Work.perform_inline()
         assert seen == []
 
     @pytest.mark.parametrize(
@@ -337,141 +283,98 @@ class TestInline:
         ],
     )
     def test_what_is_no_enumerator_is_an_error(self, made, message):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return made
-
-            def each_iteration(self, item):
-                pass
-
         with pytest.raises(TypeError, match=message):
-            Work.perform_inline()
+            declare(build_enumerator=lambda self, *, cursor: made).perform_inline()
 
     def test_an_asynchronous_enumerator_needs_an_asynchronous_job(self):
-        class Work(IterableJob):
-            async def build_enumerator(self, *, cursor):
-                yield 1, 1
-
-            def each_iteration(self, item):
-                pass
+        async def build_enumerator(_self, *, cursor):
+            yield 1, 1
 
         with pytest.raises(TypeError, match="needs `async def each_iteration`"):
-            Work.perform_inline()
+            declare(build_enumerator=build_enumerator).perform_inline()
 
     def test_a_plain_job_cannot_wait_for_something_asynchronous(self):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return sequence([1], cursor=cursor)
-
-            def each_iteration(self, item):
-                pass
-
-            async def on_start(self):
-                await asyncio.sleep(0)
+        async def on_start(_self):
+            await asyncio.sleep(0)
 
         with pytest.raises(TypeError, match="make each_iteration `async def`"):
-            Work.perform_inline()
+            declare(build_enumerator=counting(1), on_start=on_start).perform_inline()
 
     def test_a_cursor_without_a_json_text_is_refused_at_the_first_item(self, seen):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return iter([("a", object())])
-
-            def each_iteration(self, item):
-                seen.append(item)
+        work = declare(
+            build_enumerator=lambda self, *, cursor: iter([("a", object())]),
+            each_iteration=lambda self, item: seen.append(item),
+        )
 
         with pytest.raises(PayloadError, match=r"cursor: .* of type object would not arrive"):
-            Work.perform_inline()
+            work.perform_inline()
         assert seen == []
 
     def test_a_generator_is_closed_when_the_job_ends_early(self, seen):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                try:
-                    for number in range(10):
-                        yield number, number
-                finally:
-                    seen.append("closed")
+        def build_enumerator(_self, *, cursor):
+            try:
+                for number in range(10):
+                    yield number, number
+            finally:
+                seen.append("closed")
 
-            def each_iteration(self, item):
-                if item == 2:
-                    self.abort()
+        declare(
+            build_enumerator=build_enumerator,
+            each_iteration=lambda self, item: self.abort() if item == 2 else None,
+            lines=seen,
+        ).perform_inline()
 
-            def on_stop(self):
-                seen.append("stop")
-
-            def on_complete(self):
-                seen.append("complete")
-
-        Work.perform_inline()
-
-        assert seen == ["stop", "closed", "complete"]
+        assert seen == ["start", "stop", "closed", "complete"]
 
     def test_an_abort_that_is_not_complete_interrupts(self, seen):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return sequence("abc", cursor=cursor)
+        def each_iteration(self, item):
+            seen.append(item)
+            try:
+                self.abort(completed=False)
+            except Exception:
+                seen.append("swallowed")
+                raise
 
-            def each_iteration(self, item):
-                seen.append(item)
-                try:
-                    self.abort(completed=False)
-                except Exception:
-                    seen.append("swallowed")
-                    raise
-
-            def on_stop(self):
-                seen.append("stop")
-
-            def on_complete(self):
-                seen.append("complete")
+        work = declare(
+            build_enumerator=counting("a", "b"), each_iteration=each_iteration, lines=seen
+        )
 
         with pytest.raises(JobInterrupted, match="interrupted at cursor 0"):
-            Work.perform_inline()
-        assert seen == ["a", "stop"]
+            work.perform_inline()
+        assert seen == ["start", "a", "stop"]
 
     def test_an_abort_after_the_last_item_is_an_error(self):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return sequence("a", cursor=cursor)
-
-            def each_iteration(self, item):
-                pass
-
-            def on_stop(self):
-                self.abort()
+        work = declare(build_enumerator=counting("a"), on_stop=lambda self: self.abort())
 
         with pytest.raises(BaseException, match="has no place after the last one"):
-            Work.perform_inline()
+            work.perform_inline()
 
     def test_on_stop_is_called_after_an_error_too_and_hides_it_not(self, seen):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return sequence("a", cursor=cursor)
+        def each_iteration(_self, item):
+            raise LookupError("the first")
 
-            def each_iteration(self, item):
-                raise LookupError("the first")
+        def on_stop(_self):
+            seen.append("stop")
+            raise RuntimeError("the second")
 
-            def on_stop(self):
-                seen.append("stop")
-                raise RuntimeError("the second")
-
-            def on_complete(self):
-                seen.append("complete")
+        work = declare(
+            build_enumerator=counting("a"),
+            each_iteration=each_iteration,
+            on_stop=on_stop,
+            lines=seen,
+        )
 
         with pytest.raises(LookupError, match="the first"):
-            Work.perform_inline()
-        assert seen == ["stop"]
+            work.perform_inline()
+        assert seen == ["start", "stop"]
 
     def test_a_plain_one_needs_no_event_loop(self):
-        class Work(IterableJob):
-            def build_enumerator(self, *, cursor):
-                return sequence("a", cursor=cursor)
+        def each_iteration(_self, item):
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            asyncio.run(asyncio.sleep(0))
 
-            def each_iteration(self, item):
-                with pytest.raises(RuntimeError, match="no running event loop"):
-                    asyncio.get_running_loop()
-                asyncio.run(asyncio.sleep(0))
+        work = declare(build_enumerator=counting("a"), each_iteration=each_iteration)
 
-        Work.perform_inline()
-        assert not inspect.iscoroutinefunction(Work.perform)
+        work.perform_inline()
+        assert not inspect.iscoroutinefunction(work.perform)
