@@ -71,7 +71,7 @@ class PreparedJob:
         return self.payload["jid"]  # type: ignore[no-any-return] # as above
 
 
-def prepare(  # noqa: C901 - one act, told in its order
+def prepare(  # noqa: C901 - one act, in its order
     item: Mapping[str, Any],
     now: float,
     middleware: Chain[ClientMiddleware],
