@@ -11,10 +11,11 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.schedule_scripts import PlacedJobs
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import shown
+from kiqbridge.wire.names import shown, text_of
 from kiqbridge.wire.payload import TICK, shorten
 from kiqbridge.wire.tick_mark import MAX_NAME, TickMark
 
@@ -66,6 +67,23 @@ def read_schedule(pool: RedisPool, keys: Keys, name: str) -> Read:
         ("TIME",),
     )
     return Read(definition or b"", state or b"", cursor or b"", server_time(now))
+
+
+def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
+    """All schedules by name; one that cannot be read is logged and left out.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    replies = pool.run(
+        *(("HGETALL", key) for key in (keys.schedules, keys.schedule_states, keys.cursors))
+    )
+    definitions, states, cursors = map(pairs_of, replies)
+    found = (
+        known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
+        for name, text in sorted(definitions.items())
+    )
+    return [each for each in found if each is not None]
 
 
 def known_of(name: str, read: Read) -> KnownSchedule | None:

@@ -18,6 +18,7 @@ from kiqbridge.client.known_schedules import (
     digest_of,
     jobs_of_occurrence,
     known_of,
+    list_schedules,
     parsed,
     read_schedule,
 )
@@ -29,11 +30,9 @@ from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import check_json, shorten
 
 Change = Literal["created", "changed", "unchanged"]
@@ -151,16 +150,7 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        own = self._keys
-        replies = self._pool.run(
-            *(("HGETALL", key) for key in (own.schedules, own.schedule_states, own.cursors))
-        )
-        definitions, states, cursors = map(pairs_of, replies)
-        found = (
-            known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
-            for name, text in sorted(definitions.items())
-        )
-        return [each for each in found if each is not None]
+        return list_schedules(self._pool, self._keys)
 
     def delete(self, name: str) -> bool:
         """Delete a schedule that is not of a template, with its state; whether there was one.

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
-from kiqbridge.client.schedules import Schedules
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.settle.ending import stopped_ending
 from kiqbridge.testing.memory import Memory
@@ -144,7 +144,7 @@ def _ticks(
             keys = default_client().keys
             schedules[keys.prefix, definition.schedule.name] = definition.schedule, keys
     for keys in memory.namespaces():
-        for known in Schedules(client_of(keys)):
+        for known in list_schedules(client_of(keys).pool, keys):
             schedules[keys.prefix, known.name] = known.definition, keys
     due = heapq.merge(
         *(
