@@ -90,7 +90,7 @@ def test_nothing_is_half_done_while_a_slot_moves(empty):
 
 def test_tracking_follows_a_slot_that_moves(empty):
     pool = RedisPool(empty.url, namespace="{a}")
-    tracking = TrackingConnection(lambda: pool.raw_connection(protocol=3))
+    tracking = TrackingConnection(pool.raw_connection)
     key = Keys("{a}").queue("default")
     assert tracking.read(("EXISTS", key)) == [0]
 

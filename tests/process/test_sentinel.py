@@ -93,7 +93,7 @@ def test_a_running_worker_performs_all_jobs_through_two_failovers(sentinels, tmp
 def test_a_connection_follows_the_primary(sentinels):
     client = Client(sentinels.url)
     pool = RedisPool(sentinels.url)
-    tracking = TrackingConnection(lambda: pool.raw_connection(protocol=3))
+    tracking = TrackingConnection(pool.raw_connection)
     client.push({"class": "Mark", "args": [0]})
     assert tracking.read(("EXISTS", KEYS.queue("default"))) == [1]
 

@@ -644,7 +644,7 @@ class TestCluster:
             keys=keys,
             client=client,
             connection=pool.connection(),
-            track=lambda: pool.raw_connection(protocol=3),
+            track=pool.raw_connection,
         )
 
         assert client.push_tick("s", 4_000_000_000, [item], by="test").kind == "enqueued"
@@ -763,7 +763,7 @@ class TestCluster:
 def listen(url, pool, keys):
     """All scripts of processes that wait for jobs."""
     with EngineProcess(url, namespace="{app}") as process:
-        listening = Listening(["woken"], keys, lambda: pool.raw_connection(protocol=3))
+        listening = Listening(["woken"], keys, pool.raw_connection)
         offer = Offer(process.claimer(), ["woken"], 1)
         taken = []
         waiting = threading.Thread(target=lambda: taken.append(listening.wait(offer)))

@@ -106,9 +106,7 @@ def test_the_watch_of_the_pauses_ends_such_a_pause_and_minds_the_others(pool, re
     redis.sadd("paused", NAME)
     redis.hset("kb:paused", b"class:" + NAME, "{}")
     redis.hset("kb:paused", "class:Mail", "{}")
-    watch = PauseWatch(
-        keys=KEYS, connection=pool.connection(), track=lambda: pool.raw_connection(protocol=3)
-    )
+    watch = PauseWatch(keys=KEYS, connection=pool.connection(), track=pool.raw_connection)
 
     watch.look()
     watch.stop()

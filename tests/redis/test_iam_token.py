@@ -133,7 +133,7 @@ def test_a_blocked_call_ends_before_its_connection_is_replaced(pool, cache, redi
 def test_a_reader_that_is_cut_off_logs_in_anew(pool, cache, now, redis):
     made, tokens = pool(3600.0)
     cache(tokens.get_credentials()[1])
-    tracking = TrackingConnection(lambda: made.raw_connection(protocol=3))
+    tracking = TrackingConnection(made.raw_connection)
     tracking.read(("GET", "a"))
     now[0] += 12 * 3600
     cache(tokens.get_credentials()[1])

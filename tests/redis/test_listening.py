@@ -98,9 +98,7 @@ def test_a_burst_is_spread_over_the_processes(redis, fleet):
 
 
 def test_the_standby_takes_the_place_of_a_listener_that_is_gone(redis, fleet, redis_url):
-    gone = Listening(
-        ["default", "low"], KEYS, lambda: RedisPool(redis_url).raw_connection(protocol=3)
-    )
+    gone = Listening(["default", "low"], KEYS, RedisPool(redis_url).raw_connection)
     gone._check()  # it listens, and is never heard of again
     assert gone.state is State.LISTENING
     members = fleet(2)

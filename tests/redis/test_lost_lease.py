@@ -127,7 +127,7 @@ def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(pr
 
 def test_the_reader_survives_answers_that_make_no_sense(proxy, redis):
     pool = RedisPool(proxy.url)
-    gate = IdleGate(Listening(["default"], Keys(), lambda: pool.raw_connection(protocol=3)))
+    gate = IdleGate(Listening(["default"], Keys(), pool.raw_connection))
     woken, over = [], threading.Event()
 
     def idle():

@@ -38,7 +38,7 @@ def make_watch(pool, **options):
     return PauseWatch(
         keys=KEYS,
         connection=pool.connection(),
-        track=lambda: pool.raw_connection(protocol=3),
+        track=pool.raw_connection,
         **options,
     )
 
@@ -361,7 +361,7 @@ class TestTheWatch:
             watch = PauseWatch(
                 keys=KEYS,
                 connection=pool.connection(),
-                track=lambda: RedisPool(url_as("plain:secret", pool)).raw_connection(protocol=3),
+                track=lambda: RedisPool(url_as("plain:secret", pool)).raw_connection(),
             )
             watch.start()
             client.pause_class("Mail")
@@ -381,7 +381,7 @@ class TestTheReader:
 
     @pytest.fixture
     def listening(self, pool):
-        listening = Listening(["mail", "low"], KEYS, lambda: pool.raw_connection(protocol=3))
+        listening = Listening(["mail", "low"], KEYS, pool.raw_connection)
         yield listening
         listening.close()
 

@@ -49,7 +49,7 @@ def poller_on(pool, max_payload_bytes=0):
         keys=Keys(),
         client=Client(pool=pool, profile="7"),
         connection=pool.connection(),
-        track=lambda: pool.raw_connection(protocol=3),
+        track=pool.raw_connection,
         max_payload_bytes=max_payload_bytes,
     )
 

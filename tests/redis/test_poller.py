@@ -31,7 +31,7 @@ def make_poller(url, identity="host:1:aaa", connection=None):
         keys=KEYS,
         client=Client(namespace="", pool=pool, profile="7"),
         connection=connection or pool.connection(),
-        track=lambda: pool.raw_connection(protocol=3),
+        track=pool.raw_connection,
     )
 
 

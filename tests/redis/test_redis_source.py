@@ -165,7 +165,7 @@ class TestSecret:
     def test_a_reader_of_pushed_messages_notices_the_new_password(self, services, guarded):
         arn, access = of_secret(services, guarded("one"))
         pool = RedisPool(access)
-        tracking = TrackingConnection(lambda: pool.raw_connection(protocol=3))
+        tracking = TrackingConnection(pool.raw_connection)
         tracking.read(("GET", "a"))
         services.rotate(arn, guarded("two"))
         tracking.close()

@@ -95,7 +95,7 @@ class TestALinkThatLongCallsDoNotGetThrough:
                 keys=Keys(),
                 client=Client(pool=pool, profile="7"),
                 connection=pool.connection(),
-                track=lambda: pool.raw_connection(protocol=3),
+                track=pool.raw_connection,
             )
             poller.start()
             try:

@@ -88,7 +88,7 @@ def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
         keys=KEYS,
         client=None,
         connection=pool.connection(),
-        track=lambda: pool.raw_connection(protocol=3),
+        track=pool.raw_connection,
     )
 
     def lead_for(seconds):

@@ -15,7 +15,7 @@ from kiqbridge.store.wake_connection import NIL, News, TrackingConnection, WakeC
 
 def connector(url):
     pool = RedisPool(url)
-    return lambda: pool.raw_connection(protocol=3)
+    return pool.raw_connection
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ KEYS = Keys()
 
 def connector(url):
     pool = RedisPool(url)
-    return lambda: pool.raw_connection(protocol=3)
+    return pool.raw_connection
 
 
 @pytest.fixture

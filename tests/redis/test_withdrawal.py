@@ -25,7 +25,7 @@ def promote(redis_url):
         keys=KEYS,
         client=Client(pool=pool),
         connection=pool.connection(),
-        track=lambda: pool.raw_connection(protocol=3),
+        track=pool.raw_connection,
     )
     with running(lambda: poller.move_due(KEYS.schedule, time.time())):
         yield

@@ -298,7 +298,7 @@ def poller(redis_url):
             keys=Keys(),
             client=Client(namespace="", pool=pool, profile=profile),
             connection=pool.connection(),
-            track=lambda: pool.raw_connection(protocol=3),
+            track=pool.raw_connection,
         )
 
     return poller

@@ -62,7 +62,7 @@ class Member:
         self.lease = Lease(f"v2:host:1:{self.name}:1")
         self.lease.valid_until = FOR_EVER_S
         self.stopping = threading.Event()
-        self.listening = Listening(queues, keys, lambda: pool.raw_connection(protocol=3))
+        self.listening = Listening(queues, keys, pool.raw_connection)
         self.gate = IdleGate(self.listening)
         self._on_job = on_job
         self._queues = queues
@@ -136,7 +136,7 @@ def main(url: str, count: str, evidence: str, kind: str) -> None:
         if kind == "armed":
             member.listening.listen_by_itself()
         elif kind == "ranked":
-            member.gate = IdleGate(Ranked(QUEUES, Keys(), lambda: pool.raw_connection(protocol=3)))  # type: ignore[arg-type]
+            member.gate = IdleGate(Ranked(QUEUES, Keys(), pool.raw_connection))  # type: ignore[arg-type]
         member.start()
     print("ready", flush=True)
     sys.stdin.read()

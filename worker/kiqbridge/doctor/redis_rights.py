@@ -62,7 +62,7 @@ RIGHTS: Final = _rule(
 def check_rights(system: System) -> Iterator[Finding]:
     """All commands of the roles that are asked for, queued and not run."""
     commands = dict.fromkeys(words for role in system.needs for words in needed(role, system.keys))
-    connection = system.pool.raw_connection()
+    connection = system.pool.raw_connection(protocol=2)
     try:
         connection.connect()  # type: ignore[no-untyped-call]
         refused, keys = _tried(connection, list(commands))

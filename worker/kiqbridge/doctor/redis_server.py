@@ -133,7 +133,7 @@ def check_scripts(system: System) -> Iterator[Finding]:
 
 def check_tracking(system: System) -> Iterator[Finding]:
     """Tracking is turned on as a worker does it, on a connection that is closed then."""
-    connection = system.pool.raw_connection(protocol=3)
+    connection = system.pool.raw_connection()
     refused = "CLIENT TRACKING"
     try:
         connection.connect()  # type: ignore[no-untyped-call]

@@ -19,8 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redis.connection import AbstractConnection
-
 from kiqbridge import __version__
 from kiqbridge.children.child_messages import ChildSettings
 from kiqbridge.children.isolation import Isolation
@@ -168,7 +166,7 @@ class EngineParts:
             keys=self.keys,
             client=self.client,
             connection=self._connect(),
-            track=self._track,
+            track=self.pool.raw_connection,
             max_payload_bytes=config.max_payload_bytes,
         )
         self.missed_watch = MissedWatch(
@@ -181,7 +179,9 @@ class EngineParts:
             connection=self._connect(),
             leads=lambda: self.poller.leads,
         )
-        self.pauses = PauseWatch(keys=self.keys, connection=self._connect(), track=self._track)
+        self.pauses = PauseWatch(
+            keys=self.keys, connection=self._connect(), track=self.pool.raw_connection
+        )
         self._gatekeeper = Gatekeeper(
             paused=self.pauses,
             declared=registry,
@@ -227,7 +227,7 @@ class EngineParts:
                 capsule,
                 self._make_runner(capsule),
                 self._context,
-                self._track,
+                self.pool.raw_connection,
                 self.resources.for_loop() if self._needs_loop(capsule) else None,
             )
             for capsule in capsules
@@ -509,9 +509,6 @@ class EngineParts:
         return capsule.middleware.is_partly_async or any(
             definition.handling.pool == "async" for definition in self.registry
         )
-
-    def _track(self) -> AbstractConnection:
-        return self.pool.raw_connection(protocol=3)
 
 
 def _child_settings(config: Config) -> ChildSettings:

@@ -110,28 +110,24 @@ class RedisPool:
         """
         return self._source.nodes is not None
 
-    def connection(self, *, protocol: int = 2, timeout_s: float | None = None) -> RedisConnection:
+    def connection(self, *, timeout_s: float | None = None) -> RedisConnection:
         """A new connection that belongs to the caller and is not counted.
 
         `timeout_s` is for both connecting and reading; default: the pool's.
         """
-        made = RedisConnection(
-            self._source, partial(self._make, protocol=protocol, timeout_s=timeout_s)
-        )
+        made = RedisConnection(self._source, partial(self._make, timeout_s=timeout_s))
         made.settle_replicas = self._settle_replicas
         return made
 
-    def raw_connection(
-        self, *, protocol: int = 2, timeout_s: float | None = None
-    ) -> AbstractConnection:
-        """A redis-py connection without any retries, for readers of pushed messages.
+    def raw_connection(self, *, protocol: int = 3) -> AbstractConnection:
+        """A redis-py connection without any retries for readers of pushed messages (RESP 3).
 
         It is open already if its address is one that may change: so a new password is noticed here.
 
         Raises:
             RedisError: such an address cannot be read, or its server cannot be reached.
         """
-        made = self._make(protocol=protocol, timeout_s=timeout_s)
+        made = self._make(protocol=protocol)
         if self._source.is_fixed:
             return made
         version = self._source.version
@@ -141,10 +137,10 @@ class RedisPool:
             made.disconnect()  # type: ignore[no-untyped-call]
             if not self._source.renew(version, error):
                 raise
-            made = self._make(protocol=protocol, timeout_s=timeout_s)
+            made = self._make(protocol=protocol)
         return made
 
-    def _make(self, *, protocol: int, timeout_s: float | None) -> AbstractConnection:
+    def _make(self, *, protocol: int = 2, timeout_s: float | None = None) -> AbstractConnection:
         made = self._source.make(protocol=protocol, timeout_s=timeout_s)
         self._made.add(made)
         return made
