@@ -8,7 +8,6 @@ from support.waiting import wait_until
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.shared_connections import SharedConnections
 
 LEAD = scripts.load("lead")
 
@@ -16,7 +15,7 @@ LEAD = scripts.load("lead")
 @pytest.fixture
 def shared(redis_url):
     pool = RedisPool(redis_url)
-    yield SharedConnections(pool)
+    yield pool
     pool.close_all()
 
 
@@ -33,12 +32,11 @@ def opened(redis, before):
 def test_calls_one_after_the_other_share_one(redis, shared):
     before = clients(redis)
 
-    for each in [shared.connection() for _ in range(5)]:
+    for each in [shared.shared_connection() for _ in range(5)]:
         assert each.call("PING") == b"PONG"
         assert each.script(LEAD, ["kb:poller"], ["a", 1000]) == 1
 
     assert opened(redis, before) == 1
-    assert repr(shared) == "SharedConnections(1 free)"
 
 
 def test_calls_at_the_same_time_have_one_each(redis, shared):
@@ -52,7 +50,9 @@ def test_calls_at_the_same_time_have_one_each(redis, shared):
         return connection
 
     shared.take = taken
-    threads = [threading.Thread(target=shared.connection().call, args=("PING",)) for _ in "12"]
+    threads = [
+        threading.Thread(target=shared.shared_connection().call, args=("PING",)) for _ in "12"
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -63,7 +63,7 @@ def test_calls_at_the_same_time_have_one_each(redis, shared):
 
 def test_those_that_idle_are_closed_and_opened_again_when_needed(redis, shared):
     before = clients(redis)
-    connection = shared.connection()
+    connection = shared.shared_connection()
     connection.call("PING")
     shared.trim(1000)
     assert opened(redis, before) == 1
@@ -76,7 +76,7 @@ def test_those_that_idle_are_closed_and_opened_again_when_needed(redis, shared):
 
 def test_an_error_of_one_call_does_not_reach_another(redis, shared):
     redis.set("text", "no list")
-    one, other = shared.connection(), shared.connection()
+    one, other = shared.shared_connection(), shared.shared_connection()
 
     with pytest.raises(RedisRefused):
         one.call("LPUSH", "text", "a")
@@ -84,50 +84,21 @@ def test_an_error_of_one_call_does_not_reach_another(redis, shared):
     assert other.call("GET", "text") == b"no list"
 
 
-def test_one_that_is_out_of_step_is_closed(redis, shared):
-    one, other = shared.connection(), shared.connection()
+def test_one_that_is_out_of_step_is_not_used_any_more(redis, shared):
+    one, other = shared.shared_connection(), shared.shared_connection()
     one.call("PING")
     [id_] = [each["id"] for each in redis.client_list() if each["cmd"] == "ping"]
 
     one.close()
 
-    assert id_ not in [each["id"] for each in redis.client_list()]
     assert other.call("PING") == b"PONG"
-
-
-def test_one_that_is_out_of_step_and_in_use_is_closed_when_its_call_ends(redis, shared):
-    one = shared.connection()
-    one.call("PING")
-    used = shared.take()
-    assert used.call("PING") == b"PONG"
-
-    one.close()
-
-    assert used.call("PING") == b"PONG"
-    before = clients(redis)
-    shared.put(used)
-    wait_until(lambda: before - clients(redis), what="the end of what was out of step")
-    wait_until(lambda: opened(redis, before) == 0, what="the end of what was opened")
+    assert id_ not in [each["id"] for each in redis.client_list()]
 
 
 def test_how_much_goes_into_one_call_is_known_from_call_to_call(shared):
-    connection = shared.connection()
+    connection = shared.shared_connection()
     connection.batch_bytes = 20_000
 
     connection.call("PING")
 
     assert connection.batch_bytes == 20_000
-
-
-def test_a_pool_closes_what_idles(redis, redis_url):
-    pool = RedisPool(redis_url)
-    before = clients(redis)
-    pool.call("PING")
-    pool.trim(1000)
-    assert opened(redis, before) == 1
-
-    pool.trim(0)
-
-    wait_until(lambda: opened(redis, before) == 0, what="the end of what was opened")
-    assert pool.call("PING") == b"PONG"
-    pool.close()

@@ -69,7 +69,6 @@ from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
 
@@ -133,8 +132,7 @@ class EngineParts:
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
         )
-        self._shared = SharedConnections(self.pool)
-        self._connect = self._shared.connection
+        self._connect = self.pool.shared_connection
         self.client = self._make_client()
         self.keeper = LeaseKeeper(
             identity=self.identity,
@@ -335,8 +333,7 @@ class EngineParts:
         self.pauses.note(pauses=news.pauses)
         if self.isolation is not None:
             self.isolation.note(suspects=news.suspects)
-        self._shared.trim()
-        self.pool.trim(IDLE_S)
+        self.pool.trim()
 
     def _make_client(self) -> Client:
         config = self._config

@@ -177,6 +177,10 @@ class RedisConnection:
         """Seconds since a reply came."""
         return time.monotonic() - self._used_at
 
+    def outdate(self) -> None:
+        """Let the next call, of whatever thread, open a new connection in the place of this one."""
+        self._renew_at = 0.0
+
     def _checked(self, replies: list[Any], replicas: Replicas | None) -> list[Any]:
         """The replies of the commands themselves; raises what one of them, or WAIT, reports."""
         answers = replies[:-1] if replicas else replies

@@ -24,6 +24,8 @@ from kiqbridge.store.replies import ANSWERS, WAIT_TIMEOUT_MS, Replicas, parse_re
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 
+IDLE_S: Final = 20.0
+"""Seconds after which a connection is closed that nobody has used meanwhile."""
 POOL_SIZE: Final = 16
 POOL_WAIT_S: Final = 30.0
 """Longer than any call takes that Redis answers, and than one that it does not answer."""
@@ -118,6 +120,28 @@ class RedisPool:
         made = RedisConnection(self._source, partial(self._make, timeout_s=timeout_s))
         made.settle_replicas = self._settle_replicas
         return made
+
+    def shared_connection(self) -> "SharedConnection":
+        """What behaves as a connection of its own, for one thread, and borrows one for each call; not counted either.
+
+        Most threads of a worker ask Redis for something now and then. With a connection of its own for each of them,
+        a thousand idle processes would reach a server's limit of 10,000 clients.
+        """
+        made = SharedConnection(self._source, self._make)
+        made.settle_replicas = self._settle_replicas
+        made.pool = self
+        return made
+
+    def take(self) -> RedisConnection:
+        """A connection that idles, the last one that was used, so that the others go on idling; or a new one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.connection()
+
+    def put(self, connection: RedisConnection) -> None:
+        """Give it back, in whatever state."""
+        self._idle.append(connection)
 
     def raw_connection(self, *, protocol: int = 3) -> AbstractConnection:
         """A redis-py connection without any retries for readers of pushed messages (RESP 3).
@@ -222,7 +246,7 @@ class RedisPool:
         while self._idle:
             self._idle.pop().close()
 
-    def trim(self, idle_s: float) -> None:
+    def trim(self, idle_s: float = IDLE_S) -> None:
         """Close the connections of the pool that nobody has used for so many seconds."""
         while True:
             try:
@@ -289,6 +313,29 @@ class RedisPool:
         self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
         for _ in range(self.size):
             self._slots.put(_Slot(self._slots))
+
+
+class SharedConnection(RedisConnection):
+    """See `RedisPool.shared_connection`."""
+
+    pool: RedisPool
+    _last: RedisConnection | None = None
+
+    def close(self) -> None:
+        """Drop the connection that the last call has used, before somebody uses it again."""
+        if self._last is not None:
+            self._last.outdate()
+
+    def _attempt(
+        self, commands: Sequence[Command], *, repeatable: bool, replicas: Replicas | None = None
+    ) -> list[Any]:
+        self._last = connection = self.pool.take()
+        try:
+            connection.batch_bytes = self.batch_bytes
+            return connection._attempt(commands, repeatable=repeatable, replicas=replicas)  # noqa: SLF001
+        finally:
+            self.batch_bytes = connection.batch_bytes
+            self.pool.put(connection)
 
 
 class _Slot:
