@@ -1,6 +1,6 @@
 """Plants real mistakes, one line each, and shows which tests turn red.
 
-    .venv/bin/python .make/plant.py              every fault
+    .venv/bin/python .make/plant.py              every fault of .make/plants.tsv
     .venv/bin/python .make/plant.py --some 10    that many at random, as `make prove` does
     .venv/bin/python .make/plant.py push_once    those with this in their name
 
@@ -16,17 +16,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-
-from plants import PLANTS
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "worker" / "kiqbridge"
+TABLE = Path(__file__).with_name("plants.tsv")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """A mistake: in this file a line has `new` in the place of `old`."""
 
     file: str
@@ -34,6 +32,12 @@ class Fault:
     old: str
     new: str
     tests: tuple[str, ...]
+
+    @classmethod
+    def read(cls, line: str) -> "Fault":
+        """A line of the table."""
+        file, why, old, new, tests = line.split("\t")
+        return cls(file, why, old.replace(r"\n", "\n"), new.replace(r"\n", "\n"), (*tests.split(),))
 
     @property
     def name(self) -> str:
@@ -43,9 +47,9 @@ class Fault:
     def planted(self) -> str:
         """The file's text with the fault; ends the run if its line is not there once."""
         text = (SOURCE / self.file).read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
+        if (found := text.count(self.old)) != 1:
             sys.exit(
-                f"{self.name}: {text.count(self.old)} lines have {self.old!r}: write the row of .make/plants.py anew"
+                f"{self.name}: {self.old!r} is there {found} times: write its row in {TABLE.name} anew"
             )
         return text.replace(self.old, self.new)
 
@@ -86,16 +90,16 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names; none: all")
     parser.add_argument("--some", type=int, help="so many at random")
     asked = parser.parse_args()
-    faults = [Fault(*row) for row in PLANTS]
-    texts = {fault: fault.planted() for fault in faults}  # all lines are there, or nothing runs
+    _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
+    texts = {fault: fault.planted() for fault in map(Fault.read, lines)}  # all fit, or nothing runs
     chosen = [
         fault
-        for fault in faults
+        for fault in texts
         if not asked.names or any(name in fault.name for name in asked.names)
     ]
     if asked.some:
         chosen = random.sample(chosen, min(asked.some, len(chosen)))
-    green = []
+    green = 0
     with tempfile.TemporaryDirectory(prefix="kiqbridge-plant-") as made:
         folder = Path(made)
         shutil.copytree(SOURCE, folder / "kiqbridge")
@@ -108,8 +112,8 @@ def main() -> int:
             red = first_red(folder, fault.tests)
             place.write_text(before, encoding="utf-8")
             print(f"{'red  ' if red else 'GREEN'} {fault.name}: {red or fault.tests}", flush=True)  # noqa: T201
-            green += [] if red else [fault]
-    print(f"{len(chosen) - len(green)} of {len(chosen)} planted faults were found")  # noqa: T201
+            green += not red
+    print(f"{len(chosen) - green} of {len(chosen)} planted faults were found")  # noqa: T201
     return 1 if green else 0
 
 

@@ -4,7 +4,6 @@ The load is higher, and the faults are more, in tests/prove/test_cluster.py.
 """
 
 import json
-import signal
 import time
 from contextlib import suppress
 
@@ -12,10 +11,9 @@ import pytest
 import redis as redis_py
 from support.clusters import Cluster
 from support.fleet import Fleet
-from support.proving import hurry_retries
 from support.waiting import wait_until
 
-from kiqbridge import Client, KiqbridgeError, RedisUnavailable
+from kiqbridge import Client, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.wake_connection import FAILURES, SAFETY_LOOK_S, TrackingConnection
@@ -36,18 +34,6 @@ def empty(cluster):
         with suppress(redis_py.ReadOnlyError), server.client() as raw:
             raw.flushall()
     return cluster
-
-
-def push_until_taken(client, item):
-    """As a caller does who gives each job a key: pushed again until it is safe."""
-
-    def pushed():
-        try:
-            return client.push_once([item], [item["jid"]])
-        except KiqbridgeError:
-            return None
-
-    return wait_until(pushed, 60, f"a push of {item['jid']}", interval_s=0.1)
 
 
 def test_nothing_is_half_done_while_a_slot_moves(empty):
@@ -113,63 +99,6 @@ def test_tracking_follows_a_slot_that_moves(empty):
         assert time.monotonic() > began
     tracking.close()
     pool.close()
-
-
-def test_a_worker_performs_all_jobs_while_its_slot_moves_and_its_primary_changes(empty, tmp_path):
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    keys = Keys("{a}")
-    env = {"KIQBRIDGE_NAMESPACE": "{a}", "KIQBRIDGE_SETTLE_REPLICAS": "1"}
-    client = Client(empty.url, namespace="{a}", wait_replicas=1)
-    number = 0
-
-    def push_some(count):
-        nonlocal number
-        for _ in range(count):
-            number += 1
-            item = {"class": "Mark", "args": [2], "jid": f"{number:024}", "retry": 5}
-            if number % 5 == 0:
-                item |= {"class": "FailOnce", "args": []}
-            if number % 7 == 0:
-                item["at"] = time.time() + 0.5
-            push_until_taken(client, item)
-
-    with Fleet(empty.url, folder) as fleet:
-        worker = fleet.start("-c", "3", recover_after_s=10, env=env)
-
-        def performed():
-            return set(fleet.marks.look().count("performed"))
-
-        push_some(20)
-        wait_until(lambda: len(performed()) > 10, 60, "jobs before the first fault")
-        first = empty.owner("a")
-        for fault in ("moved", "moved back", "failed over", "killed"):
-            if fault == "moved":
-                empty.move("a")
-            elif fault == "moved back":
-                empty.move("a", first)
-            elif fault == "failed over":
-                empty.fail_over("a")
-            else:
-                before = empty.owner("a")
-                empty.replica_of(before)
-                before.kill()
-                empty.wait_new_owner("a", before)
-                before.start()
-            begun = len(performed())
-            push_some(20)
-            wait_until(lambda begun=begun: len(performed()) > begun, 60, f"jobs once {fault}")
-        wanted = {f"{each:024}" for each in range(1, number + 1)}
-
-        def hurry():
-            with empty.owner("a").client() as raw:
-                hurry_retries(raw, keys)
-            return performed() >= wanted
-
-        wait_until(hurry, 60, lambda: f"performed: {sorted(wanted - performed())}", interval_s=0.3)
-        worker.signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
-    client.close()
 
 
 def test_a_worker_does_not_start_beside_ruby_processes(empty, tmp_path):

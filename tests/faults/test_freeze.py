@@ -13,17 +13,12 @@ from support.fleet import (
     lists_in_flight,
     settle,
 )
-from support.proving import hold
 from support.waiting import wait_until
-
-from kiqbridge.inflight.lease import LeaseTimes
 
 pytestmark = pytest.mark.slow
 
 RECOVER_AFTER_S = 3.0
 ATTEMPTS = 5
-OUTAGE_S = 8.0
-"""Longer than the lease, and longer than a call to Redis waits with its repetition."""
 
 
 def push(client, count, work_ms):
@@ -130,46 +125,3 @@ def test_a_short_freeze_costs_nothing(fleet, client, redis):
     assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
     assert incarnations(redis) == leases
     assert fleet.stop() == [0, 0]
-
-
-def test_after_an_outage_longer_than_the_lease_nobody_reaps_the_living(
-    fleet, client, server, redis, tell
-):
-    workers = [fleet.start("-c", "3", recover_after_s=RECOVER_AFTER_S) for _ in range(3)]
-    for worker in workers:
-        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
-    leases = incarnations(redis)
-    jids = [*push(client, 1500, 1), *push(client, 300, 15)]
-    wait_until(lambda: len(fleet.marks.look().lines["performed"]) > 300, 20, "work under way")
-
-    server.pause()
-    try:
-        held_for = LeaseTimes(RECOVER_AFTER_S).silent_after
-        hold(OUTAGE_S)
-        at_the_end = len(fleet.marks.look().lines["begun"])
-        hold(0.2)
-        assert len(fleet.marks.look().lines["begun"]) == at_the_end
-    finally:
-        server.resume()
-
-    wait_until(
-        lambda: len(fleet.marks.look().count("performed")) == len(jids),
-        30,
-        lambda: f"all jobs: {len(fleet.marks.count('performed'))} of {len(jids)}",
-    )
-    wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
-    outputs = [worker.output for worker in workers]
-    performed = fleet.marks.look().count("performed")
-    tell(
-        f"outage test: Redis stood still for {OUTAGE_S:.0f} s, leases are sure for "
-        f"{held_for:.1f} s; {at_the_end} of {len(jids)} jobs begun before its end; performed "
-        f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}; "
-        f"leases kept {len(leases & incarnations(redis))} of {len(leases)}"
-    )
-    assert incarnations(redis) == leases
-    assert not [line for output in outputs for line in output.splitlines() if "died" in line]
-    assert not [line for output in outputs for line in output.splitlines() if "is gone" in line]
-    assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
-    assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)
-    assert fleet.stop() == [0, 0, 0]
-    assert redis.zcard(KEYS.dead) == 0

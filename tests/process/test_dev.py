@@ -15,7 +15,6 @@ from support.waiting import wait_until
 
 from kiqbridge.commands.cli import main
 
-ROOT = Path(__file__).parents[2]
 SLOW_JOB = """
 import time
 from kiqbridge import job
@@ -96,12 +95,6 @@ class TestAFirstRun:
             assert re.search(rf"  {name} .* \d\d:\d\d {zone} = .*\d\d:\d\d UTC\n", run.output)
         assert re.search(r"  CloseDay .*Billing::CloseDayJob → rails \(waits for a", run.output)
 
-    def test_needs_term_no_more_than_ctrl_c(self, project):
-        run = project.dev()
-        wait_for_job(run)
-
-        assert run.stop() == 0
-
 
 @pytest.mark.slow
 class TestASecondRun:
@@ -116,17 +109,6 @@ class TestASecondRun:
         assert "(1 there)" in first.output
         assert "(2 there)" in second.output
         assert url_of(second) == url_of(first)
-
-    def test_can_throw_the_data_away(self, project):
-        first = project.dev("--fire", "CloseDay")
-        wait_for_job(first)
-        assert interrupt(first) == 0
-
-        second = project.dev("--fire", "CloseDay", "--fresh")
-        wait_for_job(second)
-
-        assert "(1 there)" in second.output
-        assert len(lines_of(second, "tick")) == 2
 
     def test_delivers_a_tick_that_the_ledger_knows_once_more_and_says_so(self, project):
         # Daily: both runs mean the same tick.
@@ -420,15 +402,6 @@ class TestSpeed:
         assert all(
             (int(later) - int(earlier)) % 60 == 5 for earlier, later in itertools.pairwise(minutes)
         )
-
-    def test_leaves_the_true_ticks_to_come(self, project):
-        run = project.dev("--speed", "1200")
-        run.wait_for(lambda: len(lines_of(run, "tick")) > 4, 20, "simulated ticks")
-
-        with redis_py.Redis.from_url(url_of(run)) as client:
-            true_ticks = client.zcard("kb:ticks:kiqbridge/HealthPulse")
-
-        assert true_ticks == 1, "that of the start"
 
     @pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "fast"])
     def test_must_be_a_number_above_zero(self, project, speed):

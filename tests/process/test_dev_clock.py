@@ -72,14 +72,6 @@ class TestATimeFarAway:
         assert "older than what the ledger remembers" not in run.output
         assert interrupt(run) == 0
 
-    @pytest.mark.parametrize("at", ["2019-03-01T01:59:57Z", "2190-03-01T01:59:57Z"])
-    def test_has_its_ticks_enqueued_at_the_pace_of_the_wall_clock_too(self, project, at):
-        run = project.dev("--at", at)
-        wait_for_job(run)
-
-        assert instants_of(run, "HealthPulse")[0].endswith(f"{at[:10]} 02:00 UTC")
-        assert interrupt(run) == 0
-
     def test_has_entries_that_are_forgotten_as_soon_as_others(self, project):
         now = 17 * 86_400 + 3600
         run = project.dev("--at", "2190-03-01T01:59:58Z", "--speed", "60")
@@ -91,16 +83,6 @@ class TestATimeFarAway:
 
         assert abs(kept_s - now) < 86_400
         assert interrupt(run) == 0
-
-    def test_leaves_the_true_ticks_of_that_time_to_come(self, project):
-        run = project.dev("--at", "2190-03-01T01:59:50Z", "--speed", "60")
-        wait_for_job(run)
-
-        with redis_py.Redis.from_url(url_of(run)) as client:
-            names = [name.decode() for name in client.zrange("kb:ledgers", 0, -1)]
-
-        assert [name.partition("#simulated-")[0] for name in names] == ["kiqbridge/HealthPulse"]
-        assert all("#simulated-" in name for name in names)
 
 
 class TestTheStart:

@@ -3,7 +3,6 @@
 What was processed, and by whom, stands in a file, a line per event in one write.
 """
 
-import signal
 from typing import NamedTuple
 
 import pytest
@@ -194,21 +193,6 @@ def test_a_deploy_moves_a_job_to_the_next_process_without_missing_or_repeating_a
     assert nothing_waits(stage.redis)
 
 
-def test_a_quiet_process_leaves_its_job_to_another_one(stage):
-    workers = [stage.start(), stage.start()]
-    jid = stage.push("Plain", 600, 0.01)
-    stage.wait_for_items(jid, 20)
-    workers.sort(key=lambda worker: stage.items(jid, worker.pid) == [])
-    first, second = workers
-
-    first.signal(signal.SIGTSTP)
-    stage.wait_complete(jid)
-
-    assert stage.items(jid) == list(range(600))
-    assert stage.items(jid, second.pid)
-    assert first.stop() == second.stop() == 0
-
-
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate", "Batches"])
 def test_after_a_kill_a_job_goes_on_from_the_last_flush(name, stage, tell):
     count = 2000 if name == "Batches" else 200
@@ -240,23 +224,6 @@ def digits(number):
 
 
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate"])
-def test_an_item_that_outlasts_the_shutdown_is_processed_again(name, stage):
-    first = stage.start("-t", "1")
-    jid = stage.push(name, 2, 20)
-    stage.wait_for_items(jid, 1)
-
-    assert first.stop() == 0
-    [text] = stage.redis.lrange("queue:default", 0, -1)
-    second = stage.start("-t", "1")
-    stage.wait_for_items(jid, 1, second.pid)
-
-    assert jid.encode() in text
-    assert stage.items(jid) == [0, 0]
-    assert callbacks(stage.notes(jid)) == ["on_start", "on_start"]
-    assert second.stop() == 0
-
-
-@pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate"])
 def test_a_running_job_is_cancelled_within_a_flush(name, stage):
     worker = stage.start()
     jid = stage.push(name, 2000, 0.01)
@@ -271,59 +238,3 @@ def test_a_running_job_is_cancelled_within_a_flush(name, stage):
     assert worker.stop() == 0
     assert (stage.counted("processed"), stage.counted("failed")) == (1, 0)
     assert nothing_waits(stage.redis)
-
-
-def test_jobs_that_wait_are_cancelled_from_both_sides(stage):
-    by_python = stage.push("Plain", 50, 0)
-    by_ruby = stage.push("Plain", 50, 0)
-    kept = stage.push("Plain", 50, 0)
-
-    stage.client.cancel(by_python)
-    stage.redis.hsetnx(
-        f"it-{by_ruby}", "cancelled", 1_700_000_000
-    )  # and nothing else, as Ruby does
-    worker = stage.start()
-    for jid in (by_python, by_ruby, kept):
-        stage.wait_complete(jid)
-
-    assert stage.items(by_python) == stage.items(by_ruby) == []
-    assert stage.items(kept) == list(range(50))
-    assert worker.stop() == 0
-    assert nothing_waits(stage.redis)
-
-
-def test_long_jobs_make_room_for_each_other(stage):
-    first, second = (stage.push("Plain", 60, 0.02) for _ in range(2))
-    worker = stage.start(KIQBRIDGE_MAX_ITERATION_RUNTIME_S="0.3")
-
-    stage.wait_complete(first)
-    stage.wait_complete(second)
-
-    assert worker.stop() == 0
-    for jid in (first, second):
-        assert stage.items(jid) == list(range(60))
-        assert callbacks(stage.notes(jid)).count("on_resume") >= 2
-    assert nothing_waits(stage.redis)
-
-
-def test_an_error_goes_on_after_the_retry_with_the_item_that_failed(stage):
-    worker = stage.start()
-    jid = stage.push("Plain", 5, "not a number")
-    wait_until(lambda: stage.redis.zcard("retry") == 1, 30, lambda: worker.output)
-
-    assert stage.items(jid) == [0]
-    assert stage.redis.hget(f"it-{jid}", "c") == b"3"
-    [text] = stage.redis.zrange("retry", 0, -1)
-    stage.redis.zadd("retry", {text.replace(b'"not a number"', b"0"): 0})
-    stage.redis.zrem("retry", text)
-    stage.wait_complete(jid)
-
-    assert stage.items(jid) == [0, 0, 1, 2, 3, 4]
-    assert callbacks(stage.notes(jid)) == [
-        "on_start",
-        "on_stop",
-        "on_resume",
-        "on_stop",
-        "on_complete",
-    ]
-    assert worker.stop() == 0

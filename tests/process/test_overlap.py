@@ -65,8 +65,15 @@ def wait_for_outcomes(outcomes, *wanted):
     wait_until(lambda: outcomes() == list(wanted), 30, lambda: f"{wanted}, are {outcomes()}")
 
 
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
-@pytest.mark.parametrize("job_class", ["Plain", "Asynchronous", "InChild", "Steps"])
+@pytest.mark.parametrize(
+    ("fetch", "job_class"),
+    [
+        ("basic", "Plain"),
+        ("reliable", "Asynchronous"),
+        ("reliable", "InChild"),
+        ("reliable", "Steps"),
+    ],
+)
 def test_one_is_skipped_while_the_last_one_runs(
     start, push, begun, outcomes, *, redis, tmp_path, job_class, fetch
 ):
@@ -89,23 +96,6 @@ def test_one_is_skipped_while_the_last_one_runs(
     assert (redis.get("stat:processed"), redis.get("stat:failed")) in [(b"3", None), (b"3", b"0")]
 
 
-def test_what_a_killed_worker_ran_does_not_block_its_schedule(
-    start, push, begun, outcomes, tmp_path
-):
-    worker = start()
-    push("Plain", 3, overlap="skip")
-    wait_until(begun, 20)
-    worker.kill()
-    (tmp_path / "go").touch()
-    start()
-
-    wait_for_outcomes(outcomes, "done")  # it runs again, since it was recovered
-    push("Plain", 2, overlap="skip")
-
-    wait_for_outcomes(outcomes, "done", "done")
-    assert begun() == ["3", "3", "2"]
-
-
 def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, begun, outcomes, tmp_path):
     start()
     push("Steps", 3, overlap="cancel")
@@ -117,29 +107,3 @@ def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, begun, outcome
 
     wait_for_outcomes(outcomes, "cancelled", "done")
     assert begun() == ["3", "2"]
-
-
-def test_others_go_on_side_by_side(start, push, begun, outcomes, *, redis, tmp_path):
-    start()
-    for minutes in (3, 2):
-        push("Plain", minutes, overlap="cancel")
-
-    wait_until(lambda: sorted(begun()) == ["2", "3"], 20)
-    (tmp_path / "go").touch()
-
-    wait_for_outcomes(outcomes, "done", "done")
-    assert redis.keys("it-*") == []
-
-
-@pytest.mark.parametrize("job_class", ["Plain", "Asynchronous", "InChild"])
-def test_one_that_comes_too_late_is_expired(start, push, begun, outcomes, *, tmp_path, job_class):
-    (tmp_path / "go").touch()
-    push(job_class, 30, max_age_s=600)
-    push(job_class, 2, max_age_s=600)
-
-    worker = start()
-
-    wait_for_outcomes(outcomes, "expired", "done")
-    assert begun() == ["2"]
-    assert not worker.stop()
-    assert "more than max_age_s of 600" in worker.output

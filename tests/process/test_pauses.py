@@ -162,31 +162,6 @@ class TestQueues:
         assert len({name for name, _ in world.notes.read()}) == count
         assert worker.stop() == 0
 
-    def test_a_pause_ends_by_itself(self, world):
-        worker = world.start("-c", "1")
-        code, output = world.run("queue", "pause", "default", "--for", "1.5", "--json")
-        assert code == 0, output
-        [pause] = json.loads(output.splitlines()[-1])["paused"]
-        world.push("other", 3)
-
-        worker.wait_for(lambda: world.notes.count() == 3)
-
-        first = world.notes.read()[0][1]
-        assert 0 <= first - pause["until"] < 1
-        assert not world.redis.exists("paused", "kb:paused")
-        worker.wait_for_output("the pause of queue default is over")
-
-    def test_other_queues_go_on(self, world):
-        worker = world.start("-c", "1", "-q", "default", "-q", "low")
-        world.client.pause_queue("default")
-        world.push("other", 3)
-        world.push("short", 3, queue="low")
-
-        worker.wait_for(lambda: world.notes.count() == 3)
-
-        assert {name.partition("-")[0] for name, _ in world.notes.read()} == {"short"}
-        assert world.redis.llen("queue:default") == 3
-
 
 class TestClasses:
     @pytest.mark.interop
@@ -232,19 +207,6 @@ class TestClasses:
         assert int(world.redis.get("stat:processed")) == count + 5
         assert not world.redis.exists("stat:failed") or int(world.redis.get("stat:failed")) == 0
 
-    def test_one_that_was_paused_before_the_start_does_not_run_once(self, world):
-        world.client.pause_class("other")
-        world.client.pause_class("on_the_loop")
-        world.push("other", 20)
-        world.push("on_the_loop", 20)
-        world.push("short", 1)
-
-        worker = world.start("-c", "4")
-        worker.wait_for(lambda: world.redis.zcard("schedule") == 40)
-        worker.wait_for(world.notes.count)
-
-        assert [name for name, _ in world.notes.read()] == ["short-0"]
-
 
 class TestForeignJobs:
     def test_refused_by_default(self, world):
@@ -257,21 +219,6 @@ class TestForeignJobs:
         assert kept["error_class"] == "kiqbridge.errors.JobRefused"
         assert (kept["bid"], kept["args"]) == ("b1", ["x"])
         worker.wait_for_output("is refused to the dead set")
-        assert world.notes.read() == []
-
-    def test_run_by_setting(self, world):
-        world.client.push({"class": "other", "args": ["x"], "bid": "b1"})
-        worker = world.start("-c", "1", KIQBRIDGE_FOREIGN_JOBS="run")
-
-        worker.wait_for(lambda: world.notes.count() == 1)
-        worker.wait_for_output("run all the same")
-
-    def test_left_to_ruby_by_setting(self, world):
-        world.client.push({"class": "other", "args": ["x"], "encrypt": True})
-        [text] = world.redis.lrange("queue:default", 0, -1)
-        worker = world.start("-c", "1", KIQBRIDGE_FOREIGN_JOBS="requeue")
-
-        worker.wait_for(lambda: world.redis.zrange("schedule", 0, -1) == [text])
         assert world.notes.read() == []
 
 

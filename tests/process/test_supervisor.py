@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import pytest
 from support.fleet import incarnations, is_frozen
-from support.processes import ran
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -193,15 +192,6 @@ class TestProcesses:
 
         assert len(set(notes.pids("drawn"))) == 3
         assert len(set(notes.texts())) == 3
-
-    def test_health_tells_of_each(self, start, folder):
-        supervisor = start()
-        code, output = ran("health", "--live", "--json", "--run-dir", folder / "run")
-
-        assert code == 0
-        answer = json.loads(output)
-        assert {worker["pid"] for worker in answer["workers"]} == children_of(supervisor.pid)
-        assert all(worker["ok"] for worker in answer["workers"])
 
     def test_the_list_of_processes_shows_what_it_is(self, start):
         supervisor = start()
@@ -417,15 +407,6 @@ class TestCrash:
         assert "NOPERM" in last
         assert "Traceback" not in supervisor.output
 
-    def test_code_that_cannot_be_loaded_ends_it_before_it_forks(self, start, folder):
-        (folder / "broken.py").write_text("import nothing_of_this_name\n")
-
-        supervisor = start(require="broken.py", ready=False)
-
-        assert supervisor.wait() == 1
-        assert supervisor.output.count("-r broken.py: importing it failed") == 1
-        assert "supervisor: starting" not in supervisor.output
-
     def test_a_process_that_is_stopped_through_redis_is_started_anew(self, redis, start):
         supervisor = start()
         name = next(iter(redis.smembers("processes"))).decode()
@@ -556,15 +537,6 @@ class TestSignals:
         assert supervisor.stop() == 0
         assert notes.texts() == []
         assert redis.llen("queue:default") == 1
-
-    def test_ttin_tells_where_the_threads_of_all_are(self, redis, start, notes):
-        supervisor = start("-c", "1")
-        self.running(redis, supervisor, notes)
-
-        supervisor.signal(signal.SIGTTIN)
-
-        supervisor.wait_for(lambda: supervisor.output.count("in until_open") == 2)
-        assert supervisor.is_running
 
     def test_usr2_replaces_one_after_another_under_load(self, redis, start, notes):
         supervisor = start("-c", "2")

@@ -120,44 +120,12 @@ class TestOutcomes:
         assert redis.zcard("dead") == (retry == "0")
         all_sent(redis)
 
-    def test_a_job_that_is_taken_away_for_good_fails_its_task(self, start, push, service, redis):
-        start("-c", "1")
-        push("Endless")
-
-        assert one(service, "SendTaskFailure")["error"] == "kiqbridge.errors.JobOverran"
-        assert redis.zcard("dead") == 1
-
-    @pytest.mark.parametrize("retry", ["25", "false"])
-    def test_jobs_that_were_popped_report_too(self, start, push, service, redis, retry):
-        worker = start("-c", "1", KIQBRIDGE_FETCH="basic")
-        if retry == "false":
-            push("Dying", retry=False)
-            assert one(service, "SendTaskFailure")["error"] == "ValueError"
-        else:
-            push("Bill", 7)
-            assert outcome(service)["total"] == 7
-        assert worker.stop() == 0
-        assert redis.get("stat:processed") == b"1"
-
     def test_a_job_that_middleware_skips_fails_its_task(self, start, push, service, tmp_path):
         start("-c", "1")
         push("Skipped")
 
         assert one(service, "SendTaskFailure")["error"] == "kiqbridge.errors.JobSkipped"
         assert not (tmp_path / "Skipped").exists()
-
-    def test_a_value_that_is_no_json_is_left_out_and_the_job_is_done(
-        self, start, push, service, redis
-    ):
-        worker = start("-c", "1")
-        jid = push("WithDate")
-
-        assert outcome(service) == {
-            "jid": jid,
-            "omitted": "the return value is no JSON (TypeError: type datetime)",
-        }
-        worker.wait_for_output("the return value is no JSON")
-        assert redis.zcard("retry") == 0
 
     def test_an_iterable_job_that_goes_on_in_another_worker_reports_once(
         self, start, push, service, tmp_path

@@ -55,10 +55,15 @@ def nothing_left(redis):
     assert not redis.exists("retry", "queue:low", "schedule")
 
 
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
 @pytest.mark.parametrize(
-    ("job_class", "args"),
-    [("Bill", [7]), ("Asynchronous", [1]), ("InChild", [1]), ("Steps", []), ("StepsInChild", [])],
+    ("fetch", "job_class", "args"),
+    [
+        ("basic", "Bill", [7]),
+        ("reliable", "Bill", [7]),
+        ("reliable", "Asynchronous", [1]),
+        ("reliable", "InChild", [1]),
+        ("reliable", "StepsInChild", []),
+    ],
 )
 def test_what_succeeds_is_done(start, push, ledger, redis, *, tmp_path, fetch, job_class, args):
     (tmp_path / "go").touch()
@@ -87,8 +92,9 @@ def test_a_retry_goes_on_and_its_number_is_in_the_end(start, push, ledger, redis
     assert (end.outcome, end.retries) == ("done", 1)
 
 
-@pytest.mark.parametrize("fetch", ["reliable", "basic"])
-@pytest.mark.parametrize(("retry", "outcome"), [("0", "dead"), ("false", "discarded")])
+@pytest.mark.parametrize(
+    ("fetch", "retry", "outcome"), [("reliable", "0", "dead"), ("basic", "false", "discarded")]
+)
 def test_what_fails_for_good_has_its_error(start, push, ledger, redis, *, fetch, retry, outcome):
     start(KIQBRIDGE_FETCH=fetch)
     push("Dying", retry=json.loads(retry))
@@ -99,30 +105,12 @@ def test_what_fails_for_good_has_its_error(start, push, ledger, redis, *, fetch,
     assert redis.zcard("dead") == (outcome == "dead")
 
 
-def test_a_job_that_is_taken_away_for_good_is_dead(start, push, ledger):
-    start()
-    push("Endless")
-
-    end = end_of(ledger)
-
-    assert (end.outcome, end.error) == ("dead", "kiqbridge.errors.JobOverran")
-    assert end.took_s >= 1
-
-
 def test_what_middleware_skips_is_skipped(start, push, ledger, tmp_path):
     start()
     push("Skipped")
 
     assert end_of(ledger).outcome == "skipped"
     assert not (tmp_path / "Skipped").exists()
-
-
-@pytest.mark.parametrize("job_class", ["Steps", "AsyncSteps", "StepsInChild"])
-def test_what_is_cancelled_before_it_runs_is_cancelled(start, push, ledger, client, job_class):
-    client.cancel(push(job_class))
-    start()
-
-    assert end_of(ledger).outcome == "cancelled"
 
 
 @pytest.mark.parametrize(

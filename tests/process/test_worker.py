@@ -10,7 +10,6 @@ from contextlib import ExitStack
 
 import pytest
 import redis as redis_py
-from support.bad_payloads import raw_of
 from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
@@ -185,12 +184,6 @@ class TestPerforming:
         assert about_it[-1]["ctx"]["class"] == "Shop::Named"
         assert about_it[-1]["ctx"]["elapsed"] >= 0
 
-    def test_an_async_function_is_a_job_too(self, redis, start, notes):
-        worker = start()
-        enqueue(redis, text("later", "hello"))
-
-        worker.wait_for(lambda: notes.lines() == ["hello"])
-
     def test_a_job_that_raises_is_retried_with_sidekiqs_fields(self, redis, start):
         worker = start()
         before = time.time()
@@ -211,28 +204,6 @@ class TestPerforming:
         }
         assert before + 15 <= score <= time.time() + 25
         wait_until(lambda: redis.get("stat:failed") == b"1")
-
-    def test_an_unknown_class_is_a_name_error_that_is_retried(self, redis, start):
-        worker = start()
-        enqueue(redis, text("note_i"))
-
-        worker.wait_for(lambda: redis.zcard("retry"))
-
-        kept = json.loads(redis.zrange("retry", 0, -1)[0])
-        assert kept["error_class"] == "NameError"
-        assert kept["error_message"].startswith("uninitialized constant note_i")
-        assert "note_it" in kept["error_message"]
-
-    @pytest.mark.parametrize("bad", [b"{no json", b"[1, 2]"])
-    def test_a_text_that_is_no_job_goes_to_dead_as_the_argument_of_one(
-        self, redis, start, notes, bad
-    ):
-        worker = start("-c", "1")
-        enqueue(redis, bad, text("note_it", "next"))
-
-        worker.wait_for(lambda: notes.lines() == ["next"])
-
-        assert [raw_of(kept) for kept in redis.zrange("dead", 0, -1)] == [bad]
 
     def test_the_dead_are_kept_within_the_bounds_of_the_file_and_what_goes_is_archived(
         self, redis, start, tmp_path
@@ -320,21 +291,6 @@ class TestLookAhead:
         worker.wait_for(lambda: "end long" in notes.lines())
         assert len(set(notes.lines())) == len(notes.lines()) == 402
 
-    def test_in_strict_order_a_higher_queue_goes_first(self, redis, start, notes):
-        worker = start("-c", "1", "-q", "high", "-q", "low")
-        enqueue(redis, text("until_open", "x"), queue="low")
-        worker.wait_for(lambda: notes.lines() == ["begin x"])
-        for number in range(50):
-            enqueue(redis, text("note_it", f"low {number}"), queue="low")
-            enqueue(redis, text("note_it", f"high {number}"), queue="high")
-        notes.open_gate()
-
-        worker.wait_for(lambda: len(notes.lines()) == 102)
-
-        assert notes.lines()[2:] == [f"high {n}" for n in range(50)] + [
-            f"low {n}" for n in range(50)
-        ]
-
 
 class TestTerm:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -414,18 +370,6 @@ class TestTerm:
         assert "Traceback" not in worker.output
         notes.open_gate()
         start("-c", "1", env=soon).wait_for(lambda: "end x" in notes.lines())
-
-    def test_a_second_one_changes_nothing(self, redis, start, notes):
-        enqueue(redis, text("until_open", "x"))
-        worker = start("-c", "1")
-        worker.wait_for(notes.lines)
-        for _ in range(3):
-            worker.signal(signal.SIGTERM)
-        worker.wait_for_output("no new jobs are taken")
-        notes.open_gate()
-
-        assert worker.wait() == 0
-        assert notes.lines() == ["begin x", "end x"]
 
 
 class TestCtrlC:
@@ -573,18 +517,6 @@ class TestRedisDown:
                 worker.wait_for(lambda: notes.lines() == ["at last"])
             assert worker.stop() == 0
 
-    def test_a_user_without_rights_is_one_line_and_exit_code_1(self, redis, server, start):
-        redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
-        try:
-            url = server.url.replace("redis://", "redis://poor:pw@")
-            worker = start(ready=False, url=url)
-
-            assert worker.wait() == 1
-        finally:
-            redis.execute_command("ACL", "DELUSER", "poor")
-        assert "NOPERM" in worker.output or "no permissions" in worker.output
-        assert "Traceback" not in worker.output
-
 
 class TestExitCodes:
     @pytest.mark.parametrize(
@@ -615,15 +547,6 @@ class TestExitCodes:
         assert found == code, output
         assert words in output
         assert "Traceback" not in output
-
-    def test_code_that_cannot_be_imported_is_a_boot_error_that_names_it(self, kiqbridge, folder):
-        (folder / "broken.py").write_text("import nothing_of_this_name\n")
-
-        code, output = kiqbridge("worker", "-r", "broken.py")
-
-        assert code == 1
-        assert "-r broken.py: importing it failed: ModuleNotFoundError" in output
-        assert "nothing_of_this_name" in output
 
     @pytest.mark.parametrize(
         ("source", "words"),
@@ -669,39 +592,6 @@ class TestConfiguration:
         assert info["pid"] == worker.pid
         assert info["labels"] == ["kiqbridge"]
         assert info["version"].startswith("kiqbridge-")
-
-    def test_only_its_queues_are_served(self, redis, start, notes):
-        worker = start("-q", "mail")
-        enqueue(redis, text("note_it", "other"), queue="default")
-        enqueue(redis, text("note_it", "mine"), queue="mail")
-
-        worker.wait_for(lambda: notes.lines() == ["mine"])
-        assert worker.stop() == 0
-        assert redis.llen("queue:default") == 1
-
-    def test_the_file_is_read_and_flags_win(self, redis, start, folder):
-        (folder / "settings.yml").write_text(
-            ":concurrency: 3\n:queues:\n  - [mail, 2]\n  - default\ntag: from file\nproduction:\n"
-            "  tag: from section\n"
-        )
-
-        worker = start("-C", "settings.yml", "-c", "5", "-e", "production")
-
-        info = self.info_of(redis, worker)
-        assert info["concurrency"] == 5
-        assert info["weights"] == [{"mail": 2, "default": 0}]
-        assert info["tag"] == "from section"
-
-    def test_a_paused_queue_waits(self, redis, start, notes):
-        redis.sadd("paused", "slow")
-        enqueue(redis, text("note_it", "slow"), queue="slow")
-        worker = start("-q", "slow", "-q", "default")
-        enqueue(redis, text("note_it", "fast"))
-        worker.wait_for(lambda: notes.lines() == ["fast"])
-
-        redis.srem("paused", "slow")
-
-        worker.wait_for(lambda: notes.lines() == ["fast", "slow"])
 
 
 class TestRequire:
@@ -767,42 +657,12 @@ class TestLog:
         assert end["ctx"]["class"] == "note_it"
         assert end["ctx"]["tags"] == ["a", "b"]
 
-    def test_plain(self, redis, start):
-        pid, lines = self.lines_of_a_job(redis, start, "plain")
-
-        context = rf"pid={pid} tid=\w+ class=note_it jid={JID} queue=default tags=a,b"
-        assert re.fullmatch(rf"{self.TIME} {context} INFO: start", lines[0])
-        assert re.fullmatch(rf"{self.TIME} {context} elapsed=[\d.]+ INFO: done", lines[1])
-
-    def test_pretty_is_coloured(self, redis, start):
-        _, lines = self.lines_of_a_job(redis, start, "pretty")
-
-        assert "\033[32mINFO\033[0m: start" in lines[0]
-
     def test_a_failure_is_told_with_its_traceback(self, redis, start):
         worker = start("-c", "1", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
         enqueue(redis, text("failing", "x"))
 
         worker.wait_for_output("ValueError: no luck with x; it is tried again in")
         worker.wait_for_output('raise ValueError("no luck with " + name)')
-
-    def test_a_level_can_be_given_as_a_flag(self, start):
-        worker = start("--log-level", "warning", env={"KIQBRIDGE_LOG_LEVEL": "debug"})
-
-        assert worker.stop() == 0
-        assert '"lvl":"INFO"' not in worker.output
-        assert '"lvl":"DEBUG"' not in worker.output
-
-    def test_the_level_of_v_is_debug(self, start):
-        worker = start("-v", env={"KIQBRIDGE_LOG_LEVEL": "error"})
-
-        worker.wait_for_output("is ready")
-
-
-def test_its_banner_tells_operators_what_it_does(start):
-    worker = start("-c", "3", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
-
-    worker.wait_for_output("is ready: 3 threads and 100 tasks, queues default (strict); ")
 
 
 def test_a_server_that_evicts_is_warned_of_at_the_start(tmp_path):

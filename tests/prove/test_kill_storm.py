@@ -1,16 +1,13 @@
 """Processes are killed at random, again and again, in the midst of their jobs: none is lost or dead."""
 
 import random
-import signal
 import time
 from collections import Counter
 from contextlib import ExitStack
 
 import pytest
 import redis as redis_py
-from support.fleet import JOBS as JOBS_FILE
 from support.fleet import Stopwatch, incarnations, jids_in_flight, settle
-from support.nursery import BornWorker, Nursery
 from support.proving import KEYS, hold, left_over, sized, unasked_tracebacks, wait_settled
 from support.waiting import wait_until
 
@@ -46,23 +43,9 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, tell, 
     pushed: list[str] = []
     held: Counter[str] = Counter()
     kills = idle = 0
-    live: list[BornWorker] = []
-    nursery = stack.enter_context(
-        Nursery(
-            fleet.marks.folder / "workers",
-            ["worker", "-r", str(JOBS_FILE), "-c", CONCURRENCY],
-            {
-                "REDIS_URL": server.url,
-                "MARKS": str(fleet.marks.folder),
-                "KIQBRIDGE_LOG_LEVEL": "warning",
-                "KIQBRIDGE_LOG_FORMAT": "plain",
-                "KIQBRIDGE_RECOVER_AFTER_S": str(recover_after_s),
-            },
-        )
-    )
 
     def start():
-        live.append(nursery.bear())
+        fleet.start("-c", CONCURRENCY, recover_after_s=recover_after_s, url=server.url)
 
     def push(count):
         jids = client.push_bulk(
@@ -74,19 +57,14 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, tell, 
         start()
     pushed += client.push_bulk({"class": "Mark", "args": [[2000]] * long})
     push(JOBS // 10)
-    for worker in live:
-        wait_until(
-            lambda pid=worker.pid: incarnations(redis, pid),
-            20,
-            lambda w=worker: f"a lease: {w.output}",
-        )
+    for worker in fleet.live:
+        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="a lease")
     began = time.monotonic()
     rounds = int(STORM_S / every_s)
     for number in range(rounds):
         hold(max(began + (number + 1) * every_s - time.monotonic(), 0.01))
-        victim = rng.choice(live)
-        victim.kill()
-        live.remove(victim)
+        victim = rng.choice(fleet.live)
+        fleet.kill(victim)
         settle(redis)
         names = incarnations(redis, victim.pid)
         watch.start(names)
@@ -116,10 +94,8 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, tell, 
     wait_settled(redis, recover_after_s)
     dead = redis.zcard(KEYS.dead)
     left = left_over(redis)
-    outputs = "".join(worker.output for worker in live)
-    for worker in live:
-        worker.signal(signal.SIGTERM)
-    codes = [worker.wait(20) for worker in live]
+    outputs = "".join(worker.output for worker in fleet.live)
+    codes = fleet.stop()
     client.close()
 
     begun, performed = fleet.marks.look().count("begun"), fleet.marks.count("performed")

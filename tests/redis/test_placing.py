@@ -367,6 +367,7 @@ class TestFaults:
 
         assert results == [[1], [0], [1]]
         assert redis.zrange("schedule", 0, -1) == [b"a"]
+        assert redis.zrange(KEYS.ticks("s"), 0, -1) == [b'{"n":1}']
 
     def test_who_read_an_older_cursor_places_nothing_even_if_the_ledger_was_trimmed(
         self, redis, client

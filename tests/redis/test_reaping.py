@@ -267,6 +267,23 @@ def test_what_came_back_is_claimed_alone_however_late(redis, redis_url):
     assert not redis.exists(KEYS.alone)
 
 
+def test_a_list_that_fills_after_it_was_looked_at_is_emptied_too(redis, redis_url):
+    dead = holding(redis, redis_url, "default")
+    connection = dead.connect()
+    run, looks = connection.run, []
+
+    def looks_empty_at_first(*commands):
+        looks.append(commands)
+        return [0] * len(commands) if len(looks) == 1 else run(*commands)
+
+    connection.run = looks_empty_at_first
+
+    Reaper(connection, KEYS).reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation))
+
+    assert in_flight(redis) == []
+    assert redis.lrange("queue:default", 0, -1) == [text_of("default0")]
+
+
 def test_unfinished_is_told_apart(redis, redis_url):
     dead = holding(redis, redis_url, "bad", "good")
     redis.set("queue:bad", "somebody's text")
