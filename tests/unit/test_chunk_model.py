@@ -109,7 +109,7 @@ class ModelOfRedis:
 
     def _settle(self, args):
         answers = []
-        for job, text in zip(args[6::3], args[8::3], strict=True):
+        for job, text in zip(args[3::4], args[5::4], strict=True):
             self.written.add(job)
             is_ours = self._remove(job)
             if is_ours:
