@@ -11,7 +11,8 @@ from kiqbridge.records import dataclass
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_in
+from kiqbridge.wire.locks import lock_of
+from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.result import MAX_JID, result_text, ttl_in
 
 
@@ -40,7 +41,7 @@ def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
 
 def unlock(end: FlowEnd, scene: Scene) -> Effect | None:
     """The lock of a unique job is free, if this job still owns it."""
-    mark = lock_in(end.flow)
+    mark = lock_of({FLOW: end.flow})
     if mark is None:
         return None
     keys = scene.keys

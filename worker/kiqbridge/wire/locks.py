@@ -58,12 +58,7 @@ class LockMark:
 
 def lock_of(payload: Mapping[str, Any]) -> LockMark | None:
     """The lock of a job; None: it has none, or nothing that can be one."""
-    flow = flow_of(payload)
-    return None if flow is None else lock_in(flow)
-
-
-def lock_in(flow: Mapping[str, Any]) -> LockMark | None:
-    """The same, from the attribute itself."""
+    flow = flow_of(payload) or {}
     name, until, take = flow.get("lock"), flow.get("until"), flow.get("take")
     if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or until not in get_args(Until):
         return None
