@@ -36,15 +36,6 @@ class TestASlowLink:
             connection.close()
         assert redis.lrange("list", 0, -1) == [text]
 
-    def test_a_silent_server_counts_as_lost_all_the_same(self, server):
-        with UnsteadyProxy(server.port, most_bytes=0) as proxy:
-            connection = connect(proxy)
-
-            with pytest.raises(RedisUnavailable):
-                connection.call("PING")
-
-            assert proxy.stuck == 2  # short ones are tried once more
-
 
 class TestALinkThatLongCallsDoNotGetThrough:
     def test_a_long_call_is_not_repeated_as_it_is_and_a_warning_says_what_follows(
