@@ -72,18 +72,16 @@ class _Cancelled:
         return read_cancelled(self.client.pool, self.client.keys, self.now())
 
 
-@dataclass(slots=True)
-class _Outcomes:
+class _Outcomes(Failures):
     """Decides as a worker does, and keeps what the job raised."""
 
-    failures: Failures
     error: BaseException | None = None
     result: Any = None
     left_out: Literal["", "expired", "skipped"] = ""
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         self.error = error
-        return self.failures.malformed(text, queue, error)
+        return super().malformed(text, queue, error)
 
     def diverted(
         self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
@@ -91,23 +89,17 @@ class _Outcomes:
         self.error = diversion.error
         if diversion.expired:
             self.left_out = "expired"
-        return self.failures.diverted(diversion, payload, text, queue)
-
-    def interrupted(self, execution: Execution) -> Settlement:
-        return self.failures.interrupted(execution)
+        return super().diverted(diversion, payload, text, queue)
 
     def failed(self, execution: Execution, error: BaseException) -> Settlement:
         self.error = error
-        return self.failures.failed(execution, error)
+        return super().failed(execution, error)
 
     def over_limit(self, execution: Execution, error: OverLimit) -> Settlement | None:
-        put_off = self.failures.over_limit(execution, error)
+        put_off = super().over_limit(execution, error)
         if put_off is not None:
             self.error = error
         return put_off
-
-    def succeeded(self, execution: Execution) -> Settlement | None:
-        return self.failures.succeeded(execution)
 
 
 class Ran(NamedTuple):
@@ -158,7 +150,7 @@ class JobPerformer:
                 client.keys, dict(job.payload), job.queue, "expired", late, now=self._now()
             )
             return Ran(expired, None, "expired")
-        failures = Failures(
+        outcomes = _Outcomes(
             keys=client.keys,
             registry=default_registry,
             policy=lambda: RetryPolicy(
@@ -170,7 +162,6 @@ class JobPerformer:
             rng=self._rng,
             wall_now=self._now,
         )
-        outcomes = _Outcomes(failures)
         settlement = self._run(client, job.queue, job.text, outcomes)
         return Ran(settlement, outcomes.error, outcomes.left_out, outcomes.result)
 
