@@ -195,18 +195,14 @@ class Job(ClassCalls):
 
 
 def _beside(declared: type[Job]) -> dict[str, Any]:
-    """The options of its schedule, and its rule of flow control."""
-    rules = {name: getattr(declared, name) for name in FLOW_OPTIONS if hasattr(declared, name)}
-    return rules | _schedule_of(declared)
-
-
-def _schedule_of(declared: type[Job]) -> dict[str, Any]:
-    """The options of its schedule; a class without `cron` and `every` of its own has none."""
+    """Its rule of flow control, and the options of its schedule; without `cron` and `every` of its own it has none."""
     own = {name: declared.__dict__.get(name) for name in ("cron", "every", "schedule_name")}
+    names = set(FLOW_OPTIONS)
     if own["cron"] is None and own["every"] is None:
-        return {}
-    shared = SCHEDULED - own.keys()
-    return own | {name: getattr(declared, name) for name in shared if hasattr(declared, name)}
+        own = {}
+    else:
+        names |= SCHEDULED - own.keys()
+    return own | {name: getattr(declared, name) for name in names if hasattr(declared, name)}
 
 
 @frames.may_take_long

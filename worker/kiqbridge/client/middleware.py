@@ -76,28 +76,26 @@ class Chain(Generic[M]):
 
     def add(self, entry: M) -> None:
         """Put at the end: innermost."""
-        self.remove(entry)
-        self._entries.append(entry)
-        self._classify()
+        self._put(entry, lambda: len(self))
 
     def prepend(self, entry: M) -> None:
         """Put at the front: outermost."""
-        self.remove(entry)
-        self._entries.insert(0, entry)
-        self._classify()
+        self._put(entry, lambda: 0)
 
     def insert_before(self, anchor: M, entry: M) -> None:
         """Put right outside the anchor, or at the front when there is no such anchor."""
-        self.remove(entry)
-        index = self._entries.index(anchor) if anchor in self._entries else 0
-        self._entries.insert(index, entry)
-        self._classify()
+        self._put(entry, lambda: self._entries.index(anchor) if anchor in self._entries else 0)
 
     def insert_after(self, anchor: M, entry: M) -> None:
         """Put right inside the anchor, or at the end when there is no such anchor."""
+        self._put(
+            entry,
+            lambda: self._entries.index(anchor) + 1 if anchor in self._entries else len(self),
+        )
+
+    def _put(self, entry: M, place: Callable[[], int]) -> None:
         self.remove(entry)
-        index = self._entries.index(anchor) + 1 if anchor in self._entries else len(self)
-        self._entries.insert(index, entry)
+        self._entries.insert(place(), entry)
         self._classify()
 
     def remove(self, entry: M) -> None:

@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypedDict, Unpack, cast, get_args
+from typing import Any, Final, Unpack, cast, get_args
 
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Origin, ScheduleDefinition
 from kiqbridge.schedule.expression import parse_duration, parse_expression, rate_text
+from kiqbridge.wire.options import ScheduleTimes
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
 from kiqbridge.wire.tick_mark import MAX_NAME, Missed, Overlap
 
@@ -23,37 +24,24 @@ MAX_JITTER_S: Final = 86_400
 MAX_PERIOD_S: Final = 100 * 366 * 86_400
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """How and when a schedule is due; one of `cron`, `every`, `at` and `expression` is needed."""
+class ScheduleOptions(ScheduleTimes, total=False):
+    """How and when a schedule is due; one of `cron`, `every`, `at` and `expression` is needed.
 
-    cron: str
-    """A crontab line such as `0 3 * * *`, or EventBridge's `cron(…)`."""
-    every: float | timedelta | str
-    """Seconds, a timedelta, or a text such as `30s`, `5m`, `2h`; counted from `start`, or from 1970 in UTC."""
+    `every` counts from `start`, or from 1970 in UTC.
+    """
+
     at: str | datetime
     """Once: an aware datetime, or ISO 8601; without an offset it is in `timezone`."""
     expression: str
     """In any form that `kiqbridge schedule next --expression` reads."""
-    timezone: str
-    """IANA name; default UTC."""
     start: datetime | str | None
     """Nothing is due before; aware."""
     end: datetime | str | None
     """Nothing is due after; aware."""
-    overlap: Overlap
-    """What a job does while an earlier one of this schedule runs: allow, skip, or cancel (the earlier one)."""
-    jitter_s: int
-    """Each occurrence is put off by up to so many seconds, always the same for the same instant."""
-    max_age_s: float | timedelta | None
-    """Seconds after its instant from which an occurrence is neither enqueued late nor begun."""
-    missed: Missed
-    """What is done about occurrences that were not enqueued in time: alert, last (default) or all."""
     grace_s: float
     """Seconds by which an occurrence may be late before it counts as missed; default 300."""
     enabled: bool
     """False: never due."""
-    description: str
-    """For people."""
 
 
 class Schedule:

@@ -4,7 +4,7 @@ An application enqueues `HardJob` with two arguments, and who performs it takes 
 enqueue is held against who performs the class, and jobs of the same name in two applications against each other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from kiqbridge.contract.document import ANY, Contract, JobContract
@@ -53,51 +53,48 @@ def _held_against(
     name: str, caller: Contract, wanted: JobContract, performer: Contract
 ) -> Iterator[Disagreement]:
     taken = performer.jobs[name]
-    sides = f"{caller.app} enqueues it{_at(wanted)} {{}}, {performer.app} takes {{}}{_at(taken)}"
+
+    def fault(
+        kind: Kind, given: str, expected: str, advice: str = "make them the same"
+    ) -> Disagreement:
+        text = f"{caller.app} enqueues it{_at(wanted)} {given}, {performer.app} takes {expected}"
+        return Disagreement(name, kind, f"{text}{_at(taken)}; {advice}")
+
     # Python performs both; of what Ruby enqueues by a list of names the kind is not known.
     is_known = performer.language == "ruby" and caller.language != "ruby"
     if is_known and wanted.active_job != taken.active_job:
         kinds = [
             "Active Job" if each.active_job else "Sidekiq's own job" for each in (wanted, taken)
         ]
-        advice = "RemoteActiveJob" if taken.active_job else "RemoteJob"
-        text = sides.format(f"as {kinds[0]}", f"it as {kinds[1]}")
-        yield Disagreement(name, "Active Job", f"{text}; declare it as {advice}")
+        advice = f"declare it as {'RemoteActiveJob' if taken.active_job else 'RemoteJob'}"
+        yield fault("Active Job", f"as {kinds[0]}", f"it as {kinds[1]}", advice)
         return
     if wanted.is_unknown:
         return
     if wanted.least < taken.least or wanted.most > taken.most:
-        text = sides.format(f"with {_count(wanted)}", _count(taken))
-        yield Disagreement(name, "arity", f"{text}; make them the same")
+        yield fault("arity", f"with {_count(wanted)}", _count(taken))
         return
     for number, (given, expected) in enumerate(zip(wanted.placed, taken.placed, strict=False), 1):
         if not fits(given.type, expected.type):
-            text = sides.format(
-                f"with {given.type} as argument {number} ({given.name})",
-                f"{expected.type} ({expected.name})",
-            )
-            yield Disagreement(name, "type", f"{text}; make them the same")
+            at = f"with {given.type} as argument {number} ({given.name})"
+            yield fault("type", at, f"{expected.type} ({expected.name})")
     if taken.active_job:
-        yield from _keywords(name, sides, wanted, taken)
+        yield from _keywords(fault, wanted, taken)
 
 
 def _keywords(
-    name: str, sides: str, wanted: JobContract, taken: JobContract
+    fault: Callable[..., Disagreement], wanted: JobContract, taken: JobContract
 ) -> Iterator[Disagreement]:
-    given, expected = wanted.keywords, taken.keywords
-    for keyword, each in given.items():
-        other = expected.get(keyword)
+    for keyword, each in wanted.keywords.items():
+        other = taken.keywords.get(keyword)
         if other is None and not taken.takes_more_keywords:
-            text = sides.format(f"with keyword {keyword}", "none of this name")
-            yield Disagreement(name, "arity", f"{text}; make them the same")
+            yield fault("arity", f"with keyword {keyword}", "none of this name")
         elif other is not None and not fits(each.type, other.type):
-            text = sides.format(f"with {each.type} as keyword {keyword}", other.type)
-            yield Disagreement(name, "type", f"{text}; make them the same")
-    for keyword, each in expected.items():
-        missing = keyword not in given or (given[keyword].optional and not each.optional)
-        if missing and not each.optional and not wanted.takes_more_keywords:
-            text = sides.format(f"not always with keyword {keyword}", "it in each call")
-            yield Disagreement(name, "arity", f"{text}; make them the same")
+            yield fault("type", f"with {each.type} as keyword {keyword}", other.type)
+    for keyword, each in taken.keywords.items():
+        is_given = keyword in wanted.keywords and not wanted.keywords[keyword].optional
+        if not (is_given or each.optional or wanted.takes_more_keywords):
+            yield fault("arity", f"not always with keyword {keyword}", "it in each call")
 
 
 def _performed_twice(contracts: Sequence[Contract]) -> Iterator[Disagreement]:

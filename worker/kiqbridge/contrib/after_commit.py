@@ -207,7 +207,8 @@ def push_committed(postponed: Sequence[Postponed]) -> None:
         try:
             client.write(jobs)
         except KiqbridgeError as error:
-            _report([_whole(job.payload, job.at) for job in jobs], error)
+            at = ({} if job.at is None else {"at": job.at} for job in jobs)
+            _report([{**job.payload, **each} for job, each in zip(jobs, at, strict=True)], error)
 
 
 def _together(
@@ -224,10 +225,6 @@ def _together(
             else:
                 ruled.append((each.client, [job]))
     return [*plain.values(), *ruled]
-
-
-def _whole(payload: Mapping[str, Any], at: float | None) -> Mapping[str, Any]:
-    return payload if at is None else {**payload, "at": at}
 
 
 def _report(payloads: Sequence[Mapping[str, Any]], error: KiqbridgeError) -> None:

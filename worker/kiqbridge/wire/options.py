@@ -47,8 +47,8 @@ class JobOptions(TypedDict, total=False):
     """Attributes of your own, for middleware or other readers of the payload."""
 
 
-class ScheduledOptions(TypedDict, total=False):
-    """The schedule of a job, declared beside it; `cron` or `every` makes one."""
+class ScheduleTimes(TypedDict, total=False):
+    """What each schedule takes, wherever it is declared."""
 
     cron: str
     """A crontab line such as `0 3 * * *`, or EventBridge's `cron(…)`."""
@@ -56,20 +56,25 @@ class ScheduledOptions(TypedDict, total=False):
     """Seconds, a timedelta, or a text such as `30s`, `5m`, `2h`."""
     timezone: str
     """IANA name; default UTC."""
+    overlap: Literal["allow", "skip", "cancel"]
+    """What a job does while an earlier one of this schedule runs; cancel ends the earlier one."""
+    jitter_s: int
+    """Each occurrence is put off by up to so many seconds, always the same for the same instant."""
+    max_age_s: float | timedelta | None
+    """Seconds after its instant from which an occurrence is neither enqueued late nor begun."""
+    missed: Literal["alert", "last", "all"]
+    """What is done about occurrences that were not enqueued in time; default last."""
+    description: str
+    """For people."""
+
+
+class ScheduledOptions(ScheduleTimes, total=False):
+    """The schedule of a job, declared beside it; `cron` or `every` makes one."""
+
     args: list[Any]
     """Arguments of each occurrence; default: none."""
     schedule_name: str
     """Default: the name of the job."""
-    overlap: Literal["allow", "skip", "cancel"]
-    """What a job does while an earlier one of this schedule runs."""
-    jitter_s: int
-    """Each occurrence is put off by up to so many seconds."""
-    max_age_s: float | timedelta | None
-    """Seconds after its instant from which an occurrence is neither enqueued late nor begun."""
-    missed: Literal["alert", "last", "all"]
-    """What is done about occurrences that were not enqueued in time."""
-    description: str
-    """For people."""
 
 
 class FlowOptions(TypedDict, total=False):

@@ -134,16 +134,12 @@ class _Run:
     def perform(self, args: Any, kwargs: Any) -> Any:
         """Call a plain task."""
         result = self._begin(args, kwargs)
-        returned = self._task.func(*self._first(result), *result.args, **result.kwargs)
-        self._end(result, returned)
-        return returned
+        return self._end(result, self._call(result))
 
     async def perform_async(self, args: Any, kwargs: Any) -> Any:
         """Await a task that is `async def`."""
         result = self._begin(args, kwargs)
-        returned = await self._task.func(*self._first(result), *result.args, **result.kwargs)
-        self._end(result, returned)
-        return returned
+        return self._end(result, await self._call(result))
 
     def _begin(self, args: Any, kwargs: Any) -> TaskResult:
         if not isinstance(args, list) or not isinstance(kwargs, dict):
@@ -166,17 +162,15 @@ class _Run:
         task_started.send(sender=self._backend, task_result=result)
         return result
 
-    def _first(self, result: TaskResult) -> list[TaskContext]:
-        return [TaskContext(task_result=result)] if self._task.takes_context else []
+    def _call(self, result: TaskResult) -> Any:
+        first = [TaskContext(task_result=result)] if self._task.takes_context else []
+        return self._task.func(*first, *result.args, **result.kwargs)
 
-    def _end(self, result: TaskResult, returned: Any) -> None:
-        _set(
-            result,
-            status=TaskResultStatus.SUCCESSFUL,
-            finished_at=timezone.now(),
-            _return_value=returned,
-        )
+    def _end(self, result: TaskResult, returned: Any) -> Any:
+        status, now = TaskResultStatus.SUCCESSFUL, timezone.now()
+        _set(result, status=status, finished_at=now, _return_value=returned)
         task_finished.send(self._backend, task_result=result)
+        return returned
 
 
 def _exhausted(
