@@ -263,24 +263,6 @@ class TestMiddleware:
 
         assert seen == [(echo, "EchoJob", "low")] + [(echo, "EchoJob", "mailers")] * 2
 
-    def test_the_first_one_added_sees_the_payload_first_and_the_result_last(self, client, redis):
-        heard = []
-
-        def named(name):
-            def middleware(_class, _payload, _queue, call_next):
-                heard.append(f"{name} in")
-                result = call_next()
-                heard.append(f"{name} out")
-                return result
-
-            return middleware
-
-        client.middleware.add(named("a"))
-        client.middleware.add(named("b"))
-        client.push({"class": "EchoJob", "args": []})
-
-        assert heard == ["a in", "b in", "b out", "a out"]
-
     def test_an_error_of_it_is_the_callers_and_nothing_is_written(self, client, redis):
         def fail(*_args):
             raise LookupError("no tenant")

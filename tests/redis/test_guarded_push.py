@@ -235,11 +235,6 @@ class TestHowLong:
         [until] = ends_of(redis).values()
         assert until == pytest.approx(time.time() + 60, abs=30)
 
-    def test_what_has_no_guard_leaves_none(self, client, redis):
-        client.push_once([item(1), item(2)], [None, "k"])
-
-        assert list(ends_of(redis)) == [b"key:7:EchoJob:k"]
-
 
 class TestDrawnJids:
     """A caller that repeats a call knows its own jobs."""
@@ -250,13 +245,6 @@ class TestDrawnJids:
             assert (outcome.jid, outcome.duplicate) == ("drawn", False)
 
         assert [payload["jid"] for payload in queued(redis)] == ["drawn"]
-
-    def test_another_one_is_a_duplicate(self, client):
-        client.push_once([item(1)], ["k"], jids=["drawn"])
-
-        [outcome] = client.push_once([item(1)], ["k"], jids=["another"])
-
-        assert (outcome.jid, outcome.duplicate) == ("drawn", True)
 
 
 class TestLimits:
@@ -890,15 +878,3 @@ class TestLostReply:
 
         assert sum(command[0] in SCRIPTS for command in proxy.commands) == 2
         assert keys(redis) == set()
-
-
-class TestScripts:
-    def test_a_server_that_forgot_the_script_is_taught_it_again(self, client, redis):
-        client.push_once([item(1)], ["a"])
-        client.push_tick("s", MINUTE, [item(1)], by="aws")
-        redis.script_flush()
-
-        client.push_once([item(2)], ["b"])
-        client.push_tick("t", MINUTE, [item(2)], by="aws")
-
-        assert len(queued(redis)) == 4

@@ -3,7 +3,6 @@
 import pytest
 
 from kiqbridge import job
-from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
 from kiqbridge.testing import fake
 
@@ -59,31 +58,6 @@ def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, done):
     jobs.drain(raise_errors=False)
 
     assert outcomes(jobs) == ["retry", "dead"]
-    assert work.perform_async("a") is not None
-
-
-def test_one_that_is_replaced_does_not_run(jobs, done):
-    work = declare(done, unique=Unique(by=("key",), on_conflict="replace"))
-    work.perform_async("a")
-    work.perform_async("a", False)
-
-    jobs.drain()
-
-    assert done == ["a"]
-    assert outcomes(jobs) == ["skipped", "done"]
-
-
-def test_one_that_shall_raise_raises(jobs, done):
-    work = declare(done, unique=Unique(on_conflict="raise", until="start"))
-    first = work.perform_async("a")
-
-    with pytest.raises(NotUnique) as raised:
-        work.perform_async("a")
-    with pytest.raises(NotUnique):
-        work.perform_bulk([["b"], ["b"]])
-    jobs.drain()
-
-    assert raised.value.jid == first
     assert work.perform_async("a") is not None
 
 

@@ -193,12 +193,6 @@ class TestMiddleware:
         assert echo.perform_inline(1) == "echo"
         assert seen == ["worker", "client", (1,)]
 
-    def test_one_of_the_worker_that_does_not_call_on_skips_the_job(self, server, echo, seen):
-        server.middleware.add(lambda *_: None)
-
-        assert echo.perform_inline() is None
-        assert seen == []
-
     def test_both_kinds_go_around_an_async_job(self, server, seen):
         async def asynchronous(_job, _payload, _queue, call_next):
             seen.append("async in")

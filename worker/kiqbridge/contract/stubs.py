@@ -24,11 +24,11 @@ _PYTHON: Final = {
 }
 _FORMS: Final = {"uuid": "UUID", "date-time": "datetime", "date": "date", "decimal": "Decimal"}
 _IMPORTS: Final = {
-    "UUID": "from uuid import UUID",
-    "datetime": "from datetime import datetime",
-    "date": "from datetime import date",
-    "Decimal": "from decimal import Decimal",
-    "Any": "from typing import Any",
+    "UUID": "uuid",
+    "datetime": "datetime",
+    "date": "datetime",
+    "Decimal": "decimal",
+    "Any": "typing",
 }
 _TAKEN: Final = frozenset({*_IMPORTS, "RemoteJob", "RemoteActiveJob"})
 
@@ -125,11 +125,11 @@ def python_type(parameter: Parameter) -> str:
 
 
 def _imports(body: str) -> str:
-    used = [line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\b", body)]
-    standard = sorted(used)
-    if "from datetime import date" in standard and "from datetime import datetime" in standard:
-        standard = [line for line in standard if not line.startswith("from datetime")]
-        standard = sorted([*standard, "from datetime import date, datetime"])
+    used = sorted(name for name in _IMPORTS if re.search(rf"\b{name}\b", body))
+    standard = [
+        f"from {module} import {', '.join(name for name in used if _IMPORTS[name] == module)}"
+        for module in sorted({_IMPORTS[name] for name in used})
+    ]
     bases = {
         "(RemoteJob):": "from kiqbridge import RemoteJob",
         "(RemoteActiveJob):": "from kiqbridge.rails import RemoteActiveJob",
