@@ -50,11 +50,10 @@ async def later(name):
 def end_thread(kind):
     # What no error does any more: its loop comes to its end.
     [part] = [each for each in gc.get_objects() if type(each).__name__ == kind]
-    stopping = part._quiet if kind == "Isolation" else part._stopping
+    stopping = part._stopping
     stopping.set()
-    for wakes in ("_some", "_chunks_out"):
-        if hasattr(part, wakes):
-            getattr(part, wakes).set()
+    if hasattr(part, "_some"):
+        part._some.set()
     while getattr(part, "thread", part).alive:
         time.sleep(0.001)
     stopping.clear()

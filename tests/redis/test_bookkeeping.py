@@ -158,7 +158,7 @@ def test_a_stop_while_redis_is_away_leaves_the_jobs_in_flight(
 
     bookkeeper.stop(10)
 
-    assert not bookkeeper.thread.alive
+    assert not bookkeeper.alive
     assert in_flight(redis) == JOBS
     assert not freed.is_set()
 

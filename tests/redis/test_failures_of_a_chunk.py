@@ -161,7 +161,8 @@ def test_a_lost_reply_gives_none_a_second_life(stand, caplog):
 
 
 def test_those_before_a_long_job_are_written_and_told_while_it_runs(stand):
-    stand.revoker.start([stand.processor])
+    stand.revoker.processors = [stand.processor]
+    stand.revoker.start()
     stand.start("Fails", "Long", "Short")
     assert stand.long_begun.wait(10)
 

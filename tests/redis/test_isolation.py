@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 import tracemalloc
 
 import pytest
@@ -135,7 +134,7 @@ def isolate(redis_url, folder):
 
     yield make
     for isolation, pool, process in made:
-        isolation.stop(time.monotonic())
+        isolation.stop()
         pool.stop()
         process.__exit__()
 
@@ -386,9 +385,9 @@ def test_at_the_deadline_the_running_one_goes_back_to_the_suspects(redis, isolat
     assert isolation.current.text == text
     child = isolation._child
 
-    isolation.stop(time.monotonic() + 0.1)
+    isolation.stop(0.1)
 
-    wait_until(lambda: not isolation.thread.alive, 10)
+    wait_until(lambda: not isolation.alive, 10)
     assert redis.lrange(KEYS.suspects("mail"), 0, -1) == [text]
     assert not redis.exists("dead", "retry", "queue:mail")
     assert not child.is_running
@@ -401,7 +400,7 @@ def test_once_quiet_none_is_taken(redis, isolate):
     isolation.quiet()
     isolation.start()
 
-    wait_until(lambda: not isolation.thread.alive, 5)
+    wait_until(lambda: not isolation.alive, 5)
 
     assert redis.llen(KEYS.suspects("default")) == 1
 
@@ -535,4 +534,4 @@ def test_while_the_beat_finds_no_suspects_nothing_is_asked_for(redis, isolate, f
     isolation.note(suspects=True)
 
     wait_until((folder / "done").exists, 20, "the suspect")
-    isolation.stop(time.monotonic())
+    isolation.stop()

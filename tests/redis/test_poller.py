@@ -605,4 +605,4 @@ class TestHearingFromTheBeat:
 
         poller.quiet()
 
-        wait_until(lambda: not poller.thread.alive, what="the end")
+        wait_until(lambda: not poller.alive, what="the end")

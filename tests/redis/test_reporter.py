@@ -237,7 +237,7 @@ def test_a_report_that_is_written_wakes_the_thread_and_the_end_waits_for_the_las
     reporter.stop(10)
 
     assert [token for token, _ in service.calls] == ["a", "b"]
-    assert not reporter.thread.alive
+    assert not reporter.alive
 
 
 def test_a_thread_that_has_ended_goes_on_where_it_was(redis, reporter, service):
@@ -246,10 +246,10 @@ def test_a_thread_that_has_ended_goes_on_where_it_was(redis, reporter, service):
     reporter._stopping.clear()
     add(redis, "a")
 
-    reporter.thread.restart()
+    reporter.restart()
 
     wait_until(lambda: service.calls)
-    assert reporter.thread.alive
+    assert reporter.alive
     reporter.stop(10)
 
 

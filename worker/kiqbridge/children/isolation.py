@@ -34,7 +34,7 @@ from kiqbridge.perform.job_logger import TID
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.leadership import Lead
@@ -60,7 +60,7 @@ GRACE_S = 1.0
 before the job is blamed."""
 
 
-class Isolation:
+class Isolation(Role):
     """The thread that looks for suspects and runs them.
 
     `runner` gives, for the name of a queue, what orders are made of and what answers become.
@@ -88,6 +88,7 @@ class Isolation:
         outage: Outage,
         look_s: float = LOOK_S,
     ) -> None:
+        super().__init__("isolation", self._look_on, until=Until.QUIET)
         self.tid = tid
         self.current: RunningJob | None = None
         self.processed = 0
@@ -111,20 +112,14 @@ class Isolation:
         self._child: Child | None = None
         self._chunk: Chunk | None = None
         self._renew_at = 0.0
-        self._quiet = threading.Event()
         self._abandoned = threading.Event()
-        self.thread = KeptThread("isolation", self._look_on, self._quiet)
 
     def __repr__(self) -> str:
         return f"<Isolation {self.tid} {'busy' if self.current else 'idle'}>"
 
-    def start(self) -> None:
-        """Begin to look."""
-        self.thread.start()
-
     def quiet(self) -> None:
         """Take no further suspect; the running one may finish."""
-        self._quiet.set()
+        super().quiet()
         child = self._child
         if child is not None:
             child.send_stopping()
@@ -133,17 +128,17 @@ class Isolation:
         """Whether there are suspects, as the beat of the lease has found out. From any thread, at once."""
         self._hint.give(is_some=suspects)
 
-    def stop(self, deadline: float) -> None:
-        """Wait for the running suspect until the deadline (`time.monotonic`), then give it back.
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Wait for the running suspect for so many seconds, else not at all, then give it back.
 
         It goes back to the suspects, and its child is killed after that.
         """
         self.quiet()
-        if not self.thread.alive:
+        if not self.alive:
             return
-        self.thread.join(max(deadline - time.monotonic(), 0))
+        self.join(timeout_s or 0)
         chunk, current = self._chunk, self.current
-        if chunk is not None and current is not None and self.thread.alive:
+        if chunk is not None and current is not None and self.alive:
             try:
                 with chunk.writing:
                     chunk.revoke_unfinished()
@@ -156,7 +151,7 @@ class Isolation:
         child = self._child
         if child is not None:
             child.kill()
-        self.thread.join(RETRY_S)
+        self.join(RETRY_S)
 
     def look(self) -> bool:
         """Look once, and run one suspect if there is one and nobody else does; whether one ran.
@@ -204,7 +199,7 @@ class Isolation:
     def _look_on(self) -> None:
         TID.set(self.tid)
         self._look_at = time.monotonic() + self._look_s
-        while not self._quiet.wait(min(self._look_s, HEAR_S)):
+        while not self._stopping.wait(min(self._look_s, HEAR_S)):
             threads.beat()
             if self._hint.says_nothing:
                 self.suspects = {}
@@ -213,7 +208,7 @@ class Isolation:
                 continue
             self._look_at = time.monotonic() + self._look_s
             try:
-                while not self._quiet.is_set() and self.look():
+                while not self._stopping.is_set() and self.look():
                     pass
             except Shutdown:
                 return
@@ -234,7 +229,7 @@ class Isolation:
             return False
         self._chunk, self.current = chunk, RunningJob(chunk.queue, text, wall_now())
         try:
-            if self._quiet.is_set():
+            if self._stopping.is_set():
                 self._give_back(chunk)
                 return False
             if not self._may_begin(chunk.lease):

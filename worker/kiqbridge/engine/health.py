@@ -20,6 +20,7 @@ from kiqbridge.perform.processor import Processor
 from kiqbridge.perform.reservations import Holder
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames
+from kiqbridge.runtime.role import Until
 
 logger = logging.getLogger(__name__)
 
@@ -182,28 +183,17 @@ class Health:
         if parts.manager is not None:
             yield from ((f"processor {each.tid}", each) for each in parts.manager.processors)
         yield from ((f"reader {each.capsule.name}", each.gate) for each in parts.capsules)
-        yield "poller", parts.poller.thread
-        yield "schedules", parts.schedules.thread
-        if parts.reservations is not None:
-            yield "reservations", parts.reservations
-        if parts.isolation is not None:
-            yield "isolation", parts.isolation.thread
+        yield from ((role.name, role) for role in parts.roles if role.until is Until.QUIET)
 
     def _until_stop(self) -> Iterator[tuple[str, Living]]:
         """Threads that are needed until the last job has ended, by name."""
         parts = self._parts
-        if parts.heartbeat is not None:
-            yield "heartbeat", parts.heartbeat.thread
         yield "lease", parts.keeper.thread
-        yield "revoker", parts.revoker.thread
-        yield "pauses", parts.pauses.thread
-        yield "task reports", parts.task_tokens.reporter.thread
-        yield "outbox", parts.outbox.thread
-        yield "task heartbeats", parts.task_tokens.heartbeats
+        yield from ((role.name, role) for role in parts.roles if role.until is not Until.QUIET)
         if parts.manager is not None:
             yield from ((f"loop {loop.name}", loop) for loop in parts.manager.loops)
             if parts.manager.loops:
-                yield "bookkeeper", parts.bookkeeper.thread
+                yield "bookkeeper", parts.bookkeeper
 
     def _restart_thread(self, name: str) -> bool:
         """Start a thread again that has ended; False: it cannot be."""

@@ -7,7 +7,6 @@ measure a round trip; write the process hash; take one signal that was sent to u
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from kiqbridge.perform.capsule import Capsule
 from kiqbridge.perform.running_job import RunningJob, shown_text
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import sign_off
@@ -191,7 +190,7 @@ class Stats:
         self._number += 1
 
 
-class Heartbeat:
+class Heartbeat(Role):
     """The thread that beats.
 
     Args:
@@ -220,6 +219,7 @@ class Heartbeat:
         on_signal: Callable[[str], None],
         metrics: Metrics | None = None,
     ) -> None:
+        super().__init__("heartbeat", self._beat_on)
         self._info = info
         self._info_text = info.text()
         self._keys = keys
@@ -238,22 +238,15 @@ class Heartbeat:
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
-        self._stopping = threading.Event()
-        self.thread = KeptThread("heartbeat", self._beat_on, self._stopping)
 
     @property
     def round_trip_s(self) -> float:
         """Seconds of the last PING; 0 before the first."""
         return self._rtt_us / 1_000_000
 
-    def start(self) -> None:
-        """Beat now and every `beat_s` seconds."""
-        self.thread.start()
-
-    def stop(self) -> None:
+    def stop(self, timeout_s: float | None = None) -> None:
         """End the beats, flush the counters and take this process off the lists (§10.6)."""
-        self._stopping.set()
-        self.thread.join()
+        super().stop(timeout_s)
         identity = self._info.identity
         try:
             self._stats.flush(self._connection, time.time())

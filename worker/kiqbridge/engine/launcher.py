@@ -46,6 +46,7 @@ from kiqbridge.host.surroundings import attach
 from kiqbridge.host.systemd import Notifier
 from kiqbridge.perform.gate import check_route
 from kiqbridge.runtime import user_code
+from kiqbridge.runtime.role import Until
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.store.server_check import warn_of_eviction
@@ -203,11 +204,9 @@ class Launcher:
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
             self._quieting = self._events.fire_aside("quiet")
-        parts.poller.quiet()
-        parts.schedules.quiet()
         parts.processes.quiet()
-        if parts.isolation is not None:
-            parts.isolation.quiet()
+        for role in parts.roles:
+            role.quiet()
         if parts.manager is not None:  # it may have been made meanwhile
             parts.manager.quiet()
 
@@ -273,8 +272,8 @@ class Launcher:
     def _start_threads(self) -> None:
         """Start what `build_around_capsules` has made, the processors after what watches them."""
         parts, queues = self.parts, self.parts.served_queues()
-        manager, heartbeat, reservations = parts.manager, parts.heartbeat, parts.reservations
-        assert manager and heartbeat and reservations  # noqa: S101, PT018 - for the type checker
+        manager = parts.manager
+        assert manager is not None  # noqa: S101 - for the type checker
         parts.processes.note_start()
         self._state = StateKeeper(
             ProcessState(parts.registry),
@@ -282,13 +281,8 @@ class Launcher:
             give_up=self.health.give_up,
         )
         self._state.start()
-        heartbeat.start()
-        parts.revoker.start(manager.processors)
-        parts.poller.start()
-        parts.schedules.start()
-        parts.pauses.start()
-        parts.task_tokens.start()
-        parts.outbox.start()
+        for role in parts.roles:
+            role.start()
         run, keys = parts.pool.run, parts.keys
         warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
         warn_of_odd_queues(run, keys, queues, parts.registry, parts.client.fleets)
@@ -296,9 +290,6 @@ class Launcher:
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             manager.quiet()
         manager.start()
-        if parts.isolation is not None and not self._quiet.is_set():
-            parts.isolation.start()
-        reservations.start()
 
     def _have_all_fetched(self) -> bool:
         """Wait until each thread has made its first claim, however long Redis is away; False: it stops.
@@ -329,8 +320,7 @@ class Launcher:
             self._composing.release()
         heartbeat = self.parts.heartbeat
         self._end_jobs(deadline)
-        self._step("applying the ends of jobs", self.parts.outbox.stop)
-        self._step("reporting to Step Functions", self.parts.task_tokens.stop)
+        self._stop_roles(Until.ENDS)
         closing = BoundedCall("kiqbridge-close", self._close_resources)
         is_closed = closing.wait(CLOSE_S)
         if not is_closed:
@@ -361,22 +351,21 @@ class Launcher:
             self._step("ending the jobs", lambda: manager.stop(deadline))
             if isolation is not None:
                 self._wait_for_suspect(isolation, deadline)
-                self._step("ending the isolation", lambda: isolation.stop(time.monotonic()))
-            for each in (
-                parts.revoker,
-                parts.schedules,
-                parts.missed_watch,
-                parts.poller,
-                parts.pauses,
-            ):
-                self._step(f"ending {each}", each.stop)
+                self._step("ending the isolation", isolation.stop)
+            self._stop_roles(Until.QUIET, Until.JOBS)
+            self._step("ending the watch for missed ticks", parts.missed_watch.stop)
         self._step("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S))
         self._step("ending child processes", parts.processes.stop)
         if manager is None:
             self._step("ending the event loops", self._stop_loops)
 
+    def _stop_roles(self, *until: Until) -> None:
+        for role in self.parts.roles:
+            if role.until in until:
+                self._step(f"ending the thread {role.name}", role.stop)
+
     def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
-        while isolation.thread.alive and (left := seconds_until(deadline)) > 0:
+        while isolation.alive and (left := seconds_until(deadline)) > 0:
             if self._hurried.wait(min(left, SUSPECT_S)):
                 return
 

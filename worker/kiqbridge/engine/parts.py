@@ -60,6 +60,7 @@ from kiqbridge.perform.reservations import Holder, Reservations, Rules
 from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.role import Role
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.failure import Failures
 from kiqbridge.settle.metrics import Metrics
@@ -67,7 +68,9 @@ from kiqbridge.settle.notifications import Handlers, Notifications
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
-from kiqbridge.step_functions.task_tokens import TaskTokens
+from kiqbridge.step_functions.heartbeats import TaskHeartbeats
+from kiqbridge.step_functions.reporter import TaskReporter
+from kiqbridge.step_functions.service import StepFunctions
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
@@ -143,16 +146,20 @@ class EngineParts:
             on_registered=on_registered,
         )
         self._handlers = Handlers(server)
-        self.task_tokens = TaskTokens(
+        service = StepFunctions()
+        self.heartbeats = TaskHeartbeats(
+            running=self.running_jobs, service=service, every_s=config.task_heartbeat_s
+        )
+        self.reporter = TaskReporter(
             keys=self.keys,
             connection=self._connect(),
-            running=self.running_jobs,
-            heartbeat_s=config.task_heartbeat_s,
+            service=service,
+            on_look=self.heartbeats.look,
         )
         self.outbox = Outbox(
             Scene(self.keys, self.client),
             self._connect(),
-            on_report=self.task_tokens.reporter.wake,
+            on_report=self.reporter.wake,
         )
         self._settler = Settler(self.keys, on_end=self.outbox.wake)
         self._notifications = Notifications()
@@ -253,6 +260,7 @@ class EngineParts:
             loops=loops,
             bookkeeper=self.bookkeeper if loops else None,
         )
+        self.revoker.processors = self.manager.processors
         self._counters += [*processors, *loops, *([self.isolation] if self.isolation else [])]
         declared = DeclaredClasses(self.registry)
         self.heartbeat = Heartbeat(
@@ -274,6 +282,26 @@ class EngineParts:
             metrics=self.metrics,
         )
         self.reservations = self._make_reservations(on_lost)
+
+    @property
+    def roles(self) -> list[Role]:
+        """The threads that are there once, in the order in which they are started, quieted and stopped.
+
+        The lease begins before them, with the registration; the bookkeeper with the threads that perform.
+        """
+        made = (
+            self.heartbeat,
+            self.revoker,
+            self.poller,
+            self.schedules,
+            self.pauses,
+            self.isolation,
+            self.reservations,
+            self.outbox,
+            self.heartbeats,
+            self.reporter,
+        )
+        return [role for role in made if role is not None]
 
     def numbers(self) -> ProcessNumbers:
         """What the process has done and does now."""
@@ -329,7 +357,7 @@ class EngineParts:
         """Pass on what the beat has found out to those that would else ask for it; close what idles."""
         self.poller.note(leader=news.leader, server_time=news.server_time)
         self.outbox.note(ends=news.ends, cancelled=news.cancelled)
-        self.task_tokens.reporter.note(reports=news.reports)
+        self.reporter.note(reports=news.reports)
         self.pauses.note(pauses=news.pauses)
         if self.isolation is not None:
             self.isolation.note(suspects=news.suspects)

@@ -6,7 +6,6 @@ paused, claims see to that; their pauses are ended here when their time is over.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection
 
@@ -17,7 +16,7 @@ from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning, pairs_of
@@ -39,7 +38,7 @@ JOIN_S = 1.0
 _FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
 
 
-class PauseWatch:
+class PauseWatch(Role):
     """The thread that watches the pauses.
 
     Attributes:
@@ -55,6 +54,7 @@ class PauseWatch:
         track: Callable[[], AbstractConnection],
         safety_look_s: float = SAFETY_LOOK_S,
     ) -> None:
+        super().__init__("pauses", self._watch, until=Until.JOBS, join_s=JOIN_S)
         self.classes: frozenset[str] = frozenset()
         self._keys = keys
         self._connection = connection
@@ -65,8 +65,6 @@ class PauseWatch:
         self._server_ahead_s: float | None = None
         self._hint = Hint()
         self._wrong_types = WrongTypeWarning(logger, "the watch of the pauses (kb:paused, paused)")
-        self._stopping = threading.Event()
-        self.thread = KeptThread("pauses", self._watch, self._stopping)
 
     def start(self) -> None:
         """Look once, so that a paused class is known before the first job, and go on watching."""
@@ -74,17 +72,17 @@ class PauseWatch:
             self.look()
         except _FAILURES as error:
             logger.warning("pauses of classes are not known yet: %s", error)
-        self.thread.start()
+        super().start()
 
     def note(self, *, pauses: int) -> None:
         """How many pauses there are, as the beat of the lease has found out. From any thread, at once."""
         self._hint.give(is_some=pauses != len(self._read))
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float | None = None) -> None:
         """End the watch."""
         self._stopping.set()
         self._tracking.interrupt()
-        self.thread.join(JOIN_S)
+        super().stop(timeout_s)
         self._tracking.close()
 
     def look(self) -> float:

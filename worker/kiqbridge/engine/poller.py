@@ -14,7 +14,6 @@ script that checks the score again. Ruby's pollers may move the same sets.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -27,7 +26,7 @@ from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.dying import dead, dead_unread
 from kiqbridge.settle.ending import stopped_ending
 from kiqbridge.settle.failed_payload import failed_payload
@@ -69,7 +68,7 @@ RETRY_S = 1.0
 _FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
 
 
-class Poller:
+class Poller(Role):
     """The thread that moves due jobs while this process leads.
 
     Attributes:
@@ -88,6 +87,7 @@ class Poller:
         track: Callable[[], AbstractConnection],
         max_payload_bytes: int = 0,
     ) -> None:
+        super().__init__("poller", self._poll, until=Until.QUIET, join_s=RENEW_S + RETRY_S)
         self._keys = keys
         self.client = client
         self._connection = connection
@@ -107,22 +107,15 @@ class Poller:
         self._vacant = Hint()
         self._unled_since: float | None = None
         self._heard: tuple[float, float] | None = None
-        self._awake = threading.Event()
         self._wrong_types = WrongTypeWarning(
             logger, "the poller (retry, schedule, dead, queues, kb:poller)"
         )
         self._unregistered = UnregisteredWatch(keys)
-        self._stopping = threading.Event()
-        self.thread = KeptThread("poller", self._poll, self._stopping)
 
     @property
     def leads(self) -> bool:
         """Whether this process led the fleet at its last look; another one may lead meanwhile."""
         return self._leads
-
-    def start(self) -> None:
-        """Begin to poll."""
-        self.thread.start()
 
     @property
     def unled_s(self) -> float:
@@ -144,18 +137,13 @@ class Poller:
         elif self._unled_since is None:
             self._unled_since = time.monotonic()
         if nobody_leads:
-            self._awake.set()
+            self._some.set()
 
-    def quiet(self) -> None:
-        """Move nothing any more; another process takes the lead."""
-        self._stopping.set()
-        self._awake.set()
-
-    def stop(self) -> None:
+    def stop(self, timeout_s: float | None = None) -> None:
         """End, and hand over the lead at once."""
         self.quiet()
         self._tracking.interrupt()
-        self.thread.join(RENEW_S + RETRY_S)
+        super().stop(timeout_s)
         self._tracking.close()
 
     def move_due(self, source: str, now: float) -> int:
@@ -191,9 +179,9 @@ class Poller:
                     self.earliest_due = None
                     self._connection.close()  # of those that do not lead there are many
                     self._tracking.close()
-                    self._awake.wait(RENEW_S)
+                    self._some.wait(RENEW_S)
                     if not self._stopping.is_set():
-                        self._awake.clear()
+                        self._some.clear()
                 self._wrong_types.clear()
             except _FAILURES as error:
                 logger.debug("polling waits for Redis: %s", error)

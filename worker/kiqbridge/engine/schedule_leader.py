@@ -6,7 +6,6 @@ moment: a step changes Redis only by scripts that claim what they enqueue.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class ScheduleStep:
     always: bool = False
 
 
-class ScheduleLeader:
+class ScheduleLeader(Role):
     """Calls the steps that are due, one after the other, while this process leads.
 
     Args:
@@ -69,27 +68,13 @@ class ScheduleLeader:
         leads: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("schedules", self._lead, until=Until.QUIET, join_s=JOIN_S)
         self._make_steps = steps
         self._steps: Sequence[ScheduleStep] | None = None
         self._connection = connection
         self._leads = leads
         self._monotonic = monotonic
         self._due_at: dict[str, float] = {}
-        self._stopping = threading.Event()
-        self.thread = KeptThread("schedules", self._lead, self._stopping)
-
-    def start(self) -> None:
-        """Begin."""
-        self.thread.start()
-
-    def quiet(self) -> None:
-        """Do nothing any more; another process leads."""
-        self._stopping.set()
-
-    def stop(self) -> None:
-        """End; waits for the step that runs."""
-        self._stopping.set()
-        self.thread.join(JOIN_S)
 
     def run_due(self) -> None:
         """Call the steps that are due; those of the leader if this process leads. At first all are."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kiqbridge.clock import lease_now
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class TaskProtection:
         self._ask_at = 0.0
         self._complained = False
         self._ending = threading.Event()
-        self._thread = KeptThread("ecs", self._watch, self._ending)
+        self._thread = Role("ecs", self._watch, stopping=self._ending)
 
     def __repr__(self) -> str:
         return f"<TaskProtection {'wanted' if self._wants else 'not wanted'}, {self._url}>"

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from kiqbridge.client.registry import Registry
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class StateKeeper:
         self._give_up = give_up
         self._exhausted = 0
         self._stopping = threading.Event()
-        self._thread = threads.KeptThread("state", self._loop, self._stopping)
+        self._thread = Role("state", self._loop, stopping=self._stopping)
 
     def start(self) -> None:
         """Begin to look."""

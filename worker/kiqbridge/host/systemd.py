@@ -16,7 +16,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from kiqbridge.host.status import Status, faults_of
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Notifier:
         self._look = look
         self.notify()
         if in_thread and self._address is not None and self._watchdog_s is not None:
-            KeptThread("systemd", self._notify_on, self._ending).start()
+            Role("systemd", self._notify_on, stopping=self._ending).start()
 
     def ready(self) -> None:
         """The start is over: what waits for this service may start, and the watchdog counts."""

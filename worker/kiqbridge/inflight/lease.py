@@ -22,7 +22,7 @@ from kiqbridge.inflight.beat import News, send_beat
 from kiqbridge.inflight.orphans import ORPHAN_LIMIT
 from kiqbridge.inflight.recovery import Reaped, Reaper
 from kiqbridge.runtime import job_forks, threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role
 from kiqbridge.store import scripts
 from kiqbridge.store.leadership import Sight
 from kiqbridge.store.redis_connection import RedisConnection
@@ -148,7 +148,7 @@ class LeaseKeeper:
             silent_after_s=times.silent_after,
             orphan_limit=orphan_limit,
         )
-        self.thread = KeptThread("lease", self._beat_on, self._stopping)
+        self.thread = Role("lease", self._beat_on, stopping=self._stopping)
         self.current = Lease("")
         self.current.lost = True
 

@@ -10,7 +10,6 @@ What a worker leaves behind that was killed is applied by another one: each hear
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,7 +20,7 @@ from kiqbridge.outbox.batch_effects import begin_next, count_end
 from kiqbridge.outbox.effects import EffectMaker, Scene, keep_result, pass_report, unlock
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
@@ -51,7 +50,7 @@ LAST_S: Final = 1.0
 """Seconds for which a process that ends applies what is left; other workers apply the rest."""
 
 
-class Outbox:
+class Outbox(Role):
     """The thread that applies ends.
 
     Args:
@@ -75,6 +74,7 @@ class Outbox:
         makers: Sequence[EffectMaker] = MAKERS,
         look_s: float = LOOK_S,
     ) -> None:
+        super().__init__("outbox", self._look_on, until=Until.ENDS, join_s=LAST_S)
         self.applied = 0
         self.bids: frozenset[str] = frozenset()
         self._scene = scene
@@ -86,18 +86,7 @@ class Outbox:
         self._hint = Hint()
         self._cancelled = b""
         self._wrong_type = WrongTypeWarning(logger, "the outbox of ended jobs")
-        self._some = threading.Event()
-        self._stopping = threading.Event()
         self._read_at = -REREAD_S
-        self.thread = KeptThread("outbox", self._look_on, self._stopping)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self.thread.start()
-
-    def wake(self) -> None:
-        """An end has been written: look now. From any thread, at once."""
-        self._some.set()
 
     def note(self, *, ends: bool, cancelled: bytes) -> None:
         """What the beat of the lease has found out. From any thread, at once.
@@ -112,12 +101,6 @@ class Outbox:
             self._read_at = -REREAD_S
         if is_new or (ends and time.monotonic() >= self._looked_at + self._look_s):
             self._some.set()
-
-    def stop(self, timeout_s: float = LAST_S) -> None:
-        """Apply what is due, for so many seconds at most; what is left stays in Redis for other workers."""
-        self._stopping.set()
-        self._some.set()
-        self.thread.join(timeout_s)
 
     def look(self) -> bool:
         """Take and apply what is due, up to `BATCH`; whether there may be more: others, or what these have added.

@@ -8,20 +8,21 @@ the prefetch revoker.
 """
 
 import logging
-import threading
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import give_back
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.notifications import Notifications
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Busy(Protocol):
     """On `lease_now`, when the running job began."""
 
 
-class PrefetchRevoker:
+class PrefetchRevoker(Role):
     """Gives back what waits behind a long job, and settles what failed before; awake while chunks are out."""
 
     def __init__(
@@ -68,40 +69,28 @@ class PrefetchRevoker:
         settler: Settler,
         notifications: Notifications,
     ) -> None:
+        super().__init__("revoker", self._watch, until=Until.JOBS, join_s=0)
         self._connection = connection
         self._keys = keys
         self._settler = settler
         self._notifications = notifications
-        self._processors: Sequence[Busy] = ()
-        self._chunks_out = threading.Event()
-        self._stopping = threading.Event()
-        self.thread = KeptThread("revoker", self._watch, self._stopping)
-
-    def start(self, processors: Sequence[Busy]) -> None:
-        """Begin to watch these."""
-        self._processors = processors
-        self.thread.start()
-
-    def stop(self) -> None:
-        """End the watch."""
-        self._stopping.set()
-        self._chunks_out.set()
+        self.processors: Sequence[Busy] = ()
 
     def watch(self) -> None:
         """Called by a processor that took more than one job."""
-        if not self._chunks_out.is_set():
-            self._chunks_out.set()
+        if not self._some.is_set():
+            self._some.set()
 
     def _watch(self) -> None:
         while True:
             threads.rest()
-            self._chunks_out.wait()
+            self._some.wait()
             threads.beat()
             if self._stopping.wait(TICK_S):
                 return
-            self._chunks_out.clear()
+            self._some.clear()
             try:
-                waiting = [self._look_at(processor) for processor in self._processors]
+                waiting = [self._look_at(processor) for processor in self.processors]
             except RedisUnavailable as error:
                 logger.debug("giving back waits for Redis: %s", error)
                 waiting = [not self._stopping.wait(RETRY_S)]
@@ -109,7 +98,7 @@ class PrefetchRevoker:
                 logger.exception("giving back jobs that wait behind a long one failed; repeated")
                 waiting = [not self._stopping.wait(RETRY_S)]
             if any(waiting):
-                self._chunks_out.set()
+                self._some.set()
 
     def _look_at(self, processor: Busy) -> bool:
         """Revoke the waiting jobs if the running one is long; whether some still wait."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from kiqbridge.perform.execution import Execution
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.frames import current_frames
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class LoopWatch:
     def start(self) -> None:
         """Begin; it ends with the process at the latest."""
         name = f"loop watch {self._watched.name}"
-        threads.KeptThread(name, self._watch, self._stopping).start()
+        Role(name, self._watch, stopping=self._stopping).start()
 
     def wake(self) -> None:
         """The loop has a job."""

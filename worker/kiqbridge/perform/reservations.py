@@ -16,7 +16,6 @@ Nothing here is done for each job: twice a second those that run are looked at, 
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -30,7 +29,7 @@ from kiqbridge.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.dying import dead
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settling import Settler
@@ -88,7 +87,7 @@ def longest(registry: Iterable[Any]) -> float | None:
     return min(limits, default=None)
 
 
-class Reservations:
+class Reservations(Role):
     """The thread that looks how long jobs run.
 
     Args:
@@ -119,6 +118,7 @@ class Reservations:
         on_lost: Callable[[Holder], object],
         on_taken: Callable[[bytes], object] = lambda _text: None,
     ) -> None:
+        super().__init__("reservations", self._look_on, until=Until.QUIET, join_s=0)
         self.overran = 0
         self.lost = 0
         self._registry = registry
@@ -131,26 +131,19 @@ class Reservations:
         self._on_lost = on_lost
         self._on_taken = on_taken
         self._runs: dict[int, _Run] = {}
-        self._stopping = threading.Event()
-        self._thread = KeptThread("reservations", self._look_on, self._stopping)
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs, or has nothing to do."""
-        return self._thread.alive or longest(self._registry) is None
+        return super().alive or longest(self._registry) is None
 
     def start(self) -> None:
         """Begin to look, if any class has a limit."""
         if longest(self._registry) is not None:
-            self._thread.start()
+            super().start()
 
-    def restart(self) -> None:
-        """Start its thread again, after it has ended though it should run."""
-        self._thread.restart()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._stopping.set()
+    def quiet(self) -> None:
+        """Running jobs may still take too long: it looks until it is stopped."""
 
     def look(self, now: float) -> None:
         """Take away what has run for too long; `now` is on `time.monotonic`.

@@ -1,7 +1,7 @@
 """Keeping the engine's threads and event loops running, and waiting for calls that may never return.
 
 1. Every thread that is to live as long as the process runs its loop through `keep_running`, most of them
-   as a `KeptThread`: an error
+   as a `Role` (role.py): an error
    that escapes the loop is logged, and the loop is called again. So no error, whatever its class, ends
    the thread: not a MemoryError between two lines of ours, not the SystemExit of a handler that calls
    `sys.exit()`. `kept()` lists these threads for those who watch them.
@@ -142,48 +142,6 @@ def _escaped(state: Kept, error: BaseException, is_ending: Callable[[], bool]) -
         "the thread was about to end" if is_over else "the loop is started again",
     )
     return is_over
-
-
-class KeptThread:
-    """A thread of the engine that runs its loop through `keep_running`, and can be started again.
-
-    Args:
-        name: for the log and for `kept`.
-        loop: the thread's work.
-        ending: set when the thread is to end.
-    """
-
-    def __init__(self, name: str, loop: Callable[[], object], ending: threading.Event) -> None:
-        self._name = name
-        self._loop = loop
-        self._ending = ending
-        self._thread = self._new()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start it, once."""
-        self._thread.start()
-
-    def restart(self) -> None:
-        """Start it again, after it has ended though it should run."""
-        self._thread = self._new()
-        self._thread.start()
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait until it has ended, or for so many seconds; not if it does not run."""
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-
-    def _new(self) -> threading.Thread:
-        name = f"kiqbridge-{self._name.replace(' ', '-')}"
-        return threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
-        keep_running(self._name, self._loop, is_ending=self._ending.is_set, wait=self._ending.wait)
 
 
 def keep_loop_running(

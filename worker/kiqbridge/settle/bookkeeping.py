@@ -7,7 +7,6 @@ after what became of the job is written: a handler that takes long holds up no a
 
 import functools
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import acknowledge, give_back
 from kiqbridge.inflight.outage import Outage, retry_until_written
 from kiqbridge.runtime import threads, user_code
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.notifications import Notification, Notifications
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler, first_batch
@@ -50,7 +49,7 @@ class Outcome(Enum):
     """Not written: the process stops while Redis is away."""
 
 
-class Bookkeeper:
+class Bookkeeper(Role):
     """The thread that acknowledges and settles what has ended elsewhere than on the thread that claimed."""
 
     def __init__(
@@ -61,6 +60,7 @@ class Bookkeeper:
         outage: Outage,
         notifications: Notifications,
     ) -> None:
+        super().__init__("bookkeeper", self._keep_books, until=Until.JOBS)
         self._connection = connection
         self._keys = keys
         self._settler = settler
@@ -68,19 +68,6 @@ class Bookkeeper:
         self._notifications = notifications
         self._ended: deque[tuple[Chunk, bytes, Settlement | None]] = deque()
         self._returning: deque[tuple[float, Chunk, bytes, Notification | None]] = deque()
-        self._some = threading.Event()
-        self._stopping = threading.Event()
-        self.thread = KeptThread("bookkeeper", self._keep_books, self._stopping)
-
-    def start(self) -> None:
-        """Begin to write."""
-        self.thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Write what is left, as far as Redis allows within so many seconds; nothing comes after."""
-        self._stopping.set()
-        self._some.set()
-        self.thread.join(timeout_s)
 
     def ended(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
         """A job of a chunk has ended; None: it succeeded."""

@@ -10,7 +10,6 @@ that has failed, none are sent.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -19,7 +18,7 @@ from kiqbridge.client.current import log_context
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, StepFunctions
 from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.task_token import Task, may_have_task, task_of
@@ -43,7 +42,7 @@ class _Watched:
     due: float | None
 
 
-class TaskHeartbeats:
+class TaskHeartbeats(Role):
     """The thread that sends heartbeats; started by the first job that may name a task.
 
     Args:
@@ -64,6 +63,7 @@ class TaskHeartbeats:
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("task heartbeats", self._beat_on, until=Until.ENDS, join_s=0)
         self.sent = 0
         self._running = running
         self._service = service
@@ -71,15 +71,15 @@ class TaskHeartbeats:
         self._clock = clock
         self._watched: dict[int, _Watched] = {}
         self._warn_at = 0.0
-        self._some = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = KeptThread("task heartbeats", self._beat_on, self._stopping)
         self._has_begun = False
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs, or has nothing to do so far."""
-        return not self._has_begun or self._thread.alive
+        return not self._has_begun or super().alive
+
+    def start(self) -> None:
+        """Nothing so far: `look` begins it."""
 
     def look(self) -> None:
         """Begin if a running job may name a task; called by another thread now and then."""
@@ -89,16 +89,7 @@ class TaskHeartbeats:
             self._some.set()
             if not self._has_begun:
                 self._has_begun = True
-                self._thread.start()
-
-    def restart(self) -> None:
-        """Start its thread again, after it has ended though it should run."""
-        self._thread.restart()
-
-    def stop(self) -> None:
-        """Send no more."""
-        self._stopping.set()
-        self._some.set()
+                super().start()
 
     def beat(self) -> bool:
         """Send what is due now; whether any running job may name a task."""

@@ -13,7 +13,6 @@ What a worker leaves behind that was killed is sent by another one: each hears f
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -23,7 +22,7 @@ from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.task_report import TaskReport, omitted_output
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
 from kiqbridge.store.redis_connection import RedisConnection
@@ -55,11 +54,14 @@ LONGEST_PAUSE_S: Final = 60.0
 OLDEST_S: Final = 366 * 86_400.0
 """An execution ends after a year (Step Functions, quotas), so nobody waits for an older report."""
 
+LAST_REPORTS_S: Final = 1.5
+"""Seconds for which a process that ends waits for its reports; other workers send what is left in Redis."""
+
 WARN_S: Final = 60.0
 """Seconds between two warnings that reports wait."""
 
 
-class TaskReporter:
+class TaskReporter(Role):
     """The thread that sends reports.
 
     Args:
@@ -84,6 +86,7 @@ class TaskReporter:
         look_s: float = LOOK_S,
         rng: random.Random | None = None,
     ) -> None:
+        super().__init__("task reports", self._look_on, until=Until.ENDS, join_s=LAST_REPORTS_S)
         self.sent = 0
         self._keys = keys
         self._connection = connection
@@ -96,29 +99,12 @@ class TaskReporter:
         self._looked_at = 0.0
         self._hint = Hint()
         self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
-        self._some = threading.Event()
-        self._stopping = threading.Event()
-        self.thread = KeptThread("task reports", self._look_on, self._stopping)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self.thread.start()
-
-    def wake(self) -> None:
-        """A report has been written: look now. From any thread, at once."""
-        self._some.set()
 
     def note(self, *, reports: bool) -> None:
         """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
         self._hint.give(is_some=reports)
         if reports and time.monotonic() >= self._looked_at + self._look_s:
             self._some.set()
-
-    def stop(self, timeout_s: float) -> None:
-        """Send what is due, for so many seconds at most; what is left stays in Redis for other workers."""
-        self._stopping.set()
-        self._some.set()
-        self.thread.join(timeout_s)
 
     def look(self) -> bool:
         """Take and send what is due, up to `BATCH`; whether there may be more that can be sent now.
