@@ -108,29 +108,7 @@ class Cron:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        return self._next_without_turn(instant) or next(self._after(instant), None)
-
-    def _next_without_turn(self, instant: datetime) -> datetime | None:
-        """The next occurrence if the clocks do not turn around it; None leaves it to the walk."""
-        after = require_instant(instant)
-        start = self.bounds.start
-        if start is not None and start >= after:
-            return None  # the start itself may be due
-        zone = _zone(self.timezone)
-        wall = after.astimezone(zone)
-        # This minute has seconds to come, perhaps.
-        origin = wall - _MINUTE if wall.second < self.seconds[-1] else wall
-        found = None if wall.fold else self.fields.next_minute(origin)
-        if found is None:
-            return None
-        is_this = found == (wall.year, wall.month, wall.day, wall.hour, wall.minute)
-        second = next(each for each in self.seconds if not is_this or each > wall.second)
-        due = datetime(*found, second, tzinfo=zone)
-        offset = due.utcoffset()
-        if offset is None or offset != due.replace(fold=1).utcoffset():
-            return None  # this wall-clock time comes twice, or not at all
-        tick = (due.replace(tzinfo=UTC)) - offset
-        return tick if tick <= self.bounds.last else None
+        return next(self._after(instant), None)
 
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
@@ -149,14 +127,11 @@ class Cron:
 
     def _after(self, instant: datetime) -> Iterator[datetime]:
         after = require_instant(instant)
-        begin = self.bounds.lower(after)
-        if begin > self.bounds.last:
-            return iter(())
+        begin, last = self.bounds.lower(after), self.bounds.last
         ticks = self._occurrences(begin.astimezone(_zone(self.timezone)))
         # The walk begins in the middle of a minute, perhaps of a repeated hour: drop what is past.
-        return until_end(
-            self.bounds.last, (tick for tick in ticks if tick > after and tick >= begin)
-        )
+        coming = (tick for tick in ticks if tick > after and tick >= begin)
+        return itertools.takewhile(last.__ge__, coming)
 
     def _occurrences(self, wall: datetime, *, backwards: bool = False) -> Iterator[datetime]:
         zone = _zone(self.timezone)
@@ -164,7 +139,7 @@ class Cron:
             tick = first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
             if tick is not None:
                 for second in reversed(self.seconds) if backwards else self.seconds:
-                    yield tick + timedelta(seconds=second)
+                    yield tick + timedelta(seconds=second) if second else tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

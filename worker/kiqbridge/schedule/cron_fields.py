@@ -5,11 +5,9 @@ exactly one `?` in the two day fields; `L`, `W` and `#` in them.
 """
 
 import calendar
-import itertools
-import operator
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -53,57 +51,26 @@ class CronFields:
         default_factory=dict, repr=False, compare=False
     )
 
-    def next_minute(self, after: datetime) -> tuple[int, int, int, int, int] | None:
-        """(year, month, day, hour, minute) of the first match after the minute of `after`; None = no more.
-
-        The same as the second step of `walk`, or its first if `after` matches none, several times faster.
-        """
-        year, month, day = after.year, after.month, after.day
-        if self.is_due_on(year, month, day):
-            hours, minutes = self.hours, self.minutes
-            place = bisect_left(hours, after.hour)
-            if place < len(hours) and hours[place] == after.hour:
-                later = bisect_right(minutes, after.minute)
-                if later < len(minutes):
-                    return year, month, day, after.hour, minutes[later]
-                place += 1
-            if place < len(hours):
-                return year, month, day, hours[place], minutes[0]
-        found = self._next_day(year, month, day)
-        return None if found is None else (*found, self.hours[0], self.minutes[0])
-
     def is_due_on(self, year: int, month: int, day: int) -> bool:
         """Whether anything is due on a day of the calendar."""
         return year in self.years and month in self.months and day in self._days_of(year, month)
 
-    def _next_day(self, year: int, month: int, day: int) -> tuple[int, int, int] | None:
-        for each_year in self.years[bisect_left(self.years, year) :]:
-            is_first = each_year == year
-            for each_month in self.months[bisect_left(self.months, month) if is_first else 0 :]:
-                days = self._days_of(each_year, each_month)
-                place = bisect_right(days, day) if is_first and each_month == month else 0
-                if place < len(days):
-                    return each_year, each_month, days[place]
-        return None
-
-    def walk(self, origin: datetime, *, backwards: bool = False) -> Iterator[tuple[int, ...]]:
+    def walk(
+        self, origin: datetime, *, backwards: bool = False
+    ) -> Iterator[tuple[int, int, int, int, int]]:
         """(year, month, day, hour, minute) from the minute of `origin` on."""
-        limit = (origin.year, origin.month, origin.day, origin.hour, origin.minute)
-        order = slice(None, None, -1 if backwards else 1)
-        is_within = operator.le if backwards else operator.ge
-        years = (
-            self.years[: bisect_right(self.years, origin.year)]
-            if backwards
-            else self.years[bisect_left(self.years, origin.year) :]
-        )
-        for year, month in itertools.product(years[order], self.months[order]):
-            if not is_within((year, month), limit[:2]):
-                continue
-            for day in self._days_of(year, month)[order]:
-                if is_within((year, month, day), limit[:3]):
-                    for time in itertools.product(self.hours[order], self.minutes[order]):
-                        if is_within((year, month, day, *time), limit):
-                            yield year, month, day, *time
+        cut = _up_to if backwards else _from
+        first = origin.year, origin.month, origin.day, origin.hour, origin.minute
+        for year in cut(self.years, first[0]):
+            is_year = year == first[0]
+            for month in cut(self.months, first[1] if is_year else None):
+                is_month = is_year and month == first[1]
+                for day in cut(self._days_of(year, month), first[2] if is_month else None):
+                    is_day = is_month and day == first[2]
+                    for hour in cut(self.hours, first[3] if is_day else None):
+                        is_hour = is_day and hour == first[3]
+                        for minute in cut(self.minutes, first[4] if is_hour else None):
+                            yield year, month, day, hour, minute
 
     def _days_of(self, year: int, month: int) -> tuple[int, ...]:
         days = self._days.get((year, month))
@@ -112,6 +79,14 @@ class CronFields:
             days = tuple(sorted({day for rule in self.day_rules for day in rule(weekdays)}))
             self._days[year, month] = days
         return days
+
+
+def _from(values: tuple[int, ...], first: int | None) -> Iterable[int]:
+    return values if first is None else values[bisect_left(values, first) :]
+
+
+def _up_to(values: tuple[int, ...], last: int | None) -> Iterable[int]:
+    return reversed(values if last is None else values[: bisect_right(values, last)])
 
 
 def parse_cron_fields(body: str, place: int = 1) -> CronFields:

@@ -13,6 +13,7 @@ of less than that: unless the policy is `all`, the newest one is placed, and the
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from kiqbridge.records import dataclass
@@ -110,25 +111,16 @@ def next_instants(
     Raises:
         ExpressionError: the expression cannot be read.
     """
-    found: list[int] = []
-    moment = datetime.fromtimestamp(after, UTC)
-    while len(found) < count and (due := definition.when.next_after(moment)) is not None:
-        if int(due.timestamp()) not in state.skipped:
-            found.append(int(due.timestamp()))
-        moment = due
-    return found
+    when = definition.when
+    coming = when.between(datetime.fromtimestamp(after, UTC), when.bounds.last)
+    instants = (int(due.timestamp()) for due in coming)
+    return list(islice((each for each in instants if each not in state.skipped), count))
 
 
 def _instants(definition: ScheduleDefinition, begin: int, until: int, most: int) -> list[int]:
     """Occurrences after `begin` up to `until`, at most so many."""
-    # next_after, not between: it computes a single one in a fifth of the time.
-    found: list[int] = []
-    moment, last = _moment(begin), _moment(until)
-    when = definition.when
-    while (due := when.next_after(moment)) is not None and due <= last and len(found) < most:
-        found.append(int(due.timestamp()))
-        moment = due
-    return found
+    due = definition.when.between(_moment(begin), _moment(until))
+    return [int(each.timestamp()) for each in islice(due, most)]
 
 
 def _moment(instant: int) -> datetime:
