@@ -235,21 +235,15 @@ class Overview:
             self._console.table([_LEDGER_HEADINGS, *rows])
 
     def _ledger_row(self, entry: LedgerEntry, name: str) -> tuple[str, ...]:
-        instant = datetime.fromtimestamp(entry.at, UTC)
+        instant, late_s = datetime.fromtimestamp(entry.at, UTC), self._watch.late_s(entry)
         return (
             f"{instant:%a %Y-%m-%d %H:%M:%S}Z",
             name,
             clock_of(entry.by),
-            self._lateness(entry),
+            "at once" if late_s is None else lateness_text(late_s),
             str(entry.attempts),
             outcome_text([entry]),
         )
-
-    def _lateness(self, entry: LedgerEntry) -> str:
-        late_s = self._watch.late_s(entry)
-        if late_s is None:
-            return "at once"
-        return lateness_text(late_s)
 
 
 def following(rule: TemplateSchedule, instant: datetime) -> str:

@@ -4,7 +4,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.dev.console import Console, short, shown_instant
 from kiqbridge.dev.firing import SIMULATED, Firing, SimulatedClock, event_of
@@ -12,6 +12,14 @@ from kiqbridge.dev.ledger_watch import DeliveredTick, LedgerWatch
 from kiqbridge.dev.local_function import FunctionError, LocalFunction
 from kiqbridge.dev.overview import JobPlaces, following
 from kiqbridge.schedule.template import TemplateSchedule
+
+_NOT_ENQUEUED: Final = {
+    "duplicates": "this tick is enqueued already: the ledger knows it",
+    "stale": "older than what the ledger remembers: not enqueued",
+    "paused": "its schedule is paused: not enqueued",
+    "skipped": "this tick was to be skipped: not enqueued",
+}
+"""Part of a function's answer → why its jobs are not enqueued."""
 
 
 class TickDelivery:
@@ -124,16 +132,10 @@ class TickDelivery:
                     due=due,
                 )
             )
-        for job in answer["duplicates"]:
-            text = f"{short(job['jid'])}  this tick is enqueued already: the ledger knows it"
-            self._console.line("enqueue", job["class"], text)
-        for job in answer["stale"]:
-            text = "older than what the ledger remembers: not enqueued"
-            self._console.line("enqueue", job["class"], text)
-        for job in answer.get("paused", ()):
-            self._console.line("enqueue", job["class"], "its schedule is paused: not enqueued")
-        for job in answer.get("skipped", ()):
-            self._console.line("enqueue", job["class"], "this tick was to be skipped: not enqueued")
+        for outcome, why in _NOT_ENQUEUED.items():
+            for job in answer.get(outcome, ()):
+                text = f"{short(job['jid'])}  {why}" if "jid" in job else why
+                self._console.line("enqueue", job["class"], text)
         return answer
 
     def _show_enqueued(self, rule: TemplateSchedule, job: Mapping[str, Any]) -> None:
