@@ -5,8 +5,16 @@ Foreign exceptions are translated at the border only (`raise ... from`), and no 
 password or a secret.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
+    """The end of a message about an unknown name: `; did you mean mail or mails?`, or `otherwise`."""
+    import difflib  # noqa: PLC0415 - only to help with an error
+
+    near = difflib.get_close_matches(name, list(known), n=most)
+    return f"; did you mean {' or '.join(near)}?" if near else otherwise
 
 
 class KiqbridgeError(Exception):

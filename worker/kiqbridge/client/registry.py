@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kiqbridge.client.arguments import JobArguments
-from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+from kiqbridge.errors import ConfigError, JobNotFound, PayloadError, did_you_mean
 from kiqbridge.records import dataclass
 from kiqbridge.runtime.origins import is_generated
 from kiqbridge.wire.payload import is_surely_fine, shorten
@@ -292,10 +292,7 @@ class Registry:
         """What is declared instead; without double quotes, which JSON would escape."""
         if not self._definitions:
             return "no job is declared in this process; is its module loaded with -r?"
-        import difflib  # noqa: PLC0415 - only to help with an error
-
-        near = difflib.get_close_matches(name, self._definitions, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, self._definitions, most=3)
         shown = ", ".join(list(self._definitions)[:_NAMED])
         more = len(self._definitions) - _NAMED
         return (

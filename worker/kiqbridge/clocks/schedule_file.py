@@ -11,7 +11,6 @@ The keys are those of `Schedule`, those of a job, and what the gems sidekiq-cron
 (`klass`, `queue_name`, `status`, `active_job: true`).
 """
 
-import difflib
 import re
 import time
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from yaml.nodes import Node
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.schedule import ScheduleOptions, check_name, job_item, make_definition
-from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, line_of
 from kiqbridge.wire import active_job
@@ -72,8 +71,7 @@ def _definition(name: str, entry: Entry) -> ScheduleDefinition:
     members = entries(entry.node, "a schedule")
     for key, (line, node) in members.items():
         if key not in _KNOWN:
-            near = difflib.get_close_matches(key, sorted(_KNOWN), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(key, sorted(_KNOWN))
             raise TemplateFault(line, f"{key}: there is no such key{hint}")
         word = _OTHER_WORDS.get(key, key)
         if word in values:

@@ -21,7 +21,7 @@ from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.errors import RedisUnavailable, did_you_mean
 from kiqbridge.wire.names import shown
 
 UNREACHABLE: Final = 3
@@ -192,9 +192,6 @@ def _wrapped(text: str, width: int, indent: str) -> str:
 
 def _rule(text: str) -> str:
     if text not in CATALOGUE:
-        import difflib  # noqa: PLC0415 - only to help with an error
-
-        near = difflib.get_close_matches(text, CATALOGUE, n=1)
-        hint = f"; did you mean {near[0]}?" if near else "; --list shows them"
+        hint = did_you_mean(text, CATALOGUE, "; --list shows them")
         raise argparse.ArgumentTypeError(f"there is no rule {text!r}{hint}")
     return text

@@ -1,7 +1,6 @@
 """`kiqbridge queue` and `kiqbridge class`: pausing, resuming, and what is paused."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ from kiqbridge.commands.acting import report_resumed
 from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_pause
 from kiqbridge.commands.jobs_command import add_queue_verbs
 from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.errors import did_you_mean
 from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.wire.amounts import count_text
 
@@ -124,8 +124,7 @@ def _warn_of_unknown(options: argparse.Namespace, operator: Operator) -> None:
     known = _known_queues(operator)
     for name in options.names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, known)
             sys.stderr.write(f"kiqbridge: no job was ever pushed to queue {name}{hint}\n")
 
 

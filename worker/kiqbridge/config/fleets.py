@@ -11,7 +11,7 @@ from kiqbridge.config.client_settings import FLEET, FLEETS, REDIS_URL
 from kiqbridge.config.parsers import text, texts
 from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
-from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
 from kiqbridge.records import dataclass
 from kiqbridge.wire.keys import Keys, hash_tag
 
@@ -61,14 +61,11 @@ class Fleets:
             ConfigError: no such fleet, or two that are one; a namespace that a cluster cannot have.
         """
         if own and own not in given:
-            import difflib  # noqa: PLC0415 - only to help with an error
-
-            near = difflib.get_close_matches(own, given, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(given)}"
+            hint = did_you_mean(own, given, f"; known are {', '.join(given)}")
             if not given:
-                hint = "KIQBRIDGE_FLEETS is not set, and only kiqbridge worker reads a file"
+                hint = "; KIQBRIDGE_FLEETS is not set, and only kiqbridge worker reads a file"
             raise ConfigError(
-                f"fleet: {own!r} (--fleet, KIQBRIDGE_FLEET) is not in the setting fleets; {hint}"
+                f"fleet: {own!r} (--fleet, KIQBRIDGE_FLEET) is not in the setting fleets{hint}"
             )
         made: dict[str, Fleet] = {}
         for name, each in given.items():

@@ -11,7 +11,7 @@ from typing import Any
 from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.redis_access import aws_variables, refuse_shards
 from kiqbridge.config.setting import pick
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, did_you_mean
 
 Warn = Callable[[str], None]
 
@@ -81,9 +81,6 @@ def file_layer(
     names = {setting.file_key or setting.name: setting.name for setting in SETTINGS}
     for key, value in plain.items():
         if key not in names and key not in _FOREIGN_FILE_KEYS and not isinstance(value, Mapping):
-            import difflib  # noqa: PLC0415 - only to help with an error
-
-            near = difflib.get_close_matches(key, names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(key, names)
             warn(f"{file_name}: {key!r} is not a setting of the worker{hint}")
     return {names[key]: value for key, value in plain.items() if key in names}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 if TYPE_CHECKING:
     from kiqbridge.client.unique import Debounce, Throttle, Unique
 
-from kiqbridge.errors import PayloadError
+from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
@@ -244,12 +244,9 @@ def _first_unknown(options: Iterable[str], known: frozenset[str], near: list[str
 
 
 def _suggestion(name: str, near: list[str]) -> str:
-    import difflib  # noqa: PLC0415 - only to help with an error
-
     word = _OTHER_WORDS.get(name)
     is_known = word is not None and word.partition("=")[0] in near
-    found = [word] if is_known else difflib.get_close_matches(name, sorted(near), n=1)
-    hint = f"; did you mean {found[0]}?" if found else "."
+    hint = f"; did you mean {word}?" if is_known else did_you_mean(name, sorted(near), ".")
     return (
         f"is no option of a job{hint} An attribute of your own goes into attributes={{{name!r}: …}}"
     )

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kiqbridge.aws.allow_list import SourceRule
 from kiqbridge.aws.job_forms import OWN_KEYS, parse_jobs
 from kiqbridge.aws.mapping.document import Document
-from kiqbridge.errors import ConfigError, EventError, PayloadError
+from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
 from kiqbridge.wire import active_job
 from kiqbridge.wire.payload import shorten
 
@@ -260,7 +260,4 @@ class _Reading:
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    import difflib  # noqa: PLC0415 - only to help with an error
-
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+    return did_you_mean(str(name), known, f"; known are {', '.join(known)}")

@@ -7,7 +7,7 @@ Besides JMESPath's own functions there are those of AWS Lambda Powertools: `powe
 import functools
 from typing import Any, Final
 
-from kiqbridge.errors import EventError
+from kiqbridge.errors import EventError, did_you_mean
 
 LARGEST_UNZIPPED: Final = 10_000_000
 """Bytes that a compressed text of an event may have: no payload can be larger."""
@@ -83,7 +83,9 @@ def check_expression(text: str) -> None:
             continue
         name, count = node["value"], len(node["children"])
         if name not in known:
-            raise ExpressionFault(f"{text!r}: there is no function {name}{_near(name, known)}")
+            raise ExpressionFault(
+                f"{text!r}: there is no function {name}{did_you_mean(name, known)}"
+            )
         signature = known[name]["signature"]
         if count < len(signature) or (
             count > len(signature) and not (signature and signature[-1].get("variadic"))
@@ -108,13 +110,6 @@ def _hint(text: str) -> str:
     if "-" in text:
         return '; a name with a hyphen stands in double quotes: "detail-type"'
     return "; a fixed text stands in single quotes within the expression: 'text'"
-
-
-def _near(name: str, known: Any) -> str:
-    import difflib  # noqa: PLC0415 - only to help with an error
-
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.setting import Setting
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, did_you_mean
 
 ENQUEUE_AFTER_COMMIT: Final = "ENQUEUE_AFTER_COMMIT"
 """True: `perform_async` and its like wait for the commit when they are called within `atomic`."""
@@ -68,10 +68,7 @@ def _part(value: object) -> str:
 
 
 def _unknown(key: str, known: list[str]) -> str:
-    import difflib  # noqa: PLC0415 - only to help with an error
-
     if key in {setting.name.upper() for setting in SETTINGS}:
         return "has no environment variable; write it into config/kiqbridge.yml"
-    near = difflib.get_close_matches(key.upper(), [*known, ENQUEUE_AFTER_COMMIT], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(key.upper(), [*known, ENQUEUE_AFTER_COMMIT])
     return f"is no setting{hint} (docs/settings.md lists them, here in upper case)"
