@@ -41,6 +41,14 @@ def put_template(redis, name="shop/Nightly") -> ScheduleDefinition:
     return made
 
 
+@pytest.fixture
+def placed_ahead(redis, client, schedules):
+    """The schedule `s` is saved, and its next occurrences are placed."""
+    schedules.save(each_minute())
+    assert place_due(client, by="t").placed >= 5
+    return placed(redis)
+
+
 class TestSave:
     def test_it_is_created_changed_and_unchanged(self, redis, schedules):
         before = int(time.time())
@@ -62,12 +70,8 @@ class TestSave:
         assert not redis.keys("*")
 
     def test_other_times_withdraw_what_was_placed_and_count_from_now(
-        self, redis, client, schedules
+        self, redis, client, schedules, placed_ahead
     ):
-        schedules.save(each_minute())
-        assert place_due(client, by="t").placed >= 5
-        assert len(placed(redis)) >= 5
-
         assert schedules.save(each_minute(every=3600, start="2020-01-01T00:00:01Z")) == "changed"
 
         assert placed(redis) == {}
@@ -75,9 +79,9 @@ class TestSave:
         assert redis.zcard("kb:placed:s") == 0
         assert cursor(redis) <= time.time()
 
-    def test_another_job_takes_the_place_of_what_was_placed(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
+    def test_another_job_takes_the_place_of_what_was_placed(
+        self, redis, client, schedules, placed_ahead
+    ):
         before = placed(redis)
 
         schedules.save(each_minute(queue="other"))
@@ -88,9 +92,9 @@ class TestSave:
         assert {job["queue"] for job in after.values()} == {"other"}
         assert {entry.at for entry in read_ledger(client.pool, KEYS, "s")} == set(after)
 
-    def test_what_was_promoted_is_left_and_stays_in_the_ledger(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
+    def test_what_was_promoted_is_left_and_stays_in_the_ledger(
+        self, redis, client, schedules, placed_ahead
+    ):
         first = min(placed(redis))
         [text] = redis.zrangebyscore("schedule", first, first)
         redis.zrem("schedule", text)
@@ -103,10 +107,7 @@ class TestSave:
         assert first not in placed(redis)
         assert first in {entry.at for entry in read_ledger(client.pool, KEYS, "s")}
 
-    def test_disabling_withdraws_and_nothing_is_due(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
-
+    def test_disabling_withdraws_and_nothing_is_due(self, redis, client, schedules, placed_ahead):
         schedules.save(each_minute(enabled=False))
 
         assert placed(redis) == {}
@@ -147,11 +148,8 @@ class TestSave:
 
 class TestPause:
     def test_what_was_placed_is_withdrawn_and_nothing_is_placed_until_it_is_resumed(
-        self, redis, client, schedules
+        self, redis, client, schedules, placed_ahead
     ):
-        schedules.save(each_minute())
-        place_due(client, by="t")
-
         made = schedules.pause("s", reason="migration", by="ana")
 
         assert placed(redis) == {}
@@ -175,10 +173,9 @@ class TestPause:
         assert report.missed == []
         assert min(placed(redis)) > time.time() - 1
 
-    def test_with_an_end_what_comes_due_after_it_is_placed(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
-
+    def test_with_an_end_what_comes_due_after_it_is_placed(
+        self, redis, client, schedules, placed_ahead
+    ):
         made = schedules.pause("s", for_s=150)
 
         place_due(client, by="t")
@@ -219,9 +216,9 @@ class TestPause:
 
 
 class TestSkip:
-    def test_the_next_ones_are_withdrawn_and_not_placed_again(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
+    def test_the_next_ones_are_withdrawn_and_not_placed_again(
+        self, redis, client, schedules, placed_ahead
+    ):
         before = sorted(placed(redis))
 
         skipped = schedules.skip_next("s", 2)
@@ -321,9 +318,7 @@ class TestRun:
 
 
 class TestDelete:
-    def test_nothing_of_it_is_left_but_its_past(self, redis, client, schedules):
-        schedules.save(each_minute())
-        place_due(client, by="t")
+    def test_nothing_of_it_is_left_but_its_past(self, redis, client, schedules, placed_ahead):
         schedules.skip_next("s")
         run = schedules.run("s")
 

@@ -94,7 +94,7 @@ class Batch(TakesSteps):
         self._parent: Batch | None = None
         self._jobs: list[PreparedJob] = []
         self._launches: list[Launch] = []
-        self._children: list[Batch] = []
+        self._children: list[tuple[str, list[Effect]]] = []
         self._token: Token[Collector | None] | None = None
 
     def __repr__(self) -> str:
@@ -189,33 +189,25 @@ class Batch(TakesSteps):
     # Writing
 
     def _end_block(self) -> None:
-        if self._parent is not None:
-            self._parent._children.append(self._copy())  # noqa: SLF001 - of its own class
-            self._is_new = False
-            return
         ops = list(self._ops())
-        if ops:
+        if self._parent is not None:  # which writes them with its own
+            self._parent._children.append((self.bid, ops))  # noqa: SLF001 - of its own class
+        elif ops:
             write_ops(self.client, ops, repr(self))
         self._is_new = False
-
-    def _copy(self) -> "Batch":
-        """What it has collected, for the parent to write."""
-        made = Batch.__new__(Batch)
-        made.__dict__.update(self.__dict__)
-        return made
 
     def _ops(self) -> Iterator[Effect]:
         client = self.client
         keys = client.keys
-        children = [Placed(f"b:{child.bid}") for child in self._children]
+        children = [Placed(f"b:{bid}") for bid, _ in self._children]
         if self._is_new:
             yield make_op(keys, self._record())
         yield from member_ops(keys, self.bid, children, only_new=True)
         yield from member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
         for launch in self._launches:
             yield from StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
-        for child in self._children:
-            yield from child._ops()  # noqa: SLF001 - of its own class
+        for _, ops in self._children:
+            yield from ops
         if self._is_new:
             yield seal_op(keys, self.bid)
 

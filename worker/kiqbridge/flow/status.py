@@ -129,9 +129,8 @@ def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
     if "created_at" not in fields:
         return None
 
-    def at(name: str) -> float | None:
-        return float(fields[name]) if name in fields else None
-
+    names = ("complete_at", "success_at", "death_at", "cancelled_at")
+    times: Any = {name: float(fields[name]) if name in fields else None for name in names}
     return BatchStatus(
         bid=bid,
         description=fields.get("description", ""),
@@ -141,10 +140,7 @@ def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
         pending=int(fields["pending"]),
         failed=int(fields["failed"]),
         is_open="sealed" not in fields,
-        complete_at=at("complete_at"),
-        success_at=at("success_at"),
-        death_at=at("death_at"),
-        cancelled_at=at("cancelled_at"),
+        **times,
     )
 
 
