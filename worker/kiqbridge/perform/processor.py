@@ -1,15 +1,15 @@
 """One thread that performs jobs: fetch a chunk, run it job by job, settle what failed.
 
-1. `_serve`: fetch a chunk (fetch.py); each claim acknowledges the chunk before.
-2. `_work`: take the oldest job, `b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true}'`, while the lease
+1. `_perform_until_quiet`: fetch a chunk (fetch.py); each claim acknowledges the chunk before.
+2. `_perform_jobs`: take the oldest job, `b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true}'`, while the lease
    is certain; it is `current` from then on, as the Busy page shows it.
-3. `_perform`: read it (execution.py). An `async def` job is handed over to the event loop; one of the process
+3. `_perform_job`: read it (execution.py). An `async def` job is handed over to the event loop; one of the process
    pool enters its room first; all others are performed here.
 4. It succeeded: it is acknowledged with its chunk. Else it asks for a `Settlement` (failure.py), which is
    written at once or, if it is a retry, with others of its chunk (settling.py); then the handlers are called.
 5. The chunk is left when nothing of it waits, fails or goes back any more, and Redis has confirmed that.
 
-The promise is kept in three lines: a claim acknowledges only the chunk before it; `_work` begins
+The promise is kept in three lines: a claim acknowledges only the chunk before it; `_perform_jobs` begins
 nothing under a lease in doubt; and what a chunk still holds when the thread leaves it is given back.
 """
 
@@ -185,13 +185,13 @@ class Processor:
             LOOP.set(self._context.loop)
         threads.keep_running(
             f"processor {self.tid}",
-            self._serve,
+            self._perform_until_quiet,
             is_ending=self._abandoned.is_set,
             wait=self._abandoned.wait,
             performs_jobs=True,
         )
 
-    def _serve(self) -> None:
+    def _perform_until_quiet(self) -> None:
         with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
             left = self.chunk
             if left is not None:  # an error of ours has escaped; the next claim would lose its jobs
@@ -200,13 +200,13 @@ class Processor:
                 threads.beat()
                 chunk = self._fetcher.fetch(self._size, self._abandoned)
                 if chunk is not None:
-                    self._work_safely(chunk)
+                    self._perform_chunk(chunk)
             self._fetcher.acknowledge(self._abandoned)
 
-    def _work_safely(self, chunk: Chunk) -> None:
+    def _perform_chunk(self, chunk: Chunk) -> None:
         self.chunk = chunk
         try:
-            self._work(chunk)
+            self._perform_jobs(chunk)
         except Shutdown:
             # The chunk may hold jobs still, which the next claim under its claimer, by whatever thread,
             # would acknowledge.
@@ -246,7 +246,7 @@ class Processor:
         if bookkeeper is not None:
             chunk.hand_over_done(lambda text: bookkeeper.ended(chunk, text, None))
 
-    def _work(self, chunk: Chunk) -> None:  # noqa: C901 - each further call is made for each job
+    def _perform_jobs(self, chunk: Chunk) -> None:  # noqa: C901 - each further call is made for each job
         """Run the jobs of a chunk one by one, until none waits and Redis has all that is to be written of them.
 
         Raises:
@@ -275,7 +275,7 @@ class Processor:
             self.began_at = now
             self.current = RunningJob(chunk.queue, text, wall_now())
             try:
-                if self._perform(chunk, text):
+                if self._perform_job(chunk, text):
                     finish()
             except Shutdown:
                 if self._abandoned.is_set():
@@ -311,12 +311,18 @@ class Processor:
             raise Shutdown
         return False
 
-    def _perform(self, chunk: Chunk, text: bytes) -> bool:
-        """Run a job, or hand it over to the event loop; whether it waits for nothing but acknowledgement."""
+    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901 - one act, told in one piece
+        """Perform a job here or in a child process, or hand it over to the event loop.
+
+        Returns whether the job waits for nothing but the acknowledgement of its chunk.
+
+        Raises:
+            Shutdown: the job was interrupted, or this thread is to end.
+        """
         context = self._context
         execution = context.runner.read(text, chunk.queue)
         if isinstance(execution, Settlement):
-            return self._settled(chunk, text, execution)
+            return self._settle_job(chunk, text, execution)
         definition = execution.definition
         pool = "thread" if definition is None else definition.handling.pool
         loop = context.loop if pool == "async" else None
@@ -328,26 +334,17 @@ class Processor:
         if room is not None and not room.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False
-        if execution.is_watched:
-            left_out = self._begin_run(chunk, execution, room)
-            if left_out is not None:
-                return self._settled(chunk, text, left_out)
+        settlement = self._begin_run(chunk, execution, room) if execution.is_watched else None
+        if settlement is not None:
+            return self._settle_job(chunk, text, settlement)
         if loop is not None:
             self._fetcher.share(chunk)
             loop.take(chunk, execution)
             chunk.hand_over()
             return False
-        settlement = self._perform_here(execution, room)
-        if settlement is None:
-            self.processed += 1
-            return True
-        return self._settled(chunk, text, settlement)
-
-    def _perform_here(self, execution: Execution, room: Room | None) -> Settlement | None:
-        """Run a job on this thread, or wait here for its child process; raises and returns as `JobRunner.perform`."""
         is_over = False
         try:
-            settlement = self._context.runner.perform(execution, self)
+            settlement = context.runner.perform(execution, self)
             is_over = settlement is None or not settlement.goes_on
         except Shutdown:
             self.processed += 1
@@ -358,7 +355,10 @@ class Processor:
                 room.leave()
             if execution.run is not None:
                 execution.run.end(is_over=is_over, connection=self._fetcher.connection)
-        return settlement
+        if settlement is None:
+            self.processed += 1
+            return True
+        return self._settle_job(chunk, text, settlement)
 
     def _begin_run(
         self, chunk: Chunk, execution: Execution, room: Room | None
@@ -384,13 +384,6 @@ class Processor:
                 room.leave()
         return settlement
 
-    def _settled(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
-        """Count a job that did not simply succeed, and write what becomes of it; as `_perform`."""
-        if settlement.counted:
-            self.processed += 1
-            self.failed += settlement.failed
-        return self._settle(chunk, text, settlement)
-
     def _put_back(self, chunk: Chunk, execution: Execution) -> None:
         """There is no room for a job: it goes back with all that waits behind it.
 
@@ -402,8 +395,14 @@ class Processor:
         self._give_back(chunk)
         self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
 
-    def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
-        """Write what becomes of the running job, now or with others that fail; as `_perform`."""
+    def _settle_job(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
+        """Count a job that did not simply succeed, and write what becomes of it, now or with others that fail.
+
+        Returns as `_perform_job`.
+        """
+        if settlement.counted:
+            self.processed += 1
+            self.failed += settlement.failed
         settler = self._context.settler
         if chunk.size > 1 and settler.may_wait(chunk, settlement):
             if not chunk.fail(settlement):
@@ -437,13 +436,13 @@ class Processor:
             give_back(self._fetcher.connection, self._context.keys, chunk)
 
     def _write_failed(self, chunk: Chunk) -> None:
-        if chunk.has_failed:
-            for notify in self._until_written(partial(self._write_failed_once, chunk)):
-                notify()
+        def write() -> list[Notification]:
+            with chunk.writing:
+                return self.write_failed(chunk, self._fetcher.connection)
 
-    def _write_failed_once(self, chunk: Chunk) -> list[Notification]:
-        with chunk.writing:
-            return self.write_failed(chunk, self._fetcher.connection)
+        if chunk.has_failed:
+            for notify in self._until_written(write):
+                notify()
 
     def _until_written(self, write: Callable[[], T]) -> T:
         return retry_until_written(write, outage=self._context.outage, wait=self._abandoned.wait)
