@@ -27,7 +27,6 @@ def rule(
         name=name,
         kind="ScheduleV2",
         expression=cron.parse(expression, timezone, start=start, end=end),
-        expression_text=expression,
         timezone=timezone,
         input=json.dumps(document),
         enabled=True,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
-_ZERO, _MINUTE = timedelta(0), timedelta(minutes=1)
+_ZERO = timedelta(0)
 ON_THE_MINUTE = (0,)
 LONGEST_S = int((_LATEST - _EARLIEST).total_seconds())
 """The period of a rate that outlasts the calendar."""
@@ -93,8 +93,41 @@ class Bounds:
         return self.lower(instant) == instant <= self.last
 
 
+class _Occurrences:
+    """The three questions to an expression, over the walk of its occurrences, which knows no bounds."""
+
+    __slots__ = ()
+    bounds: Bounds
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
+        return next(self._after(instant), None)
+
+    def latest_at_or_before(self, instant: datetime) -> datetime | None:
+        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
+        until = min(require_instant(instant), self.bounds.last)
+        past = (tick for tick in self.walk(until, backwards=True) if tick <= until)
+        tick = next(past, None)
+        return tick if tick and self.bounds.contain(tick) else None
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Occurrences with start < t <= end, ascending, in UTC."""
+        last = _require_aware("end", end)
+        return itertools.takewhile(last.__ge__, self._after(start))
+
+    def _after(self, instant: datetime) -> Iterator[datetime]:
+        after = require_instant(instant)
+        begin, last = self.bounds.lower(after), self.bounds.last
+        coming = (tick for tick in self.walk(begin) if tick > after and tick >= begin)
+        return itertools.takewhile(last.__ge__, coming)
+
+    def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+        """From about an instant on, ascending, or descending: some may lie just on the other side of it."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cron:
+class Cron(_Occurrences):
     """Due at the wall-clock minutes in its time zone that match its six fields, at these seconds of them.
 
     EventBridge knows no seconds: they are those of cron lines as sidekiq-cron reads them.
@@ -106,35 +139,13 @@ class Cron:
     fields: CronFields = field(repr=False)
     seconds: tuple[int, ...] = ON_THE_MINUTE
 
-    def next_after(self, instant: datetime) -> datetime | None:
-        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        return next(self._after(instant), None)
-
-    def latest_at_or_before(self, instant: datetime) -> datetime | None:
-        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
-        until = min(require_instant(instant), self.bounds.last)
-        wall = until.astimezone(_zone(self.timezone))
-        # In the second pass of a repeated hour, wall-clock times ahead of us have come already.
-        repeated = (wall.replace(fold=0).utcoffset() or _ZERO) - (wall.utcoffset() or _ZERO)
-        for tick in self._occurrences(wall + repeated, backwards=True):
-            if tick <= until:
-                return tick if self.bounds.contain(tick) else None
-        return None
-
-    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Occurrences with start < t <= end, ascending, in UTC."""
-        return until_end(end, self._after(start))
-
-    def _after(self, instant: datetime) -> Iterator[datetime]:
-        after = require_instant(instant)
-        begin, last = self.bounds.lower(after), self.bounds.last
-        ticks = self._occurrences(begin.astimezone(_zone(self.timezone)))
-        # The walk begins in the middle of a minute, perhaps of a repeated hour: drop what is past.
-        coming = (tick for tick in ticks if tick > after and tick >= begin)
-        return itertools.takewhile(last.__ge__, coming)
-
-    def _occurrences(self, wall: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+    def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+        """See `_Occurrences`."""
         zone = _zone(self.timezone)
+        wall = instant.astimezone(zone)
+        if backwards and wall.fold:
+            # In the second pass of a repeated hour, wall-clock times ahead of us have come already.
+            wall += (wall.replace(fold=0).utcoffset() or _ZERO) - (wall.utcoffset() or _ZERO)
         for year, month, day, hour, minute in self.fields.walk(wall, backwards=backwards):
             tick = first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
             if tick is not None:
@@ -143,7 +154,7 @@ class Cron:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(_Occurrences):
     """Due at its start date and every `period_s` seconds of elapsed time after it."""
 
     text: str
@@ -151,42 +162,26 @@ class Rate:
     bounds: Bounds
     period_s: int
 
-    def next_after(self, instant: datetime) -> datetime | None:
-        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        return next(self._after(instant), None)
+    def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+        """See `_Occurrences`.
 
-    def latest_at_or_before(self, instant: datetime) -> datetime | None:
-        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
-        phase = self._require_phase()
-        until = min(require_instant(instant), self.bounds.last)
-        if until < phase:
-            return None
-        return until - (until - phase) % timedelta(seconds=self.period_s)
-
-    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Occurrences with start < t <= end, ascending, in UTC."""
-        return until_end(end, self._after(start))
-
-    def _after(self, instant: datetime) -> Iterator[datetime]:
-        phase = self._require_phase()
-        after = require_instant(instant)
-        period = timedelta(seconds=self.period_s)
-        passed = max(0, (after - phase) // period + 1)
-        ticks = (phase + count * period for count in itertools.count(passed))
-        return until_end(self.bounds.last, ticks)
-
-    def _require_phase(self) -> datetime:
-        if self.bounds.start is None:
+        Raises:
+            ExpressionError: it has no start from which it counts.
+        """
+        phase, period = self.bounds.start, timedelta(seconds=self.period_s)
+        if phase is None:
             raise ExpressionError(
                 f"schedule expression {self.text!r}: a rate needs a StartDate, from which its"
                 " occurrences are counted, because it has no phase of its own; set StartDate, or write a"
                 " cron expression"
             )
-        return self.bounds.start
+        passed = (instant - phase) // period
+        counts = range(passed, -1, -1) if backwards else itertools.count(max(0, passed))
+        return (phase + count * period for count in counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class At:
+class At(_Occurrences):
     """Due once; never, if its wall-clock time does not exist in its time zone."""
 
     text: str
@@ -194,29 +189,13 @@ class At:
     bounds: Bounds
     moment: datetime | None
 
-    def next_after(self, instant: datetime) -> datetime | None:
-        """The occurrence, in UTC, if it is strictly after `instant`, else None."""
-        after = require_instant(instant)
-        due = self._due()
-        return due if due and due > after else None
-
-    def latest_at_or_before(self, instant: datetime) -> datetime | None:
-        """The occurrence, in UTC, if it is not later than `instant`, else None."""
-        until = require_instant(instant)
-        due = self._due()
-        return due if due and due <= until else None
-
-    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The occurrence, in UTC, if start < t <= end."""
-        due = self.next_after(start)
-        return until_end(end, iter(() if due is None else (due,)))
-
-    def _due(self) -> datetime | None:
-        return self.moment if self.moment and self.bounds.contain(self.moment) else None
+    def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:  # noqa: ARG002 - it is the same from everywhere
+        """See `_Occurrences`."""
+        return iter(() if self.moment is None else (self.moment,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Union:
+class Union(_Occurrences):
     """Due when any of its parts is, once where several are; all of them have its zone and its bounds.
 
     EventBridge takes one day field in an expression, so a schedule that is due on the 13th or on Fridays is two
@@ -228,23 +207,11 @@ class Union:
     bounds: Bounds
     parts: tuple[ScheduleExpression, ...] = field(repr=False)
 
-    def next_after(self, instant: datetime) -> datetime | None:
-        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        found = (part.next_after(instant) for part in self.parts)
-        return min((each for each in found if each is not None), default=None)
-
-    def latest_at_or_before(self, instant: datetime) -> datetime | None:
-        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
-        found = (part.latest_at_or_before(instant) for part in self.parts)
-        return max((each for each in found if each is not None), default=None)
-
-    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Occurrences with start < t <= end, ascending, in UTC."""
-        last = None
-        for tick in heapq.merge(*(part.between(start, end) for part in self.parts)):
-            if tick != last:
-                yield tick
-            last = tick
+    def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+        """See `_Occurrences`."""
+        walks = [part.walk(instant, backwards=backwards) for part in self.parts]
+        for tick, _ in itertools.groupby(heapq.merge(*walks, reverse=backwards)):
+            yield tick
 
 
 ScheduleExpression: TypeAlias = "Cron | Rate | At | Union"
@@ -344,12 +311,6 @@ def first_coming(wall: datetime) -> datetime | None:
     """The UTC instant at which the clocks first show `wall`; None if they skip it."""
     instant = wall.astimezone(UTC)
     return instant if instant.astimezone(wall.tzinfo) == wall else None
-
-
-def until_end(end: datetime, ticks: Iterator[datetime]) -> Iterator[datetime]:
-    """The ascending `ticks` that are not later than `end`."""
-    last = _require_aware("end", end)
-    return itertools.takewhile(lambda tick: tick <= last, ticks)
 
 
 def require_instant(instant: datetime) -> datetime:
