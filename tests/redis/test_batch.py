@@ -8,7 +8,7 @@ import pytest
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.default_client import own_default_client
-from kiqbridge.client.flow_ops import BatchRecord, make_op, write_ops
+from kiqbridge.client.flow_ops import make_op, write_ops
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
 from kiqbridge.outbox.effects import Scene
@@ -237,7 +237,7 @@ class TestRunning:
 
     def test_one_that_its_maker_left_open_can_be_closed(self, send, client):
         batch = Batch("a" * 24, client=client)
-        write_ops(client, [make_op(client.keys, BatchRecord(bid=batch.bid))], "batch")
+        write_ops(client, [make_op(client.keys, batch.bid)], "batch")
         batch.add(send, 1)
         assert batch.status().is_open
 

@@ -7,14 +7,12 @@ part `effect_NAME.lua`, its keys, its arguments.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.job_writer import not_replicated, score
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, RedisRefused
-from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
@@ -37,8 +35,6 @@ KEEP_CHAIN_S: Final = 30 * 86_400
 MOST_MEMBERS: Final = 1_000
 """Members of a batch that one effect adds, so that no script keeps Redis for longer than some milliseconds."""
 
-EVENTS: Final = ("success", "complete", "death")
-
 
 class Placed(NamedTuple):
     """A member of a batch; `text` is empty for one that is not pushed here."""
@@ -49,42 +45,36 @@ class Placed(NamedTuple):
     text: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord:
-    """What is kept of a batch.
-
-    Attributes:
-        bid: its id.
-        parent: the batch that it counts for, or "".
-        description: for people.
-        callbacks: event → the steps that are begun then.
-    """
-
-    bid: str
-    parent: str = ""
-    description: str = ""
-    callbacks: Mapping[str, Launch] = field(default_factory=dict)
-
-
 def batch_keys(keys: Keys, bid: str) -> list[str]:
     """The keys of the effects that count."""
     return [keys.batch(bid), keys.batch_members(bid), keys.batches, keys.flow_ends]
 
 
-def make_op(keys: Keys, record: BatchRecord) -> Effect:
-    """The record of a batch."""
-    fields: list[str | bytes] = ["description", record.description]
-    if record.parent:
-        fields += ["parent", record.parent]
-    for event, launch in record.callbacks.items():
+def make_op(
+    keys: Keys,
+    bid: str,
+    *,
+    parent: str = "",
+    description: str = "",
+    callbacks: Mapping[str, Launch] | None = None,
+) -> Effect:
+    """What is kept of a batch.
+
+    Args:
+        keys: the namespace.
+        bid: its id.
+        parent: the batch that it counts for, or "".
+        description: for people.
+        callbacks: event → the steps that are begun then.
+    """
+    fields: list[str | bytes] = ["description", description]
+    if parent:
+        fields += ["parent", parent]
+    for event, launch in (callbacks or {}).items():
         fields += [f"on_{event}", json_text.dumps(launch)]
         fields += [f"on_{event}_member", member_of(launch["steps"][0])]
-    now = repr(time.time())
-    return Effect(
-        "batch_make",
-        [keys.batch(record.bid), keys.batches],
-        [record.bid, now, KEEP_OPEN_S, *fields],
-    )
+    args = [bid, repr(time.time()), KEEP_OPEN_S, *fields]
+    return Effect("batch_make", [keys.batch(bid), keys.batches], args)
 
 
 def seal_op(keys: Keys, bid: str) -> Effect:
@@ -222,13 +212,11 @@ class StepWriter:
         if parent:
             own = [Placed(member_of(step))]
             ops += member_ops(keys, parent, own, only_new=self._is_first)
-        record = BatchRecord(
-            bid=step["bid"],
-            parent=parent,
-            description=step.get("description", ""),
-            callbacks={} if following is None else {"success": following},
+        callbacks = {} if following is None else {"success": following}
+        about = step.get("description", "")
+        ops.append(
+            make_op(keys, step["bid"], parent=parent, description=about, callbacks=callbacks)
         )
-        ops.append(make_op(keys, record))
         placed: list[Placed] = []
         for number, steps in enumerate(step["group"]):
             member: Launch = {

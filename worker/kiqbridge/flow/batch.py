@@ -20,7 +20,6 @@ from kiqbridge.client.current import COLLECTOR, CONTEXT, Collector
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.flow_ops import (
     KEEP_OPEN_S,
-    BatchRecord,
     Placed,
     StepWriter,
     make_op,
@@ -201,7 +200,7 @@ class Batch(TakesSteps):
         keys = client.keys
         children = [Placed(f"b:{bid}") for bid, _ in self._children]
         if self._is_new:
-            yield make_op(keys, self._record())
+            yield self._made()
         yield from member_ops(keys, self.bid, children, only_new=True)
         yield from member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
         for launch in self._launches:
@@ -215,16 +214,16 @@ class Batch(TakesSteps):
         job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
         return Placed(job.jid, job.queue, job.at, self.client.writer.text(job, time.time()))
 
-    def _record(self) -> BatchRecord:
+    def _made(self) -> Effect:
         parent = "" if self._parent is None else self._parent.bid
         made = {event: self._callback(event, link) for event, link in self._callbacks.items()}
         callbacks = {event: launch for event, launch in made.items() if launch is not None}
         for launch in callbacks.values():
             if parent:
                 launch["bid"] = parent
-        return BatchRecord(
-            bid=self.bid, parent=parent, description=self._description, callbacks=callbacks
-        )
+        about = self._description
+        keys = self.client.keys
+        return make_op(keys, self.bid, parent=parent, description=about, callbacks=callbacks)
 
     def _callback(self, event: str, link: Call | Flow) -> Launch | None:
         steps = steps_of(link, self.client)
