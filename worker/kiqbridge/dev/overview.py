@@ -4,7 +4,7 @@ import contextlib
 import heapq
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -81,30 +81,22 @@ class JobPlaces:
             return "number unknown"  # only an adornment of a line
 
 
+@dataclass(slots=True, kw_only=True)
 class Overview:
     """Shows tables; from the main thread."""
 
-    def __init__(
-        self,
-        *,
-        console: Console,
-        places: JobPlaces,
-        rules: Sequence[TemplateSchedule],
-        clock: SimulatedClock,
-        watch: LedgerWatch,
-    ) -> None:
-        self._console = console
-        self._places = places
-        self._rules = rules
-        self._clock = clock
-        self._watch = watch
-        self._find_at = float("-inf")
-        self._names: list[str] = []
+    console: Console
+    places: JobPlaces
+    rules: Sequence[TemplateSchedule]
+    clock: SimulatedClock
+    watch: LedgerWatch
+    _find_at: float = field(init=False, default=float("-inf"))
+    _names: list[str] = field(init=False, default_factory=list)
 
     @property
     def look_again_s(self) -> float:
         """In how many seconds there may be something to show."""
-        return LOOK_EVERY_S if self._watch.is_waiting else _LOOK_S
+        return LOOK_EVERY_S if self.watch.is_waiting else _LOOK_S
 
     def look(self, now_s: float, now: datetime, *, is_asked: bool, is_ready: bool) -> None:
         """Show what has ended, and all tables if somebody has asked for them.
@@ -117,13 +109,13 @@ class Overview:
         """
         if is_ready and now_s >= self._find_at:
             self._find_dynamic(now_s)
-        self._watch.look(now_s)
+        self.watch.look(now_s)
         if is_asked:
             self.show_all(now)
 
     def show_rules(self, now: datetime) -> None:
         """The rules of the template with their next firings, by their clock."""
-        self._console.table([_RULE_HEADINGS, *(self._rule_row(rule, now) for rule in self._rules)])
+        self.console.table([_RULE_HEADINGS, *(self._rule_row(rule, now) for rule in self.rules)])
 
     def show_dynamic(self) -> None:
         """The dynamic schedules of the server, if there are any, by the wall clock, which fires them."""
@@ -142,38 +134,38 @@ class Overview:
             for each, state in zip(found, states, strict=False)
         ]
         clock = (
-            ", by the real clock and not by that of the rules" if self._clock.is_simulated else ""
+            ", by the real clock and not by that of the rules" if self.clock.is_simulated else ""
         )
-        self._console.text("")
-        self._console.heading(f"dynamic schedules: the worker fires them{clock}")
-        self._console.table([_SCHEDULE_HEADINGS, *rows])
+        self.console.text("")
+        self.console.heading(f"dynamic schedules: the worker fires them{clock}")
+        self.console.table([_SCHEDULE_HEADINGS, *rows])
         if len(found) > MOST_SCHEDULES:
-            self._console.text(f"  … and {len(found) - MOST_SCHEDULES} more", dim=True)
+            self.console.text(f"  … and {len(found) - MOST_SCHEDULES} more", dim=True)
 
     def show_all(self, now: datetime) -> None:
         """Next firings, dynamic schedules and the newest entries of the ledger."""
-        with self._console.together():
-            self._console.text("")
-            if self._rules:
+        with self.console.together():
+            self.console.text("")
+            if self.rules:
                 self.show_rules(now)
             self.show_dynamic()
             self._show_ledger()
-            self._console.text("")
+            self.console.text("")
 
     def show_sums(self) -> None:
         """What became of the ticks of this run, a row a rule."""
-        if not self._watch.sums:
+        if not self.watch.sums:
             return
         rows = []
-        for rule, sums in self._watch.sums.items():
+        for rule, sums in self.watch.sums.items():
             failed, not_run = (
                 sum(sums.ends[kind] for kind in kinds) for kinds in (_FAILED, _NOT_RUN)
             )
             late = "at once" if sums.late_s is None else f"{sums.late_s:.3f} s"
             counts = (sums.ticks, sums.jobs, sums.ends["done"], failed, not_run, sums.open)
             rows.append((rule, *map(str, counts), late))
-        self._console.text("")
-        self._console.table([_SUM_HEADINGS, *rows])
+        self.console.text("")
+        self.console.table([_SUM_HEADINGS, *rows])
 
     def _rule_row(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
         jobs = "; ".join(map(self._described_job, rule.jobs))
@@ -183,7 +175,7 @@ class Overview:
     def _described_job(self, job: Mapping[str, Any]) -> str:
         job_class = str(job.get("class", job.get("active_job")))
         queue = str(job.get("queue", "default"))
-        note = self._places.note(job_class, queue)
+        note = self.places.note(job_class, queue)
         return f"{job_class} → {queue}" + (f" ({note})" if note else "")
 
     def _find_dynamic(self, now_s: float) -> None:
@@ -192,22 +184,22 @@ class Overview:
         names = [each.name for each in self._dynamic()[:MOST_SCHEDULES]]
         if names != self._names:
             self._names = names
-            with self._console.together():
+            with self.console.together():
                 self.show_dynamic()
-                self._console.text("")
-        self._watch.find(names, time.time())
+                self.console.text("")
+        self.watch.find(names, time.time())
 
     def _dynamic(self) -> list[ScheduleDefinition]:
         """The schedules that do not come from a template; none if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
-            found = list_schedules(self._places.pool, self._places.keys)
+            found = list_schedules(self.places.pool, self.places.keys)
             return [each.definition for each in found if each.definition.origin != "template"]
         return []
 
     def _states(self, names: Sequence[str]) -> list[ScheduleState]:
         """Whether schedules are paused; as if none were, if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
-            texts = self._places.pool.call("HMGET", self._places.keys.schedule_states, *names)
+            texts = self.places.pool.call("HMGET", self.places.keys.schedule_states, *names)
             return [ScheduleState.from_text(text) for text in texts]
         return [ScheduleState() for _ in names]
 
@@ -216,26 +208,26 @@ class Overview:
         dynamic = {each.name for each in self._dynamic()[:MOST_SCHEDULES]}
         entries: list[tuple[float, str, LedgerEntry]] = []
         with contextlib.suppress(KiqbridgeError):
-            for name, rule in {**{name: name for name in dynamic}, **self._watch.ledgers}.items():
+            for name, rule in {**{name: name for name in dynamic}, **self.watch.ledgers}.items():
                 # What was placed ahead is no news before its instant.
                 until = wall if name in dynamic else None
                 found = read_ledger(
-                    self._places.pool, self._places.keys, name, most=MOST_ENTRIES, until=until
+                    self.places.pool, self.places.keys, name, most=MOST_ENTRIES, until=until
                 )
                 for entry in found:
                     came = max(entry.enqueued_at, entry.at if name in dynamic else 0)
                     entries.append((came, rule, entry))
         newest = heapq.nlargest(MOST_ENTRIES, entries, key=lambda each: each[0])
         rows = [self._ledger_row(entry, rule) for _, rule, entry in newest]
-        self._console.text("")
-        self._console.heading(
+        self.console.text("")
+        self.console.heading(
             "the ledger, newest first" if rows else "the ledger has no entries yet"
         )
         if rows:
-            self._console.table([_LEDGER_HEADINGS, *rows])
+            self.console.table([_LEDGER_HEADINGS, *rows])
 
     def _ledger_row(self, entry: LedgerEntry, name: str) -> tuple[str, ...]:
-        instant, late_s = datetime.fromtimestamp(entry.at, UTC), self._watch.late_s(entry)
+        instant, late_s = datetime.fromtimestamp(entry.at, UTC), self.watch.late_s(entry)
         return (
             f"{instant:%a %Y-%m-%d %H:%M:%S}Z",
             name,
