@@ -220,7 +220,9 @@ class TestTheTemplate:
         assert run.wait() == 1
         first, second = run.output.splitlines()
         assert re.match(r"kiqbridge: template.yaml:\d+ EnqueueFunction.HealthPulse: ", first)
-        assert re.match(r"template.yaml:\d+ EnqueueFunction.CloseDay: 'Europe/Londres' is", second)
+        assert re.match(
+            r"template.yaml:\d+ EnqueueFunction.CloseDay: time zone 'Europe/Londres' is", second
+        )
         assert not (project.folder / ".kiqbridge").exists()
 
     def test_that_is_edited_is_followed_and_one_with_a_fault_is_not(self, project):
