@@ -18,6 +18,7 @@ from kiqbridge.client.job import job
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, QueueTooDeep, RedisRefused
 from kiqbridge.store.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.active_job import OLD_WRAPPER
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import (
     DAY_S,
@@ -305,12 +306,9 @@ class TestLimits:
         assert caught.value.places == {1: 3}
         assert not redis.exists("queue:default", "kb:ticks:s")
 
-        assert (
-            client.push_tick("s", MINUTE, items, by="test", limits={"full": 4}).kind == "enqueued"
-        )
-        assert (
-            client.push_tick("s", MINUTE, items, by="test", limits={"full": 4}).kind == "duplicate"
-        )
+        for kind in ("enqueued", "duplicate"):
+            later = client.push_tick("s", MINUTE, items, by="test", limits={"full": 4})
+            assert later.kind == kind
 
 
 class TestScope:
@@ -332,18 +330,19 @@ class TestScope:
 
         assert outcomes == [False, False, False]
 
-    def test_a_job_of_rails_goes_by_its_own_class_and_not_by_that_of_its_wrapper(self, client):
+    @pytest.mark.parametrize(
+        "named",
+        [
+            lambda name: {"active_job": name, "args": []},
+            lambda name: {"class": OLD_WRAPPER, "args": [{"job_class": name}]},
+        ],
+        ids=["Active Job", "a wrapper that names no class"],
+    )
+    def test_a_job_of_rails_goes_by_its_own_class_and_not_by_that_of_its_wrapper(
+        self, client, named
+    ):
         def pushed(name):
-            return client.push_once([{"active_job": name, "args": []}], ["order-5"])[0].duplicate
-
-        assert [pushed("Mail"), pushed("Bill"), pushed("Mail")] == [False, False, True]
-
-    def test_a_wrapper_that_names_no_class_is_looked_into(self, client):
-        def pushed(name):
-            wrapper = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
-            return client.push_once(
-                [{"class": wrapper, "args": [{"job_class": name}]}], ["order-5"]
-            )[0].duplicate
+            return client.push_once([named(name)], ["order-5"])[0].duplicate
 
         assert [pushed("Mail"), pushed("Bill"), pushed("Mail")] == [False, False, True]
 
@@ -518,10 +517,16 @@ class TestTick:
 
         assert len(queued(redis)) == 3
 
-    def test_one_that_is_older_than_the_ledger_remembers_is_stale(self, client, redis):
-        assert (
-            client.push_tick("s", MINUTE - 3600, [item()], by="aws", horizon_s=1800).kind == "stale"
-        )
+    @pytest.mark.parametrize(
+        ("off_s", "bounds", "kind"),
+        [(-3600, {"horizon_s": 1800}, "stale"), (3600, {"ahead_s": 60}, "future")],
+    )
+    def test_one_out_of_bounds_enqueues_nothing_and_is_not_counted(
+        self, client, redis, off_s, bounds, kind
+    ):
+        outcome = client.push_tick("s", MINUTE + off_s, [item()], by="aws", **bounds)
+
+        assert outcome.kind == kind
         assert keys(redis) == set()
 
     def test_a_tick_ahead_of_its_time_is_remembered_until_it_would_be_stale(self, client, redis):
@@ -587,12 +592,6 @@ class TestTick:
         client.push_tick("s", MINUTE - 60, [item(1)], by="aws")
 
         assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"4"}
-
-    def test_what_enqueues_nothing_and_is_not_known_is_not_counted(self, client, redis):
-        client.push_tick("s", MINUTE - 3600, [item()], by="aws", horizon_s=1800)
-        client.push_tick("s", MINUTE + 3600, [item()], by="aws", ahead_s=60)
-
-        assert keys(redis) == set()
 
     def test_attempts_and_ends_are_forgotten_with_their_entry(self, client, redis):
         for hours in (5, 1, 0):
@@ -844,22 +843,20 @@ def set_state(redis, **state):
 
 class TestLostReply:
     @pytest.mark.parametrize("how", [Lose(), Refuse()])
-    def test_a_guarded_job_is_asked_for_again_and_pushed_once(self, proxy, redis, how):
+    @pytest.mark.parametrize("is_tick", [True, False])
+    def test_a_guarded_job_or_tick_is_asked_for_again_and_pushed_once(
+        self, proxy, redis, how, is_tick
+    ):
         lose_first_script(proxy, how)
+        client = Client(proxy.url)
 
-        [outcome] = Client(proxy.url).push_once([item(1)], ["event"])
+        if is_tick:
+            jobs = client.push_tick("s", MINUTE, [item(1), item(2)], by="aws").jobs
+        else:
+            jobs = client.push_once([item(1), item(2)], ["a", "b"])
 
-        assert outcome.duplicate is False
-        assert [payload["jid"] for payload in queued(redis)] == [outcome.jid]
-
-    @pytest.mark.parametrize("how", [Lose(), Refuse()])
-    def test_a_tick_is_asked_for_again_and_pushed_once(self, proxy, redis, how):
-        lose_first_script(proxy, how)
-
-        outcome = Client(proxy.url).push_tick("s", MINUTE, [item(1), item(2)], by="aws")
-
-        assert outcome.kind == "enqueued"
-        assert [payload["jid"] for payload in queued(redis)] == [each.jid for each in outcome.jobs]
+        assert not any(each.duplicate for each in jobs)
+        assert [payload["jid"] for payload in queued(redis)] == [each.jid for each in jobs]
 
     def test_with_a_job_that_has_no_guard_nothing_is_repeated(self, proxy, redis):
         lose_first_script(proxy, Lose())
