@@ -80,7 +80,7 @@ nobody notices a tick that does not come. Run make up once, and build with make 
 END
         return 0
     fi
-    if ! "$MAPPINGS_PYTHON" -m kiqbridge.commands.build_manifest template.yaml \
+    if ! "$MAPPINGS_PYTHON" -m kiqbridge schedule publish --template template.yaml \
         --answers samconfig.local.toml --output "$1"; then
         echo "template.yaml: there is no manifest of its schedules; correct it (make check names its faults)" >&2
         exit 1

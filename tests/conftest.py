@@ -291,13 +291,16 @@ def client(redis_url) -> "Iterator[Client]":
 
 @pytest.fixture
 def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
+    """Runs one command in this process: (exit code, standard output, standard error), of wrong usage too."""
     from kiqbridge.commands import cli
 
     monkeypatch.setenv("REDIS_URL", redis_url)
 
     def run(*args):
-        code = cli.main([str(each) for each in args])
+        try:
+            code = cli.main([str(each) for each in args])
+        except SystemExit as ended:
+            code = ended.code
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.heat_map import FAINT, INK, LINE, Canvas
+from kiqbridge.commands.heat_map import FAINT, INK, LINE, box, element, line, svg, text, titled
 from kiqbridge.schedule.cron import parse
 
 ZONE: Final = "Europe/Paris"
@@ -74,6 +74,59 @@ REPEAT: Final = Night(
 )
 
 
+class Canvas:
+    """A picture under construction; lengths are pixels, y grows downwards."""
+
+    def __init__(self, *, width: int, height: int, title: str, description: str) -> None:
+        self.height = height
+        self._about = {"title": title, "about": description}
+        self._width = width
+        self._shapes: list[str] = []
+
+    def text(
+        self,
+        place: tuple[float, float],
+        content: str,
+        *,
+        size: float = 12,
+        colour: str = INK,
+        anchor: str = "start",
+        weight: int | None = None,
+    ) -> None:
+        """A line of text; `place` is the end of its base line that `anchor` names."""
+        more = {} if anchor == "start" else {"text_anchor": anchor}
+        more |= {"font_weight": weight} if weight else {}
+        self._shapes.append(text(*place, content, size, colour, **more))
+
+    def box(self, place: tuple[float, float], size: tuple[float, float], *, fill: str) -> None:
+        """A rectangle."""
+        self._shapes.append(box(*place, *size, fill))
+
+    def line(
+        self, start: tuple[float, float], end: tuple[float, float], colour: str = LINE, **more: Any
+    ) -> None:
+        """A straight line."""
+        self._shapes.append(line(*start, *end, colour, **more))
+
+    def dot(
+        self,
+        place: tuple[float, float],
+        radius: float,
+        *,
+        fill: str,
+        edge: str | None = None,
+        label: str = "",
+    ) -> None:
+        """A circle; a label is shown when the mouse rests on it."""
+        more = {"stroke": edge, "stroke_width": edge and 1.6}
+        about = {"cx": place[0], "cy": place[1], "r": radius, "fill": fill, **more}
+        self._shapes.append(element("circle", titled(label), **about))
+
+    def to_text(self) -> str:
+        """As the text of a file."""
+        return svg(self._width, self.height, shapes=self._shapes, **self._about)
+
+
 def main() -> int:
     """Print the picture."""
     sys.stdout.write(picture())
@@ -130,7 +183,13 @@ def _draw_night(canvas: Canvas, night: Night, top: float) -> None:
         canvas.line((x, utc + 24), (x, bottom))
     turn = _x(night.turn, night)
     for begin, end in ((wall - 6, wall + _STRIP + 5), (utc + 24, bottom)):  # not across UTC's 01:00
-        canvas.line((turn, begin), (turn, end), colour=_LOST, width=1.6, dashed=True)
+        canvas.line(
+            (turn, begin),
+            (turn, end),
+            colour=_LOST,
+            stroke_width=1.6,
+            stroke_dasharray="4 3",
+        )
     for index, expression in enumerate(EXPRESSIONS):
         _draw_row(canvas, night, expression, utc + 30 + _ROW * (index + 0.5))
 

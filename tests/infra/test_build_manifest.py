@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.commands.build_manifest import main, manifest_of
+from kiqbridge.commands.cli import main
+from kiqbridge.commands.schedule_publish import manifest_of
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,10 @@ def commit(template, at):
             env={**os.environ, "GIT_COMMITTER_DATE": f"@{at} +0000"},
             check=True,
         )
+
+
+def write(template, output):
+    return main(["schedule", "publish", "--template", str(template), "--output", str(output)])
 
 
 def version(template, answers=None, **environ):
@@ -80,14 +85,14 @@ class TestAnswersOfTheDeployment:
         )
         os.utime(template, (1_600_000_000, 1_600_000_000))
 
-        def write(overrides):
+        def answer(overrides):
             path = template.parent / "samconfig.local.toml"
             content = f"[default.deploy.parameters]\nparameter_overrides = '{overrides}'\n"
             path.write_text(content)
             os.utime(path, (1_640_000_000, 1_640_000_000))
             return path
 
-        return write
+        return answer
 
     def test_those_that_change_a_schedule_count_with_their_time(self, template, answers):
         found = manifest_of(template, answers('Hour="4"'), {})
@@ -107,7 +112,7 @@ class TestCommand:
         outputs = [tmp_path / "one.json", tmp_path / "two.json"]
 
         for output in outputs:
-            assert main([str(template), "--output", str(output)]) == 0
+            assert write(template, output) == 0
 
         assert outputs[0].read_bytes() == outputs[1].read_bytes()
         assert json.loads(outputs[0].read_bytes())["version"] == 1_600_000_000
@@ -116,12 +121,12 @@ class TestCommand:
         text = template.read_text().replace("cron(0 3 * * ? *)", "cron(0 3 * * * *)", 1)
         template.write_text(text)
 
-        assert main([str(template), "--output", str(tmp_path / "out")]) == 1
+        assert write(template, tmp_path / "out") == 1
         assert "template.yaml:" in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
 
     def test_a_time_that_is_none_is_refused(self, template, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
 
-        assert main([str(template), "--output", str(tmp_path / "out")]) == 1
+        assert write(template, tmp_path / "out") == 1
         assert "SOURCE_DATE_EPOCH: 'yesterday' is no number" in capsys.readouterr().err

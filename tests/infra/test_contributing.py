@@ -24,10 +24,7 @@ def run(options):
     return 0
 '''
 ENTRY = """\
-        Entry(
-            name="hello", module="commands.hello_command", has_fleet=False,
-            help="greet", description="Greet somebody.",
-        ),
+        Entry("hello", "greet", has_fleet=False),
 """
 SETTING = """\
     greeting: str = _row(

@@ -82,6 +82,9 @@ ON_FAILURE = {
 }
 
 
+EVENT = read_event("bus_event", id="e-1", detail=job(1))
+
+
 class TestEnvelopes:
     """Each service's dead letter holds the event that the function was given."""
 
@@ -92,29 +95,27 @@ class TestEnvelopes:
     def replay(self, *more):
         return self.run("replay", "--queue-url", self.dead.url, "--yes", "--json", *more)
 
-    def test_lambdas_destination_on_failure(self):
-        self.dead.send(json.dumps({**ON_FAILURE, "requestPayload": job(1)}))
+    @pytest.mark.parametrize(
+        ("body", "about", "envelope", "reason"),
+        [
+            ({**ON_FAILURE, "requestPayload": job(1)}, {}, "on-failure", "RetriesExhausted"),
+            (EVENT, {"RequestID": "r", "ErrorMessage": "no Redis"}, "lambda", "no Redis"),
+            (EVENT, {"RULE_ARN": "arn:rule"}, "rule", None),
+            (job(1), {}, "sqs", None),
+        ],
+        ids=["on failure", "of Lambda", "of a rule", "sent by hand"],
+    )
+    def test_each_is_enqueued_with_who_put_it_there_and_why(self, body, about, envelope, reason):
+        self.dead.send(json.dumps(body), MessageAttributes=attributes(**about))
 
         code, answer, _ = self.replay()
 
+        [message] = answer["messages"]
         assert (code, outcomes(answer)) == (0, ["enqueued"])
-        [message] = answer["messages"]
-        assert (message["envelope"], message["reason"]) == ("on-failure", "RetriesExhausted")
-        assert numbers(self.redis) == [1]
-        assert self.dead.size() == 0
-
-    def test_lambdas_dead_letter_queue(self):
-        event = read_event("bus_event", id="e-1", detail=job(1))
-        self.dead.send(
-            json.dumps(event),
-            MessageAttributes=attributes(RequestID="r", ErrorCode="200", ErrorMessage="no Redis"),
-        )
-
-        _, answer, _ = self.replay()
-
-        [message] = answer["messages"]
-        assert (message["envelope"], message["reason"]) == ("lambda", "no Redis")
-        assert [key.split(b":")[0] for key in self.redis.hkeys("kb:guards")] == [b"event"]
+        assert (message["envelope"], message["reason"]) == (envelope, reason)
+        assert (numbers(self.redis), self.dead.size()) == ([1], 0)
+        guards = [key.split(b":")[0] for key in self.redis.hkeys("kb:guards")]
+        assert (guards == [b"event"]) == (body is EVENT)
 
     def test_schedulers_dead_letter_queue_with_its_attributes(self):
         arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/default/Nightly"
@@ -149,15 +150,6 @@ class TestEnvelopes:
         assert "was cut off by Scheduler" in answer["messages"][0]["error"]
         assert self.dead.size() == 1
 
-    def test_a_rules_dead_letter_queue(self):
-        event = read_event("bus_event", id="e-1", detail=job(1))
-        self.dead.send(json.dumps(event), MessageAttributes=attributes(RULE_ARN="arn:rule"))
-
-        _, answer, _ = self.replay()
-
-        assert answer["messages"][0]["envelope"] == "rule"
-        assert numbers(self.redis) == [1]
-
     def test_a_message_that_sqs_moved_is_the_one_of_its_first_queue(self, invoke, monkeypatch):
         """A message that is redriven by SQS would have another id; replayed here it keeps its own."""
         source = Queue("orders", receives=1)
@@ -179,13 +171,6 @@ class TestEnvelopes:
         assert (code, outcomes(answer)) == (0, ["duplicate"])
         assert numbers(self.redis) == [1]
         assert source.size(source.dead_url) == 0
-
-    def test_what_was_sent_there_by_hand_is_a_message_of_that_queue(self):
-        self.dead.send(json.dumps(job(1)))
-
-        _, answer, _ = self.replay()
-
-        assert (answer["messages"][0]["envelope"], outcomes(answer)) == ("sqs", ["enqueued"])
 
     def test_what_holds_no_job_stays(self):
         self.dead.send("no job")
@@ -272,19 +257,11 @@ class TestDryRun:
 
         code, answer, _ = run("replay", "--queue-url", dead.url, "--dry-run", "--json")
 
-        assert (code, outcomes(answer)) == (
-            1,
-            ["duplicate", "enqueued", "enqueued", "stale", "refused"],
-        )
+        expected = ["duplicate", "enqueued", "enqueued", "stale", "refused"]
+        assert (code, outcomes(answer)) == (1, expected)
         assert answer["messages"][0]["jobs"][0]["jid"] == known
-        assert answer["counts"] == {
-            "enqueued": 2,
-            "duplicate": 1,
-            "no job": 0,
-            "stale": 1,
-            "refused": 1,
-            "failed": 0,
-        }
+        counts = {"enqueued": 2, "duplicate": 1, "stale": 1, "refused": 1}
+        assert answer["counts"] == {**counts, "no job": 0, "failed": 0}
         assert (redis.dbsize(), redis.llen("queue:default"), dead.size()) == (before, 1, 5)
         assert len(dead._receive()) == 5
 

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from kiqbridge.commands.cli import main
 from kiqbridge.commands.init_command import name_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.scaffold.app_files import App, app_files
@@ -19,73 +18,66 @@ def written(folder):
 
 
 @pytest.mark.parametrize("with_lambda", [True, False])
-def test_each_file_is_written_and_printed(tmp_path, capsys, with_lambda):
+def test_each_file_is_written_and_printed(run, tmp_path, with_lambda):
     folder = tmp_path / "My Shop"
-    flag = "--lambda" if with_lambda else "--no-lambda"
 
-    assert main(["init", str(folder), flag]) == 0
+    code, printed, _ = run("init", folder, "--lambda" if with_lambda else "--no-lambda")
 
+    assert code == 0
     assert written(folder) == app_files(App(name="my-shop", with_lambda=with_lambda))
-    printed = capsys.readouterr().out
     for path in written(folder):
         assert f"written      {folder / path}\n" in printed
     after = printed.split("\nNext:\n")[1].splitlines()
-    assert [line.split("  #")[0].strip() for line in after] == [
-        f"cd '{folder}'",
-        "make test",
-        "make up",
-    ]
+    commands = [line.split("  #")[0].strip() for line in after]
+    assert commands == [f"cd '{folder}'", "make test", "make up"]
 
 
-def test_in_the_current_folder_nobody_has_to_change_to_it(tmp_path, capsys, monkeypatch):
+def test_in_the_current_folder_nobody_has_to_change_to_it(run, tmp_path, monkeypatch):
     folder = tmp_path / "shop"
     folder.mkdir()
     monkeypatch.chdir(folder)
 
-    assert main(["init"]) == 0
+    after = run("init")[1].split("\nNext:\n")[1]
 
-    after = capsys.readouterr().out.split("\nNext:\n")[1]
     assert "cd " not in after
     assert len(after.splitlines()) == 3
 
 
-def test_what_is_there_stays_as_it_is_unless_it_is_forced(tmp_path, capsys):
+def test_what_is_there_stays_as_it_is_unless_it_is_forced(run, tmp_path):
     own = tmp_path / "pyproject.toml"
     own.write_text("mine", encoding="utf-8")
 
-    assert main(["init", str(tmp_path), "--name", "shop"]) == 0
+    printed = run("init", tmp_path, "--name", "shop")[1]
     assert own.read_text("utf-8") == "mine"
-    assert f"kept         {own} (it is there; --force overwrites it)" in capsys.readouterr().out
+    assert f"kept         {own} (it is there; --force overwrites it)" in printed
     assert (tmp_path / "Makefile").exists()
 
-    assert main(["init", str(tmp_path), "--name", "shop", "--force"]) == 0
+    assert f"overwritten  {own}\n" in run("init", tmp_path, "--name", "shop", "--force")[1]
     assert own.read_text("utf-8") == app_files(App(name="shop"))["pyproject.toml"]
-    assert f"overwritten  {own}\n" in capsys.readouterr().out
 
 
-def test_a_link_is_not_followed(tmp_path):
+def test_a_link_is_not_followed(run, tmp_path):
     folder, elsewhere = tmp_path / "shop", tmp_path / "elsewhere"
     folder.mkdir()
     elsewhere.write_text("mine", encoding="utf-8")
     (folder / "Makefile").symlink_to(elsewhere)
     (folder / "README.md").symlink_to(tmp_path / "nowhere")
 
-    assert main(["init", str(folder)]) == 0
+    assert run("init", folder)[0] == 0
     assert (folder / "Makefile").is_symlink()
-    assert main(["init", str(folder), "--force"]) == 0
+    assert run("init", folder, "--force")[0] == 0
 
     assert elsewhere.read_text("utf-8") == "mine"
     assert not (tmp_path / "nowhere").exists()
     assert not (folder / "Makefile").is_symlink()
 
 
-def test_a_dry_run_writes_nothing(tmp_path, capsys):
+def test_a_dry_run_writes_nothing(run, tmp_path):
     folder = tmp_path / "shop"
 
-    assert main(["init", str(folder), "--dry-run"]) == 0
+    printed = run("init", folder, "--dry-run")[1]
 
     assert not folder.exists()
-    printed = capsys.readouterr().out
     assert f"would be written {folder / 'Makefile'}\n" in printed
     assert "Next:" not in printed
 
@@ -104,18 +96,18 @@ def test_a_folder_without_a_usable_name_needs_one(tmp_path, folder):
 
 
 @pytest.mark.parametrize("name", ["Shop", "2shop", "a_b", "a/b", "", "a-", "x" * 64])
-def test_a_name_that_no_stack_can_have_is_refused(tmp_path, name, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["init", str(tmp_path), "--name", name])
+def test_a_name_that_no_stack_can_have_is_refused(run, tmp_path, name):
+    code, _, err = run("init", tmp_path, "--name", name)
 
-    assert ended.value.code == 2
-    assert "argument --name" in capsys.readouterr().err
+    assert code == 2
+    assert "argument --name" in err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_place_that_cannot_be_written_to_is_named(tmp_path, capsys):
+def test_a_place_that_cannot_be_written_to_is_named(run, tmp_path):
     (tmp_path / "shop").write_text("a file", encoding="utf-8")
 
-    assert main(["init", str(tmp_path / "shop")]) == 1
+    code, _, err = run("init", tmp_path / "shop")
 
-    assert f"{os.sep}shop{os.sep}" in capsys.readouterr().err
+    assert code == 1
+    assert f"{os.sep}shop{os.sep}" in err

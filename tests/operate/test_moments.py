@@ -1,11 +1,11 @@
 """Times on the command line."""
 
+from argparse import ArgumentTypeError
 from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.commands.moments import moment_of
-from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.commands.arguments import moment
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 
 
@@ -18,24 +18,24 @@ from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_t
     ],
 )
 def test_what_is_read(text, expected):
-    assert moment_of("--from", text) == expected
+    assert moment(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("soon", "--from: 'soon' is no ISO 8601 time"),
+        ("soon", "'soon' is no ISO 8601 time"),
         (
             "0001-01-01T00:00+14:00",
-            "--from: '0001-01-01T00:00.14:00' is not in the years 1971-2198",
+            "'0001-01-01T00:00.14:00' is not in the years 1971-2198",
         ),
         ("9999-12-31", "is not in the years 1971-2198"),
-        ("2026-03-28T00:30", "--from: '2026-03-28T00:30' has no time zone"),
+        ("2026-03-28T00:30", "'2026-03-28T00:30' has no time zone"),
     ],
 )
 def test_what_is_refused(text, reason):
-    with pytest.raises(ExpressionError, match=reason):
-        moment_of("--from", text)
+    with pytest.raises(ArgumentTypeError, match=reason):
+        moment(text)
 
 
 def test_instants():

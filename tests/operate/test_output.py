@@ -18,7 +18,7 @@ import sys
 {before}
 from kiqbridge.commands.output import write_table
 write_table(
-    ("name", "~arguments", ">jobs"),
+    ("name", "arguments", ">jobs"),
     [["a", "x" * 300, "1,000"], ["\\x1b[31m東京", "[b]not bold[/b]", "2"]],
 )
 """
@@ -71,7 +71,7 @@ def test_what_does_not_show_itself_is_escaped(raw, seen):
 
 def test_without_a_terminal_columns_are_aligned_and_bare(capsys):
     output.write_table(
-        ("name", "~arguments", ">jobs"),
+        ("name", "arguments", ">jobs"),
         [["a", "x" * 200, "1,000"], ["東京", "\x1b[2J", "2"]],
     )
 
@@ -98,7 +98,7 @@ def test_what_is_to_be_copied_is_cut_last():
     program = """
 from kiqbridge.commands.output import write_table
 write_table(
-    ("!jid", "class", "~arguments"),
+    ("!jid", "class", "arguments"),
     [["b4a577edbccf1d805744efa9", "Billing::MonthlyInvoice", "x" * 300]],
 )
 """

@@ -1,4 +1,4 @@
-"""`kiqbridge queue` and `kiqbridge class`: what they do, say and answer."""
+"""`kiqbridge queue`, `class` and `schedule`: pausing, resuming, and what is paused."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from kiqbridge import Schedule
 from kiqbridge.commands.arguments import duration
 
 
@@ -15,72 +16,106 @@ def answer(result):
     return json.loads(out)
 
 
-class TestQueues:
-    @pytest.fixture(autouse=True)
-    def known(self, redis):
-        redis.sadd("queues", "default", "mail")
-        redis.lpush("queue:mail", "a", "b")
+@pytest.fixture(autouse=True)
+def known(redis, schedules):
+    redis.sadd("queues", "default", "mail")
+    redis.lpush("queue:mail", "a", "b")
+    schedules.save(Schedule("mail", "A", every=3600))
 
-    def test_pausing_and_resuming(self, run, redis):
-        assert run("queue", "pause", "mail", "default", "--reason", "provider is down") == (
-            0,
-            "paused queue mail\npaused queue default\n",
-            "",
-        )
-        assert redis.smembers("paused") == {b"mail", b"default"}
-        assert json.loads(redis.hget("kb:paused", "queue:mail"))["reason"] == "provider is down"
 
-        assert run("queue", "resume", "mail", "default", "other") == (
-            0,
-            "resumed queue mail\nresumed queue default\nqueue other was not paused\n",
-            "",
-        )
-        assert not redis.exists("paused", "kb:paused")
+@pytest.fixture
+def paused(redis, schedules):
+    """Of a kind the pause of `mail` as it is kept, None if there is none."""
 
-    def test_for_a_while(self, run):
-        told = answer(run("queue", "pause", "mail", "--for", "2h", "--by", "ada", "--json"))
+    def paused(kind):
+        if kind == "schedule":
+            pause = schedules.get("mail").state.paused
+            return pause and {"reason": pause.reason, "by": pause.by, "until": pause.until}
+        text = redis.hget("kb:paused", f"{kind}:mail")
+        assert redis.sismember("paused", "mail") == (kind == "queue" and text is not None)
+        return text and json.loads(text)
 
-        [pause] = told["paused"]
+    return paused
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"), [("queue", "queue mail"), ("class", "class mail"), ("schedule", "mail")]
+)
+class TestPause:
+    def test_pausing_and_resuming(self, run, paused, kind, label):
+        words = ("mail", "--reason", "provider is down", "--by", "ada")
+        assert run(kind, "pause", *words, "--dry-run") == (0, f"would pause {label}\n", "")
+        assert paused(kind) is None
+        assert run(kind, "pause", *words) == (0, f"paused {label}\n", "")
+        assert (paused(kind)["reason"], paused(kind)["by"]) == ("provider is down", "ada")
+
+        assert run(kind, "resume", "mail", "--dry-run") == (0, f"would resume {label}\n", "")
+        assert paused(kind) is not None
+        assert answer(run(kind, "resume", "mail", "--json")) == {
+            "dry_run": False,
+            "resumed": [{"name": "mail", "was_paused": True}],
+        }
+        assert paused(kind) is None
+        assert run(kind, "resume", "mail")[:2] == (0, f"{label} was not paused\n")
+
+    def test_for_a_while_and_until_a_time(self, run, paused, kind, label):
+        [pause] = answer(run(kind, "pause", "mail", "--for", "2h", "--json"))["paused"]
+
+        user, _, machine = pause["by"].partition("@")
+        assert user and machine
         assert pause["until"] == pytest.approx(time.time() + 7200, abs=60)
-        assert (pause["kind"], pause["name"], pause["by"]) == ("queue", "mail", "ada")
-        assert told["dry_run"] is False
+        assert (pause["kind"], pause["name"]) == (kind, "mail")
+        code, out, _ = run(kind, "pause", "mail", "--for", "90", "--dry-run")
+        assert (code, out) == (0, f"would pause {label} for 90 s\n")
+        until = "2198-01-01T00:00:00Z"
+        assert run(kind, "pause", "mail", "--until", until) == (
+            0,
+            f"paused {label} until {until}\n",
+            "",
+        )
 
-    def test_who_did_it_is_whoever_runs_the_command(self, run):
-        [pause] = answer(run("queue", "pause", "mail", "--json"))["paused"]
+    @pytest.mark.parametrize(
+        ("args", "said"),
+        [
+            ([], "required: VERB"),
+            (["pause"], "required: NAME"),
+            (["pause", "mail", "--for", "soon"], "is no duration"),
+            (["pause", "mail", "--for", "0"], "is no duration"),
+            (["pause", "mail", "--until", "soon"], "is no ISO 8601 time"),
+            (["pause", "mail", "--until", "2020-01-01T00:00:00Z"], "is over"),
+            (["pause", ""], "''"),
+        ],
+    )
+    def test_bad_input(self, run, paused, args, said, kind, label):  # noqa: PLR0917 - fixtures
+        code, _, err = run(kind, *args)
 
-        user, at, machine = pause["by"].partition("@")
-        assert user and at and machine
+        assert code == 2
+        assert said in err
+        assert paused(kind) is None
 
-    def test_a_dry_run_changes_nothing(self, run, redis):
-        code, out, _ = run("queue", "pause", "mail", "--for", "90", "--dry-run")
-        assert (code, out) == (0, "would pause queue mail for 90 s\n")
-        assert not redis.exists("paused", "kb:paused")
 
-        redis.sadd("paused", "mail")
-        code, out, _ = run("queue", "resume", "mail", "default", "--dry-run")
-        assert (code, out) == (0, "would resume queue mail\nqueue default was not paused\n")
-        assert redis.smembers("paused") == {b"mail"}
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("queue", "no job was ever pushed to queue mial"), ("schedule", "schedule mial is not known")],
+)
+def test_a_name_that_is_misspelt_is_told(run, kind, said):
+    assert run(kind, "pause", "mial")[::2] == (0, f"kiqbridge: {said}; did you mean mail?\n")
 
-    def test_a_name_that_is_misspelt_is_told(self, run, redis):
-        code, _, err = run("queue", "pause", "mial")
 
-        assert code == 0
-        assert err == ("kiqbridge: no job was ever pushed to queue mial; did you mean mail?\n")
-
-    def test_listing_all(self, run, redis):
+class TestList:
+    def test_queues(self, run, redis):
         run("queue", "pause", "mail", "--reason", "provider is down", "--by", "ada")
         redis.sadd("paused", "foreign")
 
-        code, out, _ = run("queue", "list")
-
-        assert code == 0
-        assert out.splitlines() == [
+        assert run("queue", "list")[1].splitlines() == [
             "default  0 jobs",
             "foreign  0 jobs  paused",
             "mail  2 jobs  paused by ada: provider is down",
         ]
+        redis.delete("queues", "paused", "kb:paused")
+        assert run("queue", "list") == (0, "no queue is known\n", "")
 
-    def test_listing_some_as_json(self, run):
+    def test_some_as_json(self, run):
         run("queue", "pause", "mail", "--for", "1d", "--by", "ada")
 
         [row] = answer(run("queue", "list", "mail", "--json"))["queues"]
@@ -88,12 +123,12 @@ class TestQueues:
         assert row.pop("until") - row.pop("at") == pytest.approx(86_400)
         assert row == {"name": "mail", "size": 2, "paused": True, "reason": "", "by": "ada"}
 
-    def test_the_end_is_told(self, run):
-        _, out, _ = run("queue", "pause", "mail", "--for", "1d")
+    def test_classes(self, run):
+        assert run("class", "list") == (0, "no class is paused\n", "")
+        run("class", "pause", "Shop::Mail", "--by", "ada")
 
-        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86_400))
-        assert out.startswith(f"paused queue mail until {day} ")
-        assert out.endswith(" UTC\n")
+        assert run("class", "list")[1] == "Shop::Mail  paused by ada\n"
+        assert run("class", "list", "Other")[1] == "no class is paused\n"
 
     def test_in_a_namespace(self, run, redis, monkeypatch):
         monkeypatch.setenv("KIQBRIDGE_NAMESPACE", "shop")
@@ -102,53 +137,9 @@ class TestQueues:
         run("queue", "pause", "own")
 
         assert redis.smembers("shop:paused") == {b"own"}
-        assert [row["name"] for row in answer(run("queue", "list", "--json"))["queues"]] == ["own"]
-
-
-def test_an_empty_database_has_no_queues(run):
-    assert run("queue", "list") == (0, "no queue is known\n", "")
-
-
-class TestClasses:
-    def test_pausing_listing_and_resuming(self, run, redis):
-        assert run("class", "list") == (0, "no class is paused\n", "")
-        assert run("class", "pause", "Shop::Mail", "--by", "ada")[:2] == (
-            0,
-            "paused class Shop::Mail\n",
-        )
-        assert redis.hkeys("kb:paused") == [b"class:Shop::Mail"]
-        assert run("class", "list")[1] == "Shop::Mail  paused by ada\n"
-        assert run("class", "list", "Other")[1] == "no class is paused\n"
-
-        told = answer(run("class", "resume", "Shop::Mail", "--json"))
-        assert told == {
-            "dry_run": False,
-            "resumed": [{"name": "Shop::Mail", "was_paused": True}],
-        }
-        assert not redis.exists("kb:paused")
-
-
-class TestBadInput:
-    @pytest.mark.parametrize(
-        "args",
-        [
-            ["queue"],
-            ["queue", "pause"],
-            ["queue", "pause", "mail", "--for", "soon"],
-            ["class", "pause", "Mail", "--for", "0"],
-        ],
-    )
-    def test_usage(self, run, args):
-        with pytest.raises(SystemExit) as ended:
-            run(*args)
-
-        assert ended.value.code == 2
-
-    def test_an_empty_name(self, run):
-        code, _, err = run("class", "pause", "")
-
-        assert code == 2
-        assert "class: '' is not the name of a class" in err
+        assert [each["name"] for each in answer(run("queue", "list", "--json"))["queues"]] == [
+            "own"
+        ]
 
     def test_no_redis(self, run, monkeypatch):
         monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")

@@ -105,11 +105,7 @@ class TestProcesses:
         found = answer(run("ps", "--jobs", "--json"))
         _, out, _ = run("ps", "--jobs")
 
-        assert [each["identity"] for each in found["processes"]] == [
-            "web-1:7:abc",
-            "web-2:7:abc",
-            "web-3:7:abc",
-        ]
+        assert [each["identity"][:5] for each in found["processes"]] == ["web-1", "web-2", "web-3"]
         assert [each["quiet"] for each in found["processes"]] == [False, True, False]
         assert [each["silent"] for each in found["processes"]] == [False, False, True]
         assert (found["jobs"][0]["jid"], found["jobs"][0]["process"]) == ("j1", "web-1:7:abc")
@@ -179,10 +175,7 @@ class TestSets:
         "args", [["--limit", "0"], ["--older-than", "soon"], ["lisst"], ["--json", "--jsonl"]]
     )
     def test_bad_usage(self, run, args):
-        with pytest.raises(SystemExit) as ended:
-            run("dead", *args)
-
-        assert ended.value.code == 2
+        assert run("dead", *args)[0] == 2
 
 
 class TestQueue:
@@ -220,24 +213,16 @@ class TestHostileContent:
             json.dumps({"queue": HOSTILE, "run_at": 1, "payload": odd.decode()}),
         )
 
+    @pytest.mark.parametrize("form", [[], ["--json"]])
     @pytest.mark.parametrize(
         "command",
         [
-            ["stats"],
-            ["ps", "--jobs"],
-            ["retries"],
-            ["dead"],
-            ["scheduled"],
-            ["queue", "show", HOSTILE],
-            ["queue", "list"],
-            *(
-                [*command, "--json"]
-                for command in (["stats"], ["ps", "--jobs"], ["dead"], ["queue", "show", HOSTILE])
-            ),
+            *(["stats"], ["ps", "--jobs"], ["retries"], ["dead"], ["scheduled"]),
+            *(["queue", "show", HOSTILE], ["queue", "list"]),
         ],
     )
-    def test_nothing_but_visible_signs_is_printed(self, run, command):
-        code, out, err = run(*command)
+    def test_nothing_but_visible_signs_is_printed(self, run, command, form):
+        code, out, err = run(*command, *form)
 
         assert (code, err) == (0, "")
         assert all(sign.isprintable() for line in out.split("\n") for sign in line), repr(out)
@@ -255,14 +240,9 @@ class TestTheRealCommand:
     def test_a_reader_that_has_seen_enough_ends_it_in_silence(self, redis, redis_url):
         redis.zadd("dead", {text(f"j{number}"): number for number in range(5000)})
 
+        line = f"{sys.executable} -m kiqbridge dead --jsonl | head -n 1"
         done = subprocess.run(
-            [
-                "bash",
-                "-o",
-                "pipefail",
-                "-c",
-                f"{sys.executable} -m kiqbridge dead --jsonl | head -n 1",
-            ],
+            ["bash", "-o", "pipefail", "-c", line],
             env={**os.environ, "REDIS_URL": redis_url},
             capture_output=True,
             check=False,

@@ -12,6 +12,7 @@ OPERATIONS = {
     each["operation"]: each["commands"]
     for each in json.loads(VECTORS.read_text(encoding="utf-8"))["operations"]
 }
+REPLACED = "save min --every 1h --class EchoJob".split()  # noqa: SIM905 - as it is typed
 CREATED = ("create", "create_minimal", "create_unknown_class", "create_active_job", "create_date")
 
 
@@ -130,36 +131,24 @@ class TestDisable:
         ("spoil", "reason"),
         [
             ([], "nothing here is called min or STACK/Min"),
-            (["save", "min", "--cron", "0 3 * * *", "--class", "Other"], "min enqueues Other"),
-            (
-                ["save", "min", "--at", "2020-01-01T00:00:00Z", "--class", "EchoJob"],
-                "min is never due again",
-            ),
+            (["save min --every 1h --class Other"], "min enqueues Other"),
+            (["save min --at 2020-01-01T00:00:00Z --class EchoJob"], "min is never due again"),
+            (["save min --every 1h --class EchoJob", "pause min"], "min is paused"),
+            (["save min --every 1h --class EchoJob", "disable"], "min is disabled"),
         ],
     )
     def test_what_is_not_replaced_stays(self, run, redis, spoil, reason):
-        if spoil:
-            run(*spoil)
+        for line in spoil:
+            if line == "disable":
+                saved = json.loads(redis.hget("kb:schedules", "min")) | {"enabled": False}
+                redis.hset("kb:schedules", "min", json.dumps(saved))
+            else:
+                run(*line.split())
 
         code, out, err = run("import", "--disable", "min", "--yes")
 
         assert (code, out) == (1, "nothing to be disabled\n")
         assert reason in err
-        assert status(redis, "min") == "enabled"
-
-    def test_a_paused_replacement_is_none(self, run, redis):
-        run("save", "min", "--cron", "0 3 * * *", "--class", "EchoJob")
-        run("pause", "min")
-
-        assert "min is paused" in run("import", "--disable", "min", "--yes")[2]
-        assert status(redis, "min") == "enabled"
-
-    def test_a_disabled_replacement_is_none(self, run, redis):
-        run("save", "min", "--cron", "0 3 * * *", "--class", "EchoJob")
-        saved = json.loads(redis.hget("kb:schedules", "min")) | {"enabled": False}
-        redis.hset("kb:schedules", "min", json.dumps(saved))
-
-        assert "min is disabled" in run("import", "--disable", "min", "--yes")[2]
         assert status(redis, "min") == "enabled"
 
     def test_a_published_rule_of_a_template_replaces(self, run, redis):
@@ -174,7 +163,7 @@ class TestDisable:
         assert status(redis, "min") == "disabled"
 
     def test_all_takes_those_that_are_replaced(self, run, redis):
-        run("save", "min", "--cron", "0 3 * * *", "--class", "EchoJob")
+        run(*REPLACED)
 
         code, out, err = run("import", "--all", "--yes")
 
@@ -183,7 +172,7 @@ class TestDisable:
         assert [status(redis, name) for name in ("min", "unk")] == ["disabled", "enabled"]
 
     def test_nobody_to_ask_and_no_yes_changes_nothing(self, run, redis):
-        run("save", "min", "--cron", "0 3 * * *", "--class", "EchoJob")
+        run(*REPLACED)
 
         code, _, err = run("import", "--disable", "min")
 
@@ -192,7 +181,7 @@ class TestDisable:
         assert status(redis, "min") == "enabled"
 
     def test_a_dry_run_and_json(self, run, redis):
-        run("save", "min", "--cron", "0 3 * * *", "--class", "EchoJob")
+        run(*REPLACED)
 
         assert run("import", "--disable", "min", "--dry-run")[1] == "would be disabled: min\n"
         answer = json.loads(run("import", "--disable", "min", "x", "--json", "--yes")[1])

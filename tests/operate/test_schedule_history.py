@@ -106,6 +106,8 @@ def test_json_has_all_of_it(run, five_nights):
     answer = json.loads(out)
     assert (code, answer["schedule"], answer["timezone"]) == (0, NAME, "Europe/Paris")
     first, second = answer["instants"]
+    without_end = dict.fromkeys(("ended_at", "took_s", "error", "retries"))
+    assert first.pop("jobs") == [{"jid": "a" * 24, "outcome": "open", **without_end}]
     assert first == {
         "at": NIGHT,
         "instant": "2096-10-02T07:10:00Z",
@@ -115,16 +117,6 @@ def test_json_has_all_of_it(run, five_nights):
         "lateness_s": 1.5,
         "deliveries": 1,
         "left_out": None,
-        "jobs": [
-            {
-                "jid": "a" * 24,
-                "outcome": "open",
-                "ended_at": None,
-                "took_s": None,
-                "error": None,
-                "retries": None,
-            }
-        ],
     }
     assert [job["outcome"] for job in second["jobs"]] == ["done", "dead"]
     assert (second["deliveries"], second["jobs"][1]["retries"]) == (3, 25)
@@ -133,10 +125,8 @@ def test_json_has_all_of_it(run, five_nights):
 def test_a_window_is_one_of_instants(run, five_nights):
     _, out, _ = run(NAME, "--json", "--since", "2096-09-29", "--until", "2096-09-30T07:10:00Z")
 
-    assert [each["instant"][:10] for each in json.loads(out)["instants"]] == [
-        "2096-09-30",
-        "2096-09-29",
-    ]
+    days = [each["instant"][:10] for each in json.loads(out)["instants"]]
+    assert days == ["2096-09-30", "2096-09-29"]
 
 
 def test_the_last_end_of_a_job_counts(run, redis, push):

@@ -1,4 +1,4 @@
-"""`kiqbridge schedule pause`, `resume`, `skip` and `run`: what they write, say and answer."""
+"""`kiqbridge schedule skip` and `run`: what they write, say and answer."""
 
 import json
 import time
@@ -20,42 +20,6 @@ def schedules(client) -> Schedules:
     schedules = Schedules(client)
     schedules.save(Schedule("nightly", "A", every=3600))
     return schedules
-
-
-def test_pausing_and_resuming(run, schedules):
-    assert run("pause", "nightly", "--dry-run") == (0, "would pause nightly\n", "")
-    assert schedules.get("nightly").state.paused is None
-    assert run("pause", "nightly", "--reason", "r", "--by", "ana") == (0, "paused nightly\n", "")
-    pause = schedules.get("nightly").state.paused
-    assert (pause.reason, pause.by) == ("r", "ana")
-
-    assert run("resume", "nightly", "--dry-run") == (0, "would resume nightly\n", "")
-    assert run("resume", "nightly") == (0, "resumed nightly\n", "")
-    assert run("resume", "nightly") == (0, "nightly was not paused\n", "")
-
-
-def test_pausing_for_a_while_and_until_a_time(run, schedules):
-    code, out, _ = run("pause", "nightly", "--for", "2h", "--json")
-    [row] = json.loads(out)["paused"]
-    assert (code, row["name"]) == (0, "nightly")
-    assert abs(row["until"] - time.time() - 7200) < 600
-
-    assert run("pause", "nightly", "--until", "2198-01-01T00:00:00Z") == (
-        0,
-        "paused nightly until 2198-01-01T00:00:00Z\n",
-        "",
-    )
-    code, _, err = run("pause", "nightly", "--until", "2020-01-01T00:00:00Z")
-    assert code == 2
-    assert "is over" in err
-    assert run("pause", "nightly", "--until", "soon")[0] == 2
-
-
-def test_a_name_that_is_not_known_is_paused_with_a_warning(run, schedules):
-    code, _, err = run("pause", "nihgtly")
-
-    assert code == 0
-    assert err == "kiqbridge: schedule nihgtly is not known; did you mean nightly?\n"
 
 
 def test_skipping(run, schedules):

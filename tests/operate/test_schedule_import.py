@@ -1,12 +1,12 @@
 """`kiqbridge schedule import` on the command line, held against the template's own checks."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
-from kiqbridge.commands import cli
 from kiqbridge.schedule.imports import guess_kind
 from kiqbridge.schedule.imports.record import ImportKindError
 from kiqbridge.schedule.template import read_schedules
@@ -16,15 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def run(capsys):
-    def run(*words):
-        try:
-            status = cli.main(["schedule", "import", *map(str, words)])
-        except SystemExit as exit_:
-            status = exit_.code
-        return status, *capsys.readouterr()
-
-    return run
+def run(run):
+    return partial(run, "schedule", "import")
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """`kiqbridge schedule list` on the command line."""
 
-import io
 import json
 from datetime import UTC, datetime
 
 import pytest
 
 from kiqbridge.clocks.ledger import read_ledgers
-from kiqbridge.commands import cli, schedule_list
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 from kiqbridge.store.redis_pool import RedisPool
@@ -33,23 +31,21 @@ disabled:
 
 
 @pytest.fixture
-def run(capsys, tmp_path):
+def run(run, tmp_path):
     (tmp_path / "s.yml").write_text(FILE)
 
-    def run(*words):
-        words = words or ("--file", str(tmp_path / "s.yml"))
-        status = cli.main(["schedule", "list", "--from", NOW.isoformat(), *words])
-        return status, *capsys.readouterr()
+    def listed(*words, verb="list"):
+        words = words or ("--file", tmp_path / "s.yml")
+        return run("schedule", verb, "--from", NOW.isoformat(), *words)
 
-    return run
+    return listed
 
 
 @pytest.fixture
-def server(redis, redis_url, monkeypatch):
+def stored(redis):
     """Redis with schedules that `save` puts there."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
 
-    class Server:
+    class Stored:
         client = redis
 
         @staticmethod
@@ -69,7 +65,7 @@ def server(redis, redis_url, monkeypatch):
                 end = JobEnd(at=at, jid=jid, outcome=outcome, ended_at=at + 9.0, took_s=took_s)
                 redis.zadd(f"kb:ends:{name}", {end.to_text(): at})
 
-    return Server
+    return Stored
 
 
 def rows_of(run):
@@ -97,12 +93,8 @@ def test_json(run):
 
     rows = json.loads(out)
     assert status == 0
-    assert [row["name"] for row in rows] == [
-        "kiqbridge/HealthPulse",
-        "kiqbridge/CloseDay",
-        "kiqbridge/NightlyReport",
-        "kiqbridge/WeekdayDigest",
-    ]
+    names = ("HealthPulse", "CloseDay", "NightlyReport", "WeekdayDigest")
+    assert [row["name"] for row in rows] == [f"kiqbridge/{name}" for name in names]
     assert rows[0]["place"].startswith("template.yaml:")
     assert {name: rows[2][name] for name in ("next", "last", "outcome", "origin", "job")} == {
         "next": "2026-11-23T02:00:00Z",
@@ -113,28 +105,23 @@ def test_json(run):
     }
 
 
-def test_the_last_firing_and_its_outcome(run, server):
+def test_the_last_firing_and_its_outcome(run, stored):
     for name in ("done", "open", "dead", "mixed", "paused", "never"):
-        server.save(name)
+        stored.save(name)
     at = AT - 12 * 3600
-    server.fired("done", at - 86_400, ("a", "dead", 1.0))
-    server.fired("done", at, ("a", "done", 3.14))
-    server.fired("open", at)
-    server.fired("dead", at, ("a", "dead", 1.0))
-    server.fired("mixed", at, ("a", "done", 1.0), jids=("a", "b"))
-    server.fired("paused", at, jids=(), paused=True)
-    server.fired("never", AT + 60)  # placed ahead
+    stored.fired("done", at - 86_400, ("a", "dead", 1.0))
+    stored.fired("done", at, ("a", "done", 3.14))
+    stored.fired("open", at)
+    stored.fired("dead", at, ("a", "dead", 1.0))
+    stored.fired("mixed", at, ("a", "done", 1.0), jids=("a", "b"))
+    stored.fired("paused", at, jids=(), paused=True)
+    stored.fired("never", AT + 60)  # placed ahead
 
     rows = rows_of(run)
 
-    assert {name: row["outcome"] for name, row in rows.items()} == {
-        "done": "done",
-        "open": "open",
-        "dead": "dead",
-        "mixed": "open",
-        "paused": "paused",
-        "never": None,
-    }
+    outcomes = {name: row["outcome"] for name, row in rows.items()}
+    same = {name: name for name in ("done", "open", "dead", "paused")}
+    assert outcomes == {**same, "mixed": "open", "never": None}
     assert (rows["done"]["last"], rows["done"]["late_s"]) == ("2026-11-22T03:00:00Z", 2.5)
     assert (rows["done"]["took_s"], rows["done"]["by"]) == (3.14, "lambda:1")
     lines = run("--redis")[1].splitlines()
@@ -144,13 +131,13 @@ def test_the_last_firing_and_its_outcome(run, server):
     )
 
 
-def test_pauses_and_what_is_skipped(run, server):
+def test_pauses_and_what_is_skipped(run, stored):
     until = AT + 86_400 + 11 * 3600
     pause = SchedulePause(reason="migration", by="ana", until=float(until))
-    server.save("for-now", state=ScheduleState(paused=pause))
-    server.save("for-good", state=ScheduleState(paused=SchedulePause()))
-    server.save("over", state=ScheduleState(paused=SchedulePause(until=float(AT - 1))))
-    server.save("skipped", state=ScheduleState(skipped=(AT + 12 * 3600,)))
+    stored.save("for-now", state=ScheduleState(paused=pause))
+    stored.save("for-good", state=ScheduleState(paused=SchedulePause()))
+    stored.save("over", state=ScheduleState(paused=SchedulePause(until=float(AT - 1))))
+    stored.save("skipped", state=ScheduleState(skipped=(AT + 12 * 3600,)))
 
     rows = rows_of(run)
 
@@ -172,8 +159,8 @@ def test_pauses_and_what_is_skipped(run, server):
     assert "\n  by ana: migration\n" in out
 
 
-def test_an_expression_that_cannot_be_read(run, server):
-    server.save("bad", "every now and then")
+def test_an_expression_that_cannot_be_read(run, stored):
+    stored.save("bad", "every now and then")
 
     row = rows_of(run)["bad"]
 
@@ -182,12 +169,12 @@ def test_an_expression_that_cannot_be_read(run, server):
     assert "every now and then" in row["detail"]
 
 
-def test_schedules_of_sidekiq_cron_stand_last(run, server):
-    server.save("ours")
+def test_schedules_of_sidekiq_cron_stand_last(run, stored):
+    stored.save("ours")
     for name, cron, status in (("ruby", "0 1 * * *", "enabled"), ("off", "0 1 * * *", "disabled")):
-        server.client.sadd("cron_jobs", f"cron_job:{name}")
+        stored.client.sadd("cron_jobs", f"cron_job:{name}")
         fields = {"name": name, "cron": cron, "klass": "RubyJob", "status": status}
-        server.client.hset(f"cron_job:{name}", mapping=fields)
+        stored.client.hset(f"cron_job:{name}", mapping=fields)
 
     lines = run("--redis")[1].splitlines()
 
@@ -197,31 +184,26 @@ def test_schedules_of_sidekiq_cron_stand_last(run, server):
     assert rows_of(run)["ruby"]["next"] == "2026-11-23T01:00:00Z"
 
 
-def test_colours_on_a_terminal_only(run, server, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
+def test_colours_on_a_terminal_only(run, stored, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    server.save("done")
-    server.fired("done", AT - 60, ("a", "done", 1.0))
+    stored.save("done")
+    stored.fired("done", AT - 60, ("a", "done", 1.0))
     assert "\033[" not in run("--redis")[1]
 
-    terminal = Terminal()
-    monkeypatch.setattr(schedule_list.sys, "stdout", terminal)
-    cli.main(["schedule", "list", "--from", NOW.isoformat(), "--redis"])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = run("--redis")[1]
 
-    assert "\033[1mdone" in terminal.getvalue()
-    assert "\033[32mdone 60 s ago, 1.0 s\033[0m" in terminal.getvalue()
+    assert "\033[1mdone" in shown
+    assert "\033[32mdone 60 s ago, 1.0 s\033[0m" in shown
 
 
 def test_what_cannot_be_read_exits_with_2(run):
     assert run("--file", "/nowhere.yml")[0] == 2
 
 
-def test_many_ledgers_in_few_round_trips(server, redis_url):
+def test_many_ledgers_in_few_round_trips(stored, redis_url):
     for number in range(1200):
-        server.fired(f"s{number}", AT - number, ("a", "done", 1.0))
+        stored.fired(f"s{number}", AT - number, ("a", "done", 1.0))
 
     names = [f"s{number}" for number in range(1300)]
     found = read_ledgers(RedisPool(redis_url), Keys(), names, most=1, until=float(AT))
@@ -230,16 +212,15 @@ def test_many_ledgers_in_few_round_trips(server, redis_url):
     assert all(each.outcome == "done" for name in names for each in found[name])
 
 
-def test_a_simulation_of_redis(server, capsys):
+def test_a_simulation_of_redis(run, stored):
     """`schedule simulate --redis` heeds pauses and skips, and leaves out what cannot be read."""
-    server.save("bad", "every now and then")
-    server.save("paused", state=ScheduleState(paused=SchedulePause()))
-    server.save("fires", state=ScheduleState(skipped=(AT + 12 * 3600,)))
+    stored.save("bad", "every now and then")
+    stored.save("paused", state=ScheduleState(paused=SchedulePause()))
+    stored.save("fires", state=ScheduleState(skipped=(AT + 12 * 3600,)))
 
-    words = ["--from", "2026-11-22T15:00Z", "--to", "2026-11-25T15:00Z", "--format", "json"]
-    status = cli.main(["schedule", "simulate", "--redis", *words])
+    words = ["--redis", "--to", "2026-11-25T15:00Z", "--format", "json"]
+    status, out, err = run(*words, verb="simulate")
 
-    out, err = capsys.readouterr()
     assert status == 0
     assert "bad is left out, since it never fires: " in err
     assert json.loads(out)["firings"] == [
@@ -249,19 +230,14 @@ def test_a_simulation_of_redis(server, capsys):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["list"],
-        ["lint"],
-        ["simulate", "--to", "2026-11-25"],
-        ["simulate", "--to", "2026-11-25", "--format", "csv"],
-    ],
+    "words", ["list", "lint", "simulate --to 2026-11-25", "simulate --to 2026-11-25 --format csv"]
 )
-def test_a_name_of_any_bytes(words, server, capsysbinary):
+def test_a_name_of_any_bytes(run, words, stored):
     definition = {"expression": "30 2 * * *", "timezone": "Europe/Paris", "jobs": [{"class": "A"}]}
-    server.client.hset("kb:schedules", b"\xff", json.dumps(definition))
+    stored.client.hset("kb:schedules", b"\xff", json.dumps(definition))
 
-    status = cli.main(["schedule", *words, "--redis", "--from", NOW.isoformat()])
+    verb, *options = words.split()
+    status, out, _ = run("--redis", *options, verb=verb)
 
     assert status == 0
-    assert rb"\xff" in capsysbinary.readouterr().out
+    assert r"\xff" in out

@@ -4,18 +4,12 @@ import json
 
 import pytest
 
-from kiqbridge.commands import cli
-
 PARIS = ("--timezone", "Europe/Paris", "--from", "2026-03-28T00:00:00Z")
 
 
 @pytest.fixture
-def run(capsys):
-    def run(*words, verb="next"):
-        status = cli.main(["schedule", verb, *words])
-        return status, *capsys.readouterr()
-
-    return run
+def run(run):
+    return lambda *words, verb="next": run("schedule", verb, *words)
 
 
 @pytest.mark.parametrize(
@@ -25,11 +19,8 @@ def test_the_next_runs_as_json(run, what):
     status, out, _ = run(*what, *PARIS, "--count", "3", "--json")
 
     assert status == 0
-    assert json.loads(out) == [
-        "2026-03-28T02:00:00Z",
-        "2026-03-29T01:00:00Z",
-        "2026-03-30T01:00:00Z",
-    ]
+    hours = ("28T02", "29T01", "30T01")
+    assert json.loads(out) == [f"2026-03-{hour}:00:00Z" for hour in hours]
 
 
 def test_the_next_runs_for_people(run):
@@ -100,11 +91,8 @@ def test_the_previous_runs_latest_first_and_strictly_before(run):
     status, out, _ = run(*words, "--from", "2026-03-30T01:00:00Z", verb="previous")
 
     assert status == 0
-    assert json.loads(out) == [
-        "2026-03-29T01:00:00Z",
-        "2026-03-28T02:00:00Z",
-        "2026-03-27T02:00:00Z",
-    ]
+    hours = ("29T01", "28T02", "27T02")
+    assert json.loads(out) == [f"2026-03-{hour}:00:00Z" for hour in hours]
 
 
 def test_a_rate_has_previous_runs_from_its_start_on(run):
@@ -144,8 +132,5 @@ def test_what_is_invalid_exits_with_2_and_the_reason(run, words, reason):
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "1000001"])
-def test_a_count_is_a_number(count):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["schedule", "next", "--crontab", "@daily", "--count", count])
-
-    assert ended.value.code == 2
+def test_a_count_is_a_number(run, count):
+    assert run("--crontab", "@daily", "--count", count)[0] == 2

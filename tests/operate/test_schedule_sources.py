@@ -108,11 +108,7 @@ def test_several_sources_in_the_order_template_file_redis(folder, redis, redis_u
         definition = ScheduleDefinition(name=name, expression="@daily", jobs=({"class": "D"},))
         redis.hset("kb:schedules", name, json.dumps(definition.to_document()))
 
-    assert places("--redis") == {
-        "dynamic": "Redis",
-        "kiqbridge/Nightly": "Redis",
-        "pulse": "Redis",
-    }
+    assert places("--redis") == dict.fromkeys(["dynamic", "kiqbridge/Nightly", "pulse"], "Redis")
     assert places("--redis", "--file", "file.yml", "--template", "template.yaml") == {
         "kiqbridge/Nightly": "template.yaml:9",
         "pulse": "file.yml:1",
@@ -120,25 +116,14 @@ def test_several_sources_in_the_order_template_file_redis(folder, redis, redis_u
     }
 
 
-def test_what_is_known_of_a_templates_schedule(folder):
+def test_what_is_known_of_a_schedule_of_a_template_and_of_a_file(folder):
     [found] = sources("--stack-name", "shop").schedules
+    [other] = sources("--file", "file.yml").schedules
 
-    assert found.name == "shop/Nightly"
-    assert (found.kind, found.function, found.classes, found.queues) == (
-        "ScheduleV2",
-        "Enqueue",
-        "A",
-        "default",
-    )
-    assert found.ignored == {"KB103"}
-    assert not found.names_zone
-
-
-def test_what_is_known_of_a_files_schedule(folder):
-    [found] = sources("--file", "file.yml").schedules
-
-    assert found.definition.timezone == "Europe/Paris"
-    assert found.names_zone
+    about = (found.name, found.kind, found.function, found.classes, found.queues)
+    assert about == ("shop/Nightly", "ScheduleV2", "Enqueue", "A", "default")
+    assert (found.ignored, found.names_zone) == ({"KB103"}, False)
+    assert (other.definition.timezone, other.names_zone) == ("Europe/Paris", True)
 
 
 def test_parameters_and_answers(folder):

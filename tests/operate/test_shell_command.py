@@ -218,18 +218,18 @@ def test_a_command_that_needs_a_shell_runs_as_it_is_listed(working, client, redi
     assert (tmp_path / "out").read_text() == "A B\n"
 
 
-def test_another_status_is_a_failure(working, client, redis):
-    with working("/bin/sh -c *"):
-        push(client, "/bin/sh -c 'echo no such thing; exit 3'")
+@pytest.mark.parametrize(
+    ("allowed", "command", "said"),
+    [
+        ("/bin/sh -c *", "/bin/sh -c 'echo no; exit 3'", "/bin/sh ended with status 3: no"),
+        ("/nowhere/program", "/nowhere/program", "could not be started"),
+    ],
+)
+def test_what_fails_is_a_failure(working, client, redis, allowed, command, said):  # noqa: PLR0917
+    with working(allowed):
+        push(client, command)
 
-        assert dead_error(redis)[1] == "/bin/sh ended with status 3: no such thing"
-
-
-def test_a_program_that_is_not_there_is_a_failure(working, client, redis):
-    with working("/nowhere/program"):
-        push(client, "/nowhere/program")
-
-        assert "could not be started" in dead_error(redis)[1]
+        assert said in dead_error(redis)[1]
 
 
 def test_what_is_not_allowed_is_dead_at_once_even_with_retries(working, client, redis, tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 
 from kiqbridge.commands.arguments import user_input
-from kiqbridge.commands.cli import main
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
 
 
@@ -22,14 +21,15 @@ def test_other_errors_stay_what_they_are():
     [
         ["save", "n", "--cron", "bad", "--class", "A"],
         ["save", "n", "--cron", "0 3 * * *", "--class", "A", "--timezone", "Mars/X"],
-        ["pause", "n", "--until", "soon"],
         ["apply", "/nonexistent.yml"],
         ["list", "--file", "/nonexistent.yml"],
         ["next", "--expression", "bad"],
     ],
 )
-def test_what_a_schedule_command_cannot_read_is_exit_2(words, capsys, monkeypatch):
+def test_what_a_schedule_command_cannot_read_is_exit_2(run, words, monkeypatch):
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
 
-    assert main(["schedule", *words]) == 2
-    assert capsys.readouterr().err.startswith("kiqbridge: ")
+    code, _, err = run("schedule", *words)
+
+    assert code == 2
+    assert err.startswith("kiqbridge: ")

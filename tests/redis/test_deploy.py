@@ -10,7 +10,6 @@ from support.proxy import Answer, InterceptingRedis, Lose
 from support.servers import find_free_port
 
 from kiqbridge import Client, PayloadError
-from kiqbridge.commands.cli import main
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.deploy import minute_of, write_mark
 from kiqbridge.wire.keys import Keys
@@ -102,9 +101,8 @@ class TestMark:
 
 class TestCommand:
     @pytest.fixture(autouse=True)
-    def _in_a_folder_of_its_own(self, tmp_path, monkeypatch, redis_url):
+    def _in_a_folder_of_its_own(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("REDIS_URL", redis_url)
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
 
     @pytest.fixture
@@ -118,99 +116,78 @@ class TestCommand:
         git("commit", "-q", "--allow-empty", "-m", "Größer\n\nand a body")
         return git("rev-parse", "--short", "HEAD").decode().strip()
 
-    def test_a_given_label_is_marked(self, redis, capsys):
+    def test_a_given_label_is_marked(self, run, redis):
         before = minute_of(time.time())
-        assert main(["deploy-mark", "v1"]) == 0
+        code, told, _ = run("deploy-mark", "v1")
 
         [key] = redis.keys("*-marks")
         [(at, label)] = marks(redis, key).items()
-        assert label == "v1"
-        assert capsys.readouterr().out == f"marked {at}: v1\n"
+        assert (code, label, told) == (0, "v1", f"marked {at}: v1\n")
         assert before <= at <= minute_of(time.time())
 
-    def test_without_one_it_is_the_last_commit(self, redis, repository):
-        assert main(["deploy-mark"]) == 0
+        again = run("deploy-mark", "v1")[1]
+        assert re.fullmatch(r"already marked \S+Z: v1\n", again)
+
+    def test_without_one_it_is_the_last_commit(self, run, redis, repository):
+        assert run("deploy-mark")[0] == 0
 
         [key] = redis.keys("*-marks")
         assert list(marks(redis, key).values()) == [f"{repository} Größer"]
 
-    def test_a_second_machine_says_that_it_was_marked(self, redis, capsys):
-        main(["deploy-mark", "v1"])
-        assert main(["deploy-mark", "v1"]) == 0
-
-        assert re.search(r"\nalready marked \S+Z: v1\n", capsys.readouterr().out)
-
-    def test_a_minute_that_is_taken_is_told(self, redis, pool, capsys):
+    def test_a_minute_that_is_taken_is_told(self, run, redis, pool):
         for minute in (0, 60):  # the test may run into the next one
             write_mark(pool, Keys(), "other", time.time() + minute)
             redis.delete("deploylock-other")
 
-        assert main(["deploy-mark", "v1"]) == 0
+        told = run("deploy-mark", "v1")[1]
 
-        told = capsys.readouterr().out
         assert re.fullmatch(r"not marked: 'other' stands at \S+Z already, .*\n", told)
 
-    def test_as_json(self, redis, capsys):
-        main(["deploy-mark", "v1", "--json"])
+    def test_as_json(self, run, redis):
+        told = json.loads(run("deploy-mark", "v1", "--json")[1])
 
         [key] = redis.keys("*-marks")
         [at] = marks(redis, key)
-        assert json.loads(capsys.readouterr().out) == {
-            "label": "v1",
-            "at": at,
-            "standing": "v1",
-            "new": True,
-            "dry_run": False,
-        }
+        mark = {"label": "v1", "at": at, "standing": "v1", "new": True}
+        assert told == {**mark, "dry_run": False}
 
-    @pytest.mark.parametrize("flags", [[], ["--json"]])
-    def test_a_dry_run_writes_nothing_and_needs_no_redis(
-        self, redis, capsys, monkeypatch, repository, flags
-    ):
+    def test_a_dry_run_writes_nothing_and_needs_no_redis(self, run, redis, monkeypatch, repository):
         monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{find_free_port()}")
 
-        assert main(["deploy-mark", "--dry-run", *flags]) == 0
+        code, told, _ = run("deploy-mark", "--dry-run")
+        answer = json.loads(run("deploy-mark", "--dry-run", "--json")[1])
 
-        told = capsys.readouterr().out
-        if flags:
-            answer = json.loads(told)
-            assert (answer["label"], answer["new"]) == (f"{repository} Größer", False)
-            assert answer["dry_run"] is True
-        else:
-            assert re.fullmatch(rf"would mark \S+Z: {repository} Größer\n", told)
+        assert code == 0
+        assert re.fullmatch(rf"would mark \S+Z: {repository} Größer\n", told)
+        assert (answer["label"], answer["new"]) == (f"{repository} Größer", False)
         assert redis.dbsize() == 0
 
-    def test_outside_a_repository_it_asks_for_a_label(self, redis, capsys):
-        assert main(["deploy-mark"]) == 2
+    @pytest.mark.parametrize(
+        ("words", "path", "said"),
+        [
+            ([], None, "none is given, and git knows none ("),
+            ([], "/nowhere", "git does not run ("),
+            ([" "], None, "label: "),
+            (["two", "words"], None, "unrecognized arguments: words"),
+        ],
+    )
+    def test_what_is_no_label_is_exit_2(  # noqa: PLR0917 - fixtures
+        self, run, redis, monkeypatch, words, path, said
+    ):
+        if path is not None:
+            monkeypatch.setenv("PATH", path)
 
-        told = capsys.readouterr().err
-        assert "none is given, and git knows none (" in told
-        assert told.endswith("name what was deployed: kiqbridge deploy-mark LABEL\n")
+        code, _, err = run("deploy-mark", *words)
+
+        assert code == 2
+        assert said in err
         assert redis.dbsize() == 0
 
-    def test_without_git_too(self, capsys, monkeypatch, tmp_path):
-        monkeypatch.setenv("PATH", str(tmp_path))
-
-        assert main(["deploy-mark"]) == 2
-
-        assert "git does not run (" in capsys.readouterr().err
-
-    def test_an_empty_label_is_a_usage_error(self, redis):
-        assert main(["deploy-mark", " "]) == 2
-        assert redis.dbsize() == 0
-
-    def test_too_many_words_are_a_usage_error(self, capsys):
-        with pytest.raises(SystemExit) as ended:
-            main(["deploy-mark", "two", "words"])
-
-        assert ended.value.code == 2
-        assert "unrecognized arguments: words" in capsys.readouterr().err
-
-    def test_without_redis_it_ends_with_3(self, capsys, monkeypatch):
+    def test_without_redis_it_ends_with_3(self, run, monkeypatch):
         monkeypatch.setenv("REDIS_URL", f"redis://:secret@127.0.0.1:{find_free_port()}")
 
-        assert main(["deploy-mark", "v1"]) == 3
+        code, _, told = run("deploy-mark", "v1")
 
-        told = capsys.readouterr().err
+        assert code == 3
         assert "cannot be reached" in told
         assert "secret" not in told

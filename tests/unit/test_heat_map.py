@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.commands.heat_map import _SHADES, heat_map, limits_of, shade_of
+from kiqbridge.commands.heat_map import _SHADES, box, heat_map, limits_of, shade_of, svg, text
 from kiqbridge.schedule.simulation import Load
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,17 @@ def test_title_axes_and_legend():
     assert "Busiest minute of the day: 00:00 with 2 firings; at most 2 at once" in texts
     assert {"Hour", "00", "23", "Minute", ":00", ":55", "Firings in the minute"} <= set(texts)
     assert texts[-3:] == ["0", "1", "2"]
+
+
+def test_texts_are_escaped():
+    shapes = [text(1, 2.125, "a<b>&c"), box(1, 2, 3, 4, "#123456", "03:00 & more")]
+
+    root = ET.fromstring(svg(200, 100, title='a "b" & <c>', about="d < e", shapes=shapes))
+
+    assert root.get("aria-label") == root.find(f"{SVG}title").text == 'a "b" & <c>'
+    assert root.find(f"{SVG}desc").text == "d < e"
+    assert root.find(f"{SVG}text").text == "a<b>&c"
+    assert labels(root) == ["03:00 & more"]
 
 
 def test_nothing_fires():

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kiqbridge.commands.supervisor import is_supervised
+from kiqbridge.commands.worker_command import is_supervised
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
 from kiqbridge.host.surroundings import process_count

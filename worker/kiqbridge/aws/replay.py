@@ -209,24 +209,29 @@ class ReplayPusher:
             known = self._client.find_enqueued(
                 [job.item for job in request.jobs], [job.dedupe_key for job in request.jobs]
             )
-        jobs = [
-            Enqueued(
-                index=index,
-                jid=jid or str(job.item.get("jid", "")),
-                job_class=class_of(job.item),
-                queue=queue_of(job.item),
-                at=job.item.get("at"),
-                duplicate=jid is not None,
-            )
-            for index, (job, jid) in enumerate(zip(request.jobs, known, strict=True))
-        ]
-        return Result(record=asked.record, jobs=jobs)
+        return looked_up(asked, known)
 
     def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:
         found = self._client.find_tick(tick.schedule, tick.instant)
         if found is None:
             return [None] * count
         return [*found, *[""] * count][:count]
+
+
+def looked_up(asked: Asked, known: Sequence[str | None]) -> Result:
+    """What would become of a record; `known`: ids of its jobs that were enqueued before, None of a new one."""
+    jobs = [
+        Enqueued(
+            index=index,
+            jid=jid or str(job.item.get("jid", "")),
+            job_class=class_of(job.item),
+            queue=queue_of(job.item),
+            at=job.item.get("at"),
+            duplicate=jid is not None,
+        )
+        for index, (job, jid) in enumerate(zip(asked.request.jobs, known, strict=True))
+    ]
+    return Result(record=asked.record, jobs=jobs)
 
 
 def _without_tick(request: EnqueueRequest) -> EnqueueRequest:

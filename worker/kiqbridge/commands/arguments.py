@@ -1,4 +1,4 @@
-"""What commands declare of their arguments: types, options that several have, examples; and what a user gives wrongly.
+"""How commands declare their arguments: as they are typed. And what a user gives wrongly.
 
 What a type raises, argparse shows with the usage. It is loaded with each command, a worker's too: so it imports
 nothing else.
@@ -7,14 +7,21 @@ nothing else.
 import argparse
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from keyword import iskeyword
+from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, PayloadError
 
 _UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
+_DATE_LENGTH: Final = len("2026-03-28")
 _HEADING: Final = "example:"
+
+Verbs = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -26,59 +33,90 @@ class HelpFormatter(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
+def add_verbs(parser: argparse.ArgumentParser, default: str = "", **more: Any) -> "Verbs[Any]":
+    """The verbs of a command; `default`: the one that is meant if none is given; more attributes of `Parser`."""
+    for name, value in {"default_verb": default, **more}.items():
+        setattr(parser, name, value)  # of Parser in cli.py, which imports this
+    return parser.add_subparsers(required=True, metavar="VERB")
+
+
+def add_verb(
+    verbs: "Verbs[Any]", name: str, run: object, text: str, *examples: str, **more: Any
+) -> argparse.ArgumentParser:
+    """A verb.
+
+    Args:
+        verbs: gets it.
+        name: its word.
+        run: performs it; gets the options, and returns the exit code.
+        text: its help.
+        examples: command lines that work.
+        more: `description`, where the help does not say enough; defaults of its options.
+    """
+    description = more.pop("description", f"{text[0].upper()}{text[1:]}.")
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=description)
+    parser.set_defaults(command=run, **more)
+    add_example(parser, *examples)
+    return parser
+
+
 def add_example(parser: argparse.ArgumentParser, *commands: str) -> None:
     """Command lines that work, for the end of a help text."""
     parser.epilog = "\n  ".join((_HEADING, *commands))
 
 
-def add_option(
-    parser: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any
-) -> None:
-    """An argument with a value: `--name METAVAR`, or in a place without dashes.
+def add(parser: argparse._ActionsContainer, words: str, text: str = "", **more: Any) -> None:
+    """An argument, as a usage shows it.
 
-    Args:
-        parser: gets it.
-        name: the option, or the attribute of one in a place.
-        metavar: what stands for the value in help texts.
-        text: its help.
-        more: as for `add_argument`.
+    - `--json`: a switch. `--limit N`, `-r --require FILE`: an option with a value.
+    - `--queue NAME...`: it may be repeated, and its value is a list. `--watch [SECONDS]`: the value may be left out.
+    - `FILE`, `[FILE]`, `FILE...`, `[FILE...]`: in a place, without dashes: one, perhaps one, at least one, any number.
+
+    The type of a value is that of its word in `TYPES`. The attribute is called as the option is, or the word; with
+    an underscore behind it where Python has this keyword: `from_`.
     """
-    parser.add_argument(name, metavar=metavar, help=text, **more)
-
-
-def add_list(
-    parser: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any
-) -> None:
-    """As `add_option`, for one that may be repeated; its value is a list."""
-    parser.add_argument(name, metavar=metavar, help=text, action="append", default=[], **more)
-
-
-def add_switch(parser: argparse._ActionsContainer, name: str, text: str, **more: Any) -> None:
-    """An option without a value, False unless it is given."""
-    parser.add_argument(name, action="store_true", help=text, **more)
+    flags = [word for word in words.split() if word.startswith("-")]
+    value = "".join(word for word in words.split() if not word.startswith("-"))
+    metavar = value.strip("[.]")
+    name = (flags[-1] if flags else metavar).lstrip("-").replace("-", "_").lower()
+    given: dict[str, Any] = {"dest": f"{name}_" if iskeyword(name) else name, "help": text}
+    if metavar:
+        given |= {"metavar": metavar, "type": TYPES.get(metavar)}
+    elif "choices" not in more:
+        given["action"] = "store_true"
+    is_optional, is_list = value.startswith("["), "..." in value
+    if is_list and flags:
+        given |= {"action": "append", "default": []}
+    elif is_list or is_optional:
+        given["nargs"] = ("*" if is_optional else "+") if is_list else "?"
+    parser.add_argument(*flags, **given | more)
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
     """The option `--json`."""
-    add_switch(parser, "--json", "answer as JSON")
+    add(parser, "--json", "answer as JSON")
 
 
 def add_changing(parser: argparse._ActionsContainer, *, asks: bool = False) -> None:
     """What every command has that changes something; `asks`: it asks before, unless `--yes` is given."""
-    add_switch(parser, "--dry-run", "only print, change nothing")
+    add(parser, "--dry-run", "only print, change nothing")
     add_json(parser)
     if asks:
-        parser.add_argument("-y", "--yes", action="store_true", help="do not ask; for scripts")
+        add(parser, "-y --yes", "do not ask; for scripts")
 
 
-def add_pause(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Why something is paused, by whom and for how long; returns the group of what ends it."""
-    add_option(parser, "--reason", "TEXT", "why; shown by list", default="")
-    add_option(parser, "--by", "WHO", "who paused it (default: you, on this machine)")
-    end = parser.add_mutually_exclusive_group()
-    text = "ends by itself after 90, 90s, 15m, 2h or 1d"
-    add_option(end, "--for", "DURATION", text, dest="for_s", type=duration)
-    return end
+def add_require(parser: argparse._ActionsContainer, **more: Any) -> None:
+    """Code that declares jobs."""
+    text = "a module, .py file or folder that declares jobs, as for the worker; may be repeated"
+    add(parser, "-r --require TARGET...", text, **more)
+
+
+def add_listing(parser: argparse.ArgumentParser, limit: int, every: str) -> None:
+    """What every command has that lists rows: at most how many, and how; `every`: what `--jsonl` is for."""
+    add(parser, "--limit N", f"at most so many (default {limit}; --jsonl: all)")
+    form = parser.add_mutually_exclusive_group()
+    add(form, "--json", "one JSON document")
+    add(form, "--jsonl", f"a JSON document a line, {every}")
 
 
 @contextlib.contextmanager
@@ -94,6 +132,18 @@ def user_input() -> Iterator[None]:
         raise PayloadError(str(error)) from error
 
 
+def read_input(file: str | Path) -> str:
+    """The text of a file that a user names; `-` is standard input.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+
+
 def duration(text: str) -> float:
     """Seconds out of `90`, `90s`, `15m`, `2h` or `1d`.
 
@@ -105,6 +155,36 @@ def duration(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90, 90s, 15m, 2h or 1d")
     return seconds
+
+
+def moment(text: str) -> datetime:
+    """A time in UTC, of ISO 8601 with a zone; a date alone is its midnight in UTC.
+
+    It is in the years in which schedules are due, so that what follows it is, too.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    # A worker needs neither.
+    from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR  # noqa: PLC0415
+
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no ISO 8601 time; write a text such as 2026-03-28T00:00:00Z"
+        ) from error
+    if not FIRST_YEAR < found.year < LAST_YEAR:  # a year less, for offsets and what is around it
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not in the years {FIRST_YEAR + 1}-{LAST_YEAR - 1}, those of schedules"
+        )
+    if found.tzinfo is None and len(text) == _DATE_LENGTH:
+        return found.replace(tzinfo=UTC)
+    if found.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has no time zone; append Z, or an offset such as +01:00"
+        )
+    return found.astimezone(UTC)
 
 
 def within(least: int, most: int | None = None, suffix: str = "") -> Callable[[str], int]:
@@ -125,5 +205,5 @@ def within(least: int, most: int | None = None, suffix: str = "") -> Callable[[s
     return parse
 
 
-count: Final = within(1)
-"""The type of a whole number above 0."""
+TYPES: Final = {"N": within(1), "DURATION": duration, "SECONDS": float, "TIME": moment}
+"""Word for a value → its type; others are texts."""

@@ -1,21 +1,18 @@
-"""`kiqbridge audit`: who has done what to jobs, queues and processes."""
+"""`kiqbridge audit`: the last 10,000 actions on jobs, queues and processes.
+
+Each entry says who, when, through what, to which, to how many.
+"""
 
 import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
-from kiqbridge.commands.arguments import add_example, add_option, add_switch, count
-from kiqbridge.commands.job_rows import since_cell
-from kiqbridge.commands.output import (
-    write_json,
-    write_line,
-    write_table,
-)
+from kiqbridge.commands.arguments import add, add_example, add_listing
+from kiqbridge.commands.output import answer_table, listed, since_cell
 
 _LIMIT: Final = 25
 _AT_ONCE: Final = 500
@@ -23,51 +20,27 @@ _AT_ONCE: Final = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which entries, and how they are shown."""
-    add_option(parser, "--by", "GLOB", "who did it, such as 'ann@*'", default="*")
-    add_option(parser, "--action", "GLOB", "what was done, such as delete", default="*")
-    add_option(parser, "--target", "GLOB", "to what, such as 'queue:*'", default="*")
-    add_option(parser, "--limit", "N", f"at most so many (default {_LIMIT})", type=count)
-    form = parser.add_mutually_exclusive_group()
-    add_switch(form, "--json", "one JSON document")
-    add_switch(form, "--jsonl", "a JSON document a line, all entries")
+    add(parser, "--by GLOB", "who did it, such as 'ann@*'", default="*")
+    add(parser, "--action GLOB", "what was done, such as delete", default="*")
+    add(parser, "--target GLOB", "to what, such as 'queue:*'", default="*")
+    add_listing(parser, _LIMIT, "all entries")
     add_example(parser, "kiqbridge audit --action delete --limit 10")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show them, the latest first."""
-    operator = open_operator(via="cli")
-    entries = _matching(operator, options)
-    limit = options.limit or (None if options.jsonl else _LIMIT)
-    if options.jsonl:
-        for entry in islice(entries, limit):
-            write_json(_fields(entry))
-        return 0
-    found, now = list(islice(entries, limit)), time.time()
-    if options.json:
-        write_json({"entries": [_fields(entry) for entry in found]})
-    elif not found:
-        write_line("The audit log has no such entry.")
-    else:
-        write_table(
-            ("when", "by", "via", "action", "target", "~which", ">jobs"),
-            [
-                (
-                    since_cell(entry.at, now),
-                    entry.by,
-                    entry.via,
-                    entry.action,
-                    entry.target,
-                    entry.detail,
-                    f"{entry.count:,}",
-                )
-                for entry in found
-            ],
-        )
-    return 0
-
-
-def _fields(entry: AuditEntry) -> dict[str, Any]:
-    return asdict(entry)
+    entries = _matching(open_operator(via="cli"), options)
+    found, now = listed(options, entries, asdict, _LIMIT), time.time()
+    return answer_table(
+        options,
+        {"entries": [asdict(entry) for entry in found]},
+        ("when", "by", "via", "action", "target", "which", ">jobs"),
+        [
+            (since_cell(e.at, now), e.by, e.via, e.action, e.target, e.detail, f"{e.count:,}")
+            for e in found
+        ],
+        none="The audit log has no such entry.",
+    )
 
 
 def _matching(operator: Operator, options: argparse.Namespace) -> Iterator[AuditEntry]:
@@ -75,12 +48,8 @@ def _matching(operator: Operator, options: argparse.Namespace) -> Iterator[Audit
     while entries := read_audit(operator, most=_AT_ONCE, before=before):
         for entry in entries:
             if all(
-                fnmatchcase(value, glob)
-                for value, glob in (
-                    (entry.by, options.by),
-                    (entry.action, options.action),
-                    (entry.target, options.target),
-                )
+                fnmatchcase(getattr(entry, name), getattr(options, name))
+                for name in ("by", "action", "target")
             ):
                 yield entry
         before = entries[-1].id

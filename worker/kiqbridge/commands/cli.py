@@ -5,24 +5,26 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from kiqbridge import __version__
-from kiqbridge.commands.arguments import HelpFormatter
+from kiqbridge.commands.arguments import HelpFormatter, add
 from kiqbridge.commands.table import COMMANDS, GROUPS
 from kiqbridge.errors import (
-    ConfigError,
     EventError,
     KiqbridgeError,
     PayloadError,
     RedisUnavailable,
+    did_you_mean,
 )
 from kiqbridge.wire.names import printable
 
 Command = Callable[[argparse.Namespace], int]
 INTERRUPTED: Final = 130
 """As shells say it: 128 and the number of SIGINT."""
+_CODES: Final = {PayloadError: 2, EventError: 2, RedisUnavailable: 3}
+"""Error → exit code; 1 of all others of ours, such as of a Redis that answers, but refuses."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,14 +67,11 @@ def _run(options: argparse.Namespace) -> int:
     command: Command = options.command
     try:
         return command(options)
-    except ConfigError as error:
-        return _fail(error, 1)
-    except (PayloadError, EventError) as error:
-        return _fail(error, 2)
-    except RedisUnavailable as error:
-        return _fail(error, 3)
-    except KiqbridgeError as error:  # such as a Redis that answers, but refuses: no traceback
-        return _fail(error, 1)
+    except KiqbridgeError as error:
+        # What an error quotes may come from Redis, and must not act on the terminal.
+        text = "\n".join(map(printable, str(error).split("\n")))
+        sys.stderr.write(f"kiqbridge: {text}\n")
+        return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -111,32 +110,25 @@ class Parser(argparse.ArgumentParser):
         if not words or words[0].startswith("-"):
             return True
         # A word that is nearly a verb is a mistyped one.
-        return self.default_takes_word and not _near(words[0], self._verbs())
-
-    def _verbs(self) -> Iterable[str]:
-        return (
-            verb
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - there is no other way to them
-            for verb in action.choices
-        )
+        return self.default_takes_word and not did_you_mean(words[0], _verbs_of(self))
 
     def _flags_meant(self) -> str:
         known = self._option_string_actions
         flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
-        near = [each for flag in flags if flag not in known for each in _near(flag, known)]
-        return f"; did you mean {' or '.join(near)}?" if near else ""
+        return next(
+            filter(None, (did_you_mean(flag, known) for flag in flags if flag not in known)), ""
+        )
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As the original, but it names the choice that may be meant in place of all of them."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            near = _near(str(value), map(str, action.choices or ()))
-            if not near and not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            hint = did_you_mean(str(value), map(str, action.choices or ()))
+            if not hint and not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 raise
-            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help lists them"
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}") from error
+            hint = hint or f"; {self.prog} --help lists them"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}") from error
 
 
 def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.ArgumentParser:
@@ -158,7 +150,7 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     for entry in COMMANDS:
         if is_first and not complete and entry.name != named:
             continue
-        command = commands.add_parser(entry.name, help=entry.help, description=entry.description)
+        command = commands.add_parser(entry.name, help=entry.help)
         if complete or entry.name == named:
             entry.load(command)
             if entry.has_fleet:
@@ -167,16 +159,19 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     return parser
 
 
+def _verbs_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    # There is no other way to them.
+    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    return actions[0].choices if actions else {}
+
+
 def _add_fleet(parser: argparse.ArgumentParser) -> None:
     """Give a command, or each of its verbs, the option that names a fleet."""
-    verbs = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    verbs = _verbs_of(parser)
     if not verbs:
-        parser.add_argument(
-            "--fleet", metavar="NAME", help="the one of the setting fleets [KIQBRIDGE_FLEET]"
-        )
-    for verb in verbs:
-        for each in verb.choices.values():
-            _add_fleet(each)
+        add(parser, "--fleet NAME", "the one of the setting fleets [KIQBRIDGE_FLEET]")
+    for verb in verbs.values():
+        _add_fleet(verb)
 
 
 def _group(parser: argparse.ArgumentParser, commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -190,19 +185,5 @@ def _group(parser: argparse.ArgumentParser, commands: "argparse._SubParsersActio
     parser._action_groups.sort(key=lambda each: each is parser._optionals)  # noqa: SLF001
 
 
-def _near(word: str, known: Iterable[str]) -> list[str]:
-    """The known word that is most like this one, if one is."""
-    import difflib  # noqa: PLC0415 - only to help with an error
-
-    return difflib.get_close_matches(word, list(known), n=1)
-
-
 def _asks_help(words: Sequence[str]) -> bool:
     return bool({"-h", "--help"} & set(words[:1]))
-
-
-def _fail(error: Exception, code: int) -> int:
-    # What an error quotes may come from Redis, and must not act on the terminal.
-    text = "\n".join(map(printable, str(error).split("\n")))
-    sys.stderr.write(f"kiqbridge: {text}\n")
-    return code

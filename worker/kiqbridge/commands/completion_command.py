@@ -1,4 +1,7 @@
-"""`kiqbridge completion`: the script by which a shell completes our commands."""
+"""`kiqbridge completion`: print the script by which bash, zsh or fish completes commands and options.
+
+Load it in the shell's start file.
+"""
 
 import argparse
 

@@ -1,7 +1,10 @@
-"""`kiqbridge doctor`: what is wrong with Redis, the jobs in it and the workers, and what to do about it.
+"""`kiqbridge doctor`: examine what goes on now (what waits, fails, dies, does not come), Redis, jobs and workers.
 
-Each check only reads, and gives findings (`kiqbridge.doctor`). A check that the server refuses to this
-user ends as `unknown`, not as a problem.
+Each finding says what is so, why it matters and what to do (docs/doctor.md). Exit 0 if there is no problem, 1 if there
+is one, 3 if Redis cannot be reached. Nothing is changed.
+
+Each check only reads, and gives findings (`kiqbridge.doctor`). A check that the server refuses to this user ends as
+`unknown`, not as a problem.
 """
 
 import argparse
@@ -16,8 +19,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kiqbridge.api import open_operator
-from kiqbridge.commands.arguments import add_example, add_json, add_list, add_option, add_switch
-from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
+from kiqbridge.commands.arguments import add, add_example, add_json
+from kiqbridge.commands.output import BOLD, DIM, answer, painter, write_json
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
@@ -49,55 +52,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rules, and how to answer."""
     add_example(parser, "kiqbridge doctor --area redis --json")
     add_json(parser)
-    parser.add_argument(
-        "--area",
-        action="append",
-        choices=AREAS,
-        default=[],
-        help="only rules of this area; may be repeated",
-    )
-    add_list(parser, "--rule", "RULE", "only this rule", type=_rule)
-    add_list(parser, "--ignore", "RULE", "not this rule", type=_rule)
-    parser.add_argument(
-        "--needs",
-        action="append",
-        choices=NEEDS,
-        default=[],
-        help="whose rights this user must have; may be repeated (default: worker)",
-    )
-    add_option(
-        parser,
-        "--stop-timeout",
-        "SECONDS",
-        "after which the orchestrator kills a worker that is to stop",
-        type=float,
-    )
-    add_option(
-        parser,
-        "--template",
-        "FILE",
-        "examine this template in place of a running system; needs neither Redis nor AWS",
-        type=Path,
-    )
-    add_list(parser, "--parameter", "NAME=VALUE", "of the template; may be repeated")
-    add_switch(parser, "--strict", "exit 1 for warnings too")
-    add_switch(parser, "--all", "show the checks that found nothing wrong, too")
-    add_switch(parser, "--list", "print the rules, and examine nothing")
+    add(parser, "--area AREA...", "only rules of this area; may be repeated", choices=AREAS)
+    add(parser, "--rule RULE...", "only this rule", type=_rule)
+    add(parser, "--ignore RULE...", "not this rule", type=_rule)
+    text = "whose rights this user must have; may be repeated (default: worker)"
+    add(parser, "--needs ROLE...", text, choices=NEEDS)
+    text = "after which the orchestrator kills a worker that is to stop"
+    add(parser, "--stop-timeout SECONDS", text)
+    text = "examine this template in place of a running system; needs neither Redis nor AWS"
+    add(parser, "--template FILE", text, type=Path)
+    add(parser, "--parameter NAME=VALUE...", "of the template; may be repeated")
+    add(parser, "--strict", "exit 1 for warnings too")
+    add(parser, "--all", "show the checks that found nothing wrong, too")
+    add(parser, "--list", "print the rules, and examine nothing")
 
 
 def run(options: argparse.Namespace) -> int:
     """Examine: 0 no problem, 1 there is one, 3 Redis cannot be reached."""
     selection = Selection(areas=options.area, rules=options.rule, ignored=options.ignore)
     if options.list:
-        return _list(selection, as_json=options.json)
+        rules = [rule for rule in CATALOGUE.values() if selection.has(rule)]
+        width = max((len(rule.id) for rule in rules), default=0)
+        lines = (f"{rule.area:<9}{rule.id:<{width}}  {rule.reports}" for rule in rules)
+        return answer(options, [asdict(rule) for rule in rules], lines)
     if options.template is not None:
         given = dict(item.partition("=")[::2] for item in options.parameter)
         findings = examine_template(options.template, parameters=given, selection=selection)
         return _answer(options, findings, {"template": str(options.template)})
-    return _examine(options, selection)
-
-
-def _examine(options: argparse.Namespace, selection: Selection) -> int:
     operator = open_operator(via="cli")
     code = 0
     try:
@@ -130,17 +111,6 @@ def _answer(
     return code
 
 
-def _list(selection: Selection, *, as_json: bool) -> int:
-    rules = [rule for rule in CATALOGUE.values() if selection.has(rule)]
-    if as_json:
-        write_json([asdict(rule) for rule in rules])
-    else:
-        width = max((len(rule.id) for rule in rules), default=0)
-        lines = [f"{rule.area:<9}{rule.id:<{width}}  {rule.reports}\n" for rule in rules]
-        sys.stdout.write("".join(lines))
-    return 0
-
-
 def _unreachable(text: str) -> Finding:
     what, _, action = text.partition("; ")
     return REACHABLE.problem(
@@ -150,8 +120,7 @@ def _unreachable(text: str) -> Finding:
 
 def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
     """What is wrong, the worst first, with why and what to do; the sum on the last line."""
-    colour = has_colours(stream)
-    bold, dim, reset = (BOLD, DIM, RESET) if colour else ("", "", "")
+    paint = painter(stream)
     # A line that goes into a file or a pipe stays one line, for those who search it.
     width = min(shutil.get_terminal_size().columns, _WIDEST) if stream.isatty() else sys.maxsize
     ranked = sorted(findings, key=lambda finding: list(_COUNTED).index(finding.status))
@@ -159,16 +128,15 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
         is_ok = finding.status is Status.OK
         if is_ok and not every:
             continue
-        shade = _COLOURS[finding.status] if colour else ""
         text = _wrapped(f"{finding.rule}: {shown(finding.what)}", width, _INDENT)
         if not is_ok:
-            text = text.replace(finding.rule, f"{bold}{finding.rule}{reset}", 1)
-        stream.write(f"{shade}{finding.status:<{len(_INDENT)}}{reset}{text}\n")
+            text = text.replace(finding.rule, paint(BOLD, finding.rule), 1)
+        status = paint(_COLOURS[finding.status], f"{finding.status:<{len(_INDENT)}}")
+        stream.write(f"{status}{text}\n")
         for word, more in (("why:", finding.why), ("do:", finding.action)):
             if more:
-                indent = _INDENT + " " * _WORD
-                text = _wrapped(shown(more), width, indent)
-                stream.write(f"{_INDENT}{dim}{word:<{_WORD}}{reset}{text}\n")
+                text = _wrapped(shown(more), width, _INDENT + " " * _WORD)
+                stream.write(f"{_INDENT}{paint(DIM, f'{word:<{_WORD}}')}{text}\n")
         if not is_ok:
             stream.write("\n")
     sums = Counter(finding.status for finding in findings)
@@ -191,7 +159,7 @@ def _wrapped(text: str, width: int, indent: str) -> str:
 
 
 def _rule(text: str) -> str:
-    if text not in CATALOGUE:
-        hint = did_you_mean(text, CATALOGUE, "; --list shows them")
-        raise argparse.ArgumentTypeError(f"there is no rule {text!r}{hint}")
-    return text
+    if text in CATALOGUE:
+        return text
+    hint = did_you_mean(text, CATALOGUE, "; --list shows them")
+    raise argparse.ArgumentTypeError(f"there is no rule {text!r}{hint}")

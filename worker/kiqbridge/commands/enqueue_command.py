@@ -1,71 +1,75 @@
-"""`kiqbridge enqueue`: one job, or an event through the very code of the enqueue function."""
+"""`kiqbridge enqueue`: push one job and print its id, or give an AWS event to the code of the enqueue function.
+
+Of an event its jobs and the answer are printed. Exit 0 if all was enqueued (a duplicate counts), 2 if something is
+refused, 3 if Redis cannot be reached.
+"""
 
 import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
-from kiqbridge.aws.job_forms import JobRequest, parse_jobs
+from kiqbridge.aws.job_forms import EnqueueRequest, parse_jobs
 from kiqbridge.aws.mapping.check import described
-from kiqbridge.aws.push import HeldBack, Pusher
-from kiqbridge.aws.record import Record, Result
+from kiqbridge.aws.push import Asked, HeldBack
+from kiqbridge.aws.record import Answering, Record, Result
+from kiqbridge.aws.replay import looked_up
 from kiqbridge.client.client import Client
-from kiqbridge.client.guarded_push import Enqueued, TickOutcome
-from kiqbridge.commands.arguments import add_changing, add_example, add_option, duration
-from kiqbridge.commands.output import fields_of, write_json, write_line
+from kiqbridge.client.guarded_push import Enqueued
+from kiqbridge.commands.arguments import add, add_changing, add_example
+from kiqbridge.commands.output import answer, fields_of, warn
 from kiqbridge.config.function_settings import MAPPINGS
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.wire import active_job, json_text
+from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
+from kiqbridge.wire.payload import shorten
 
 FUNCTION_FOLDER: Final = Path("lambdas/enqueue")
 """Where the function lies, from the folder in which a project is worked on."""
-_STANDARD_INPUT: Final = "-"
+_OF_A_JOB: Final = {
+    "queue": "--queue",
+    "in_": "--in",
+    "at": "--at",
+    "jid": "--jid",
+    "dedupe_key": "--dedupe-key",
+}
+"""Attribute → an option that goes with a CLASS."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two forms: CLASS with arguments, and --event."""
     add_example(parser, "kiqbridge enqueue Greeting '\"Ada\"' --queue default --in 60")
-    add_option(parser, "job_class", "CLASS", "enqueue a job of this class", nargs="?")
-    add_option(
-        parser, "args", "JSON-ARG", "its arguments, each one JSON, such as 5 or '\"a\"'", nargs="*"
-    )
-    add_option(parser, "--queue", "NAME", "its queue (default: default)")
-    add_option(
-        parser,
-        "--in",
-        "DURATION",
-        "run it after 90, 90s, 15m, 2h or 1d",
-        dest="run_in",
-        type=duration,
-    )
-    add_option(
-        parser, "--at", "TIME", "run it at 2026-11-20T02:00:00Z, or epoch seconds", dest="run_at"
-    )
-    add_option(parser, "--jid", "JID", "its id (default: a new one)")
-    add_option(parser, "--dedupe-key", "KEY", "enqueue it once for this class and key")
-    add_option(
-        parser,
-        "--event",
-        "FILE",
-        "an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, "
-        "mappings, and KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment",
-    )
-    add_option(
-        parser,
-        "--mappings",
-        "FILE",
-        f"the mappings for it (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
-        type=Path,
-    )
+    add(parser, "[CLASS]", "enqueue a job of this class", dest="job_class")
+    text = "its arguments, each one JSON, such as 5 or '\"a\"'"
+    add(parser, "[JSON-ARG...]", text, dest="args")
+    add(parser, "--queue NAME", "its queue (default: default)")
+    add(parser, "--in DURATION", "run it after 90, 90s, 15m, 2h or 1d")
+    add(parser, "--at TIME", "run it at 2026-11-20T02:00:00Z, or epoch seconds", type=_time)
+    add(parser, "--jid JID", "its id (default: a new one)")
+    add(parser, "--dedupe-key KEY", "enqueue it once for this class and key")
+    text = "an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, mappings, and "
+    text += "KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment"
+    add(parser, "--event FILE", text)
+    add_mappings(parser)
     add_changing(parser)
+
+
+def add_mappings(parser: argparse.ArgumentParser) -> None:
+    """Which mappings make jobs of events; see `mappings_environ`."""
+    text = f"its mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})"
+    add(parser, "--mappings FILE", text, type=Path)
+
+
+def mappings_environ(options: argparse.Namespace) -> dict[str, str]:
+    """The environment, with the mappings that are named."""
+    named = {} if options.mappings is None else {MAPPINGS.env[0]: str(options.mappings.resolve())}
+    return {**os.environ, **named}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,48 +83,26 @@ def run(options: argparse.Namespace) -> int:
         raise EventError("enqueue: name a CLASS with its arguments, or give --event FILE")
     if options.event is None:
         return _enqueue_job(options)
-    if _of_a_job(options):
-        raise EventError(f"enqueue: {_of_a_job(options)[0]} goes with a CLASS, not with --event")
+    for name, flag in _OF_A_JOB.items():
+        if getattr(options, name) is not None:
+            raise EventError(f"enqueue: {flag} goes with a CLASS, not with --event")
     return _enqueue_event(options)
 
 
-def _of_a_job(options: argparse.Namespace) -> list[str]:
-    given = {
-        "--queue": options.queue,
-        "--in": options.run_in,
-        "--at": options.run_at,
-        "--jid": options.jid,
-        "--dedupe-key": options.dedupe_key,
-    }
-    return [name for name, value in given.items() if value is not None]
-
-
 def _enqueue_job(options: argparse.Namespace) -> int:
-    now = time.time()
-    [job] = parse_jobs(_item(options), now).jobs
+    given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
+    given = {name: value for name, value in given.items() if value is not None}
+    args = [_argument(index, text) for index, text in enumerate(options.args)]
+    [job] = parse_jobs({"class": options.job_class, "args": args, **given}, time.time()).jobs
     if options.dry_run:
-        shown = {"dry_run": True, "job": dict(job.item)} if options.json else None
-        return _print(shown, f"would enqueue {described(job)}")
+        document = {"dry_run": True, "job": dict(job.item)}
+        return answer(options, document, [f"would enqueue {described(job)}"])
     enqueued = Client().push_once([job.item], [job.dedupe_key])
     if not enqueued:
         raise EventError(f"enqueue: client middleware stopped {options.job_class}")
-    answer = enqueued_fields(enqueued[0])
-    if answer["duplicate"] and not options.json:
-        sys.stderr.write("kiqbridge: this key has enqueued a job before; its id follows\n")
-    return _print(answer if options.json else None, enqueued[0].jid)
-
-
-def _item(options: argparse.Namespace) -> dict[str, Any]:
-    item: dict[str, Any] = {
-        "class": options.job_class,
-        "args": [_argument(index, text) for index, text in enumerate(options.args)],
-        "queue": options.queue,
-        "jid": options.jid,
-        "in": options.run_in,
-        "at": None if options.run_at is None else _time(options.run_at),
-        "dedupe_key": options.dedupe_key,
-    }
-    return {key: value for key, value in item.items() if value is not None}
+    if enqueued[0].duplicate and not options.json:
+        warn("this key has enqueued a job before; its id follows")
+    return answer(options, enqueued_fields(enqueued[0]), [enqueued[0].jid])
 
 
 def _argument(index: int, text: str) -> Any:
@@ -141,103 +123,76 @@ def _time(text: str) -> str | float:
 
 
 def _enqueue_event(options: argparse.Namespace) -> int:
-    event = _event(options.event)
-    environ = dict(os.environ)
-    if options.mappings is not None:
-        environ[MAPPINGS.env[0]] = str(options.mappings.resolve())
-    dry = _DryClient()
+    event, environ = _event(options.event), mappings_environ(options)
+    dry = _DryPusher()
     if options.dry_run:
-        enqueuer = Enqueuer.with_mappings(Pusher(dry), environ, FUNCTION_FOLDER)
+        enqueuer = Enqueuer.with_mappings(dry, environ, FUNCTION_FOLDER)
     else:
         enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER)
     handled = enqueuer.handle(event, now=time.time(), by=f"kiqbridge enqueue by {user_name()}")
-    records = [_shown(result, enqueuer, dry.asked) for result in handled.results]
-    if options.json:
-        _print_json(handled, records, dry_run=options.dry_run)
-    else:
-        _print_text(handled, records, dry_run=options.dry_run)
+    records = [_shown(result, enqueuer, dry.requests) for result in handled.results]
+    document = {
+        "dry_run": options.dry_run,
+        "source": handled.source,
+        "ignored": handled.ignored or None,
+        "records": records,
+        "answer": None if handled.error is not None else handled.answer,
+        "error": None if handled.error is None else str(handled.error),
+    }
+    answer(options, document, _lines(handled, records, is_dry=options.dry_run))
     if (error := _first_error(handled)) is not None:
         raise error
     return 0
 
 
-class _DryClient:
-    """Answers as a client whose jobs are all new, and keeps what was asked for.
-
-    Attributes:
-        asked: by the id that stands in the answer.
-    """
+class _DryPusher:
+    """Answers as if all jobs were new, needs no Redis, and keeps what was asked for, by the id of the record."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, JobRequest] = {}
+        self.requests: dict[int, EnqueueRequest] = {}
 
-    def push_once(
+    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
+        return False
+
+    def push(
         self,
-        items: Sequence[Mapping[str, Any]],
-        dedupe_keys: Sequence[str | Identity | None],
-        **_options: object,
-    ) -> list[Enqueued]:
-        """An answer for each item."""
-        return [
-            self._enqueued(JobRequest(item=item, dedupe_key=key), index)
-            for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True))
-        ]
-
-    def find_enqueued(
-        self,
-        items: Sequence[Mapping[str, Any]],
-        dedupe_keys: Sequence[str | Identity | None],  # noqa: ARG002 - none is known, whatever it is
-    ) -> list[str | None]:
-        """None of them was enqueued before."""
-        return [None] * len(items)
-
-    def push_tick(
-        self,
-        schedule: str,
-        instant: int,
-        items: Sequence[Mapping[str, Any]],
-        **_options: object,
-    ) -> TickOutcome:
-        """An answer for each item; the tick is new."""
-        key = f"tick {schedule} at {instant}"
-        asked = [JobRequest(item=item, dedupe_key=key) for item in items]
-        jobs = [self._enqueued(job, index) for index, job in enumerate(asked)]
-        return TickOutcome(kind="enqueued", jobs=jobs)
-
-    def _enqueued(self, job: JobRequest, index: int) -> Enqueued:
-        jid = str(job.item.get("jid") or f"dry-run-{len(self.asked)}")
-        self.asked[jid] = job
-        return Enqueued(
-            index=index,
-            jid=jid,
-            job_class=job.item.get("class") or job.item[active_job.KEY],
-            queue=job.item.get("queue", DEFAULT_OPTIONS["queue"]),
-            at=job.item.get("at"),
-            duplicate=False,
-        )
+        asked: Sequence[Asked],
+        answering: Answering,  # noqa: ARG002 - nothing fails
+        by: str,  # noqa: ARG002 - nothing is written
+    ) -> list[Result]:
+        self.requests |= {id(each.record): each.request for each in asked}
+        return [looked_up(each, [None] * len(each.request.jobs)) for each in asked]
 
 
-def _shown(result: Result, enqueuer: Enqueuer, asked: Mapping[str, JobRequest]) -> dict[str, Any]:
+def _shown(
+    result: Result, enqueuer: Enqueuer, requests: Mapping[int, EnqueueRequest]
+) -> dict[str, Any]:
     """A record and what became of it, as the answer in JSON has it."""
     record = result.record
-    jobs = []
-    for job in result.jobs:
-        jobs.append(enqueued_fields(job))
-        if job.jid in asked:
-            jobs[-1] |= {"args": asked[job.jid].item["args"], "once_for": _name(asked[job.jid])}
+    jobs = [enqueued_fields(job) for job in result.jobs]
+    if (request := requests.get(id(record))) is not None:
+        tick = request.tick
+        for shown, job in zip(jobs, request.jobs, strict=True):
+            key = f"tick {tick.schedule} at {tick.instant}" if tick else job.dedupe_key
+            shown |= {"args": job.item["args"], "once_for": _text(key)}
     return {
-        "source": record.source,
-        "origin": record.origin,
+        **fields_of(record, "source origin"),
         "facets": dict(record.facets),
-        "identity": None if record.identity is None else _text(record.identity),
+        "identity": _text(record.identity),
         "mapping": _mapping(enqueuer, record),
         "jobs": jobs,
-        "stale": [dict(each) for each in result.stale],
-        "paused": [dict(each) for each in result.paused],
-        "skipped": [dict(each) for each in result.skipped],
+        **{name: [dict(each) for each in getattr(result, name)] for name in _LEFT_OUT},
         "ignored": result.ignored or None,
         "error": None if result.error is None else str(result.error),
     }
+
+
+_LEFT_OUT: Final = {
+    "stale": "the tick is too old",
+    "paused": "the schedule is paused",
+    "skipped": "this tick was to be skipped",
+}
+"""Attribute of a result → why a tick enqueues nothing."""
 
 
 def _mapping(enqueuer: Enqueuer, record: Record) -> str | None:
@@ -252,14 +207,9 @@ def enqueued_fields(job: Enqueued) -> dict[str, Any]:
     return {"class": job.job_class, **fields_of(job, "jid queue at duplicate")}
 
 
-def _name(job: JobRequest) -> str | None:
-    """What a repeated delivery of a job is recognized by."""
-    key = job.dedupe_key
-    return _text(key) if isinstance(key, Identity) else key
-
-
-def _text(identity: Identity) -> str:
-    return " ".join([identity.source, *identity.parts])
+def _text(key: str | Identity | None) -> str | None:
+    """What a repeated delivery is recognized by."""
+    return " ".join([key.source, *key.parts]) if isinstance(key, Identity) else key
 
 
 def _first_error(handled: Handled) -> Exception | None:
@@ -269,60 +219,35 @@ def _first_error(handled: Handled) -> Exception | None:
     return next((each for each in errors if not isinstance(each, HeldBack)), None)
 
 
-def _print_json(handled: Handled, records: Sequence[Mapping[str, Any]], *, dry_run: bool) -> None:
-    answer = {
-        "dry_run": dry_run,
-        "source": handled.source,
-        "ignored": handled.ignored or None,
-        "records": records,
-        "answer": None if handled.error is not None else handled.answer,
-        "error": None if handled.error is None else str(handled.error),
-    }
-    _print(answer, "")
-
-
-def _print_text(handled: Handled, records: Sequence[Mapping[str, Any]], *, dry_run: bool) -> None:
-    write = sys.stdout.write
-    verb = "would enqueue" if dry_run else "enqueued"
+def _lines(
+    handled: Handled, records: Sequence[Mapping[str, Any]], *, is_dry: bool
+) -> Iterator[str]:
     if handled.ignored:
-        write(f"{handled.source}: no job: {handled.ignored}\n")
+        yield f"{handled.source}: no job: {handled.ignored}"
     for record in records:
-        where = " ".join(filter(None, [record["source"], record["origin"]]))
         by = f", by {record['mapping']}" if record["mapping"] else ""
-        write(f"{where}{by}\n")
+        yield " ".join(filter(None, [record["source"], record["origin"]])) + by
         for job in record["jobs"]:
             args = f" {json.dumps(job['args'], ensure_ascii=False)}" if "args" in job else ""
             at = f", at {job['at']:.3f}" if job["at"] is not None else ""
+            verb = "would enqueue" if is_dry else "enqueued"
             did = "already enqueued" if job["duplicate"] else verb
-            jid = "" if dry_run else f" as {job['jid']}"
-            write(f"  {did} {job['class']}{args} into {job['queue']}{at}{jid}\n")
+            jid = "" if is_dry else f" as {job['jid']}"
+            yield f"  {did} {job['class']}{args} into {job['queue']}{at}{jid}"
             if job.get("once_for"):
-                write(f"    once for {job['once_for']}\n")
+                yield f"    once for {job['once_for']}"
         # The first error ends the command, which prints it.
         refused = record["error"] if record["error"] != str(_first_error(handled)) else None
-        for why in filter(None, [refused, record["ignored"]]):
-            write(f"  no job: {why}\n")
-        if record["stale"]:
-            write("  no job: the tick is too old\n")
-        if record["paused"]:
-            write("  no job: the schedule is paused\n")
-        if record["skipped"]:
-            write("  no job: this tick was to be skipped\n")
+        left_out = [why for name, why in _LEFT_OUT.items() if record[name]]
+        for why in filter(None, [refused, record["ignored"], *left_out]):
+            yield f"  no job: {why}"
     if handled.error is None:
-        write(f"answer: {json.dumps(handled.answer, ensure_ascii=False)}\n")
-
-
-def _print(answer: object | None, line: str) -> int:
-    if answer is None:
-        write_line(line)
-    else:
-        write_json(answer)
-    return 0
+        yield f"answer: {json.dumps(handled.answer, ensure_ascii=False)}"
 
 
 def _event(name: str) -> Any:
     try:
-        text = sys.stdin.buffer.read() if name == _STANDARD_INPUT else Path(name).read_bytes()
+        text = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return json_text.loads(text)
     except (OSError, ValueError) as error:
         raise EventError(f"--event {name}: this is not an event as JSON: {error}") from error

@@ -17,10 +17,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import descriptors
+from kiqbridge.wire.amounts import count_text
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +44,7 @@ class SupervisorLink:
     """
 
     def __init__(
-        self,
-        *,
-        supervisor: int,
-        reports: int,
-        lifeline: int,
-        has_reached_redis: bool,
+        self, *, supervisor: int, reports: int, lifeline: int, has_reached_redis: bool
     ) -> None:
         self.supervisor = supervisor
         self.has_reached_redis = has_reached_redis
@@ -119,14 +114,14 @@ def odd_before_fork() -> Iterator[str]:
     ]
     if names:
         yield (
-            f"the code that -r loads has started {_count(len(names), 'thread')} ({', '.join(names)}): "
+            f"the code that -r loads has started {count_text(len(names), 'thread')} ({', '.join(names)}): "
             "the worker processes are forked without them, and a lock that one holds at that instant "
             'stays locked for ever; start them in @server.on("startup"), which runs in each process'
         )
     peers = list(_connected_to())
     if peers:
         yield (
-            f"the code that -r loads has opened {_count(len(peers), 'connection')} "
+            f"the code that -r loads has opened {count_text(len(peers), 'connection')} "
             f"({', '.join(peers)}): all worker processes would share it and read each other's answers; "
             'open it in @server.lifespan or @server.on("startup"), which run in each process'
         )
@@ -145,13 +140,15 @@ def settle_in_child(supervisor: int) -> None:
     Raises:
         SystemExit: the supervisor has ended already.
     """
-    _end_with_supervisor()
+    # Besides the pipe: this reaches also a child whose threads cannot run at that moment, as soon as they can.
+    with suppress(OSError, AttributeError):  # not Linux: the pipe alone must do
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != supervisor:
         raise SystemExit(0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Sent to all of a process group it would end the children; not SIG_IGN, which what a job starts
     # would inherit.
-    signal.signal(signal.SIGUSR2, _ignore)
+    signal.signal(signal.SIGUSR2, lambda *_: None)
 
 
 def can_run(pid: int) -> bool:
@@ -173,16 +170,6 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-def _end_with_supervisor() -> None:
-    """Ask the kernel for TERM when the supervisor ends.
-
-    Besides the pipe: this reaches also a child whose threads cannot run at that moment, as soon as
-    they can.
-    """
-    with suppress(OSError, AttributeError):  # not Linux: the pipe alone must do
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
-
-
 def _connected_to() -> Iterator[str]:
     """Peers of all connected sockets but standard input, output and error."""
     try:
@@ -201,11 +188,3 @@ def _connected_to() -> Iterator[str]:
                 yield f"{peer[0]}:{peer[1]}"
             elif peer:  # a socket pair inside this process has no name
                 yield peer if isinstance(peer, str) else repr(peer)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"a {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing."""

@@ -1,4 +1,6 @@
-"""`kiqbridge health`: whether the worker on this machine lives, or makes progress. Needs no Redis.
+"""`kiqbridge health`: check whether the workers on this machine live, or make progress.
+
+Exit 0 if all do, 1 if one does not or there is none. Needs no Redis.
 
 - live: it writes its status, and none of its threads has ended or is stuck. Restarting it helps otherwise.
   An outage of Redis does not count: a new process would not reach it either. But a process that has never
@@ -14,33 +16,24 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kiqbridge.clock import lease_now
-from kiqbridge.commands.arguments import add_json, add_option
-from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.arguments import add, add_example, add_json
+from kiqbridge.commands.output import answer
 from kiqbridge.host.status import faults_of_all, read_statuses, run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which question, about which worker."""
     check = parser.add_mutually_exclusive_group()
-    check.add_argument(
-        "--live",
-        dest="check",
-        action="store_const",
-        const="live",
-        help="it runs, and has reached Redis once, or is in its start period; Redis may be away later (for the "
-        "orchestrator's health check)",
-    )
-    check.add_argument(
-        "--ready",
-        dest="check",
-        action="store_const",
-        const="ready",
-        help="it makes progress: Redis answers and it takes jobs (default)",
-    )
+    text = "it runs, and has reached Redis once, or is in its start period; Redis may be away later (for the "
+    text += "orchestrator's health check)"
+    add(check, "--live", text, dest="check", action="store_const", const="live")
+    text = "it makes progress: Redis answers and it takes jobs (default)"
+    add(check, "--ready", text, dest="check", action="store_const", const="ready")
     parser.set_defaults(check="ready")
-    add_option(parser, "--pid", "INT", "only this worker (default: all on this machine)", type=int)
+    add(parser, "--pid INT", "only this worker (default: all on this machine)", type=int)
     add_json(parser)
-    add_option(parser, "--run-dir", "PATH", "folder that the worker writes to [KIQBRIDGE_RUN_DIR]")
+    add(parser, "--run-dir PATH", "folder that the worker writes to [KIQBRIDGE_RUN_DIR]")
+    add_example(parser, "kiqbridge health --live")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,19 +44,21 @@ def run(options: argparse.Namespace) -> int:
     faults = faults_of_all(statuses, options.check, now)
     is_well = bool(statuses) and not any(faults.values())
     missing = [] if statuses else [_none(options, folder)]
-    if options.json:
-        workers = [
+    document = {
+        "check": options.check,
+        "ok": is_well,
+        "workers": [
             asdict(status) | {"ok": not faults[status.pid], "faults": faults[status.pid]}
             for status in statuses
-        ]
-        answer = {"check": options.check, "ok": is_well, "workers": workers, "faults": missing}
-        write_json(answer)
-    for status in statuses if not options.json else ():
+        ],
+        "faults": missing,
+    }
+    lines = []
+    for status in statuses:
         found = ", ".join(faults[status.pid])
         is_so = f"not {options.check}: {found}" if found else f"{options.check} ({status.state})"
-        write_line(f"worker {status.pid} is {is_so}")
-    for line in missing if not options.json else ():
-        write_line(line)
+        lines.append(f"worker {status.pid} is {is_so}")
+    answer(options, document, lines + missing)
     return 0 if is_well else 1
 
 

@@ -5,12 +5,12 @@ minutes, which show a minute that everybody has chosen.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from kiqbridge.schedule.simulation import Load
+from kiqbridge.wire.amounts import count_text
 
 INK: Final = "#1f2933"
 FAINT: Final = "#66727f"
@@ -31,129 +31,51 @@ _WIDTH: Final = _LEFT + _GRID_WIDTH + 14 + _BARS + 44
 _HEIGHT: Final = int(_TOP + _GRID_HEIGHT + 14 + 64 + 60)
 
 
-@dataclass(slots=True, kw_only=True)
-class Canvas:
-    """A picture under construction; lengths are pixels, y grows downwards.
-
-    Attributes:
-        width, height: of the whole.
-        title: what it is, for readers that see no picture.
-        description: the same in a few sentences.
-    """
-
-    width: int
-    height: int
-    title: str
-    description: str = ""
-    _shapes: list[str] = field(default_factory=list)
-
-    def text(
-        self,
-        place: tuple[float, float],
-        content: str,
-        *,
-        size: float = 12,
-        colour: str = INK,
-        anchor: str = "start",
-        weight: int = 400,
-    ) -> None:
-        """A line of text; `place` is the end of its base line that `anchor` names."""
-        bold = f' font-weight="{weight}"' if weight != 400 else ""  # noqa: PLR2004 - CSS' normal
-        aligned = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self._shapes.append(
-            f'<text x="{_number(place[0])}" y="{_number(place[1])}" font-size="{_number(size)}"'
-            f' fill="{colour}"{aligned}{bold}>{escape(content)}</text>'
-        )
-
-    def box(
-        self,
-        place: tuple[float, float],
-        size: tuple[float, float],
-        *,
-        fill: str,
-        edge: str = "",
-        label: str = "",
-        radius: float = 0,
-    ) -> None:
-        """A rectangle; a label is shown when the mouse rests on it."""
-        stroke = f' stroke="{edge}"' if edge else ""
-        round_ = f' rx="{_number(radius)}"' if radius else ""
-        shape = (
-            f'<rect x="{_number(place[0])}" y="{_number(place[1])}" width="{_number(size[0])}"'
-            f' height="{_number(size[1])}" fill="{fill}"{stroke}{round_}'
-        )
-        self._shapes.append(
-            f"{shape}><title>{escape(label)}</title></rect>" if label else f"{shape}/>"
-        )
-
-    def line(
-        self,
-        start: tuple[float, float],
-        end: tuple[float, float],
-        *,
-        colour: str = LINE,
-        width: float = 1,
-        dashed: bool = False,
-    ) -> None:
-        """A straight line."""
-        dashes = ' stroke-dasharray="4 3"' if dashed else ""
-        self._shapes.append(
-            f'<line x1="{_number(start[0])}" y1="{_number(start[1])}" x2="{_number(end[0])}"'
-            f' y2="{_number(end[1])}" stroke="{colour}" stroke-width="{_number(width)}"{dashes}/>'
-        )
-
-    def trace(
-        self, points: Sequence[tuple[float, float]], *, colour: str, width: float = 1.6
-    ) -> None:
-        """A line through points."""
-        self._shapes.append(
-            f'<polyline points="{_points(points)}" fill="none" stroke="{colour}"'
-            f' stroke-width="{_number(width)}" stroke-linejoin="round"/>'
-        )
-
-    def area(self, points: Sequence[tuple[float, float]], *, fill: str, label: str = "") -> None:
-        """A filled shape with corners; a label is shown when the mouse rests on it."""
-        shape = f'<polygon points="{_points(points)}" fill="{fill}"'
-        self._shapes.append(
-            f"{shape}><title>{escape(label)}</title></polygon>" if label else f"{shape}/>"
-        )
-
-    def dot(
-        self,
-        place: tuple[float, float],
-        radius: float,
-        *,
-        fill: str,
-        edge: str = "",
-        label: str = "",
-    ) -> None:
-        """A circle; a label is shown when the mouse rests on it."""
-        stroke = f' stroke="{edge}" stroke-width="1.6"' if edge else ""
-        shape = (
-            f'<circle cx="{_number(place[0])}" cy="{_number(place[1])}" r="{_number(radius)}"'
-            f' fill="{fill}"{stroke}'
-        )
-        self._shapes.append(
-            f"{shape}><title>{escape(label)}</title></circle>" if label else f"{shape}/>"
-        )
-
-    def to_text(self) -> str:
-        """The picture as the text of a file."""
-        size = f'width="{self.width}" height="{self.height}"'
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width} {self.height}"'
-            f' role="img" aria-label={quoteattr(self.title)} font-family="{_FONT}">'
-        )
-        ground = (
-            f'<rect {size} rx="{_MARGIN / 2:g}" fill="{PAPER}"/>'  # else a dark page shows through
-        )
-        described = f"<desc>{escape(self.description)}</desc>" if self.description else ""
-        title = f"<title>{escape(self.title)}</title>"
-        return "\n".join([head, title + described, ground, *self._shapes, "</svg>"]) + "\n"
+def svg(width: int, height: int, *, title: str, about: str, shapes: Iterable[str]) -> str:
+    """A picture as the text of a file; `title` and `about` say what it is, for readers that see no picture."""
+    size = f'width="{width}" height="{height}"'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" role="img"'
+        f' aria-label={quoteattr(title)} font-family="{_FONT}">'
+    )
+    ground = f'<rect {size} rx="{_MARGIN / 2:g}" fill="{PAPER}"/>'  # else a dark page shows through
+    described = f"{titled(title)}<desc>{escape(about)}</desc>"
+    return "\n".join([head, described, ground, *shapes, "</svg>"]) + "\n"
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+def element(tag: str, content: str = "", **attributes: float | str | None) -> str:
+    """A shape, in pixels, y downwards; `_` in an attribute is a dash, and one that is None is left out."""
+    given = "".join(
+        f' {name.replace("_", "-")}="{value if isinstance(value, str) else _number(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return f"<{tag}{given}>{content}</{tag}>" if content else f"<{tag}{given}/>"
+
+
+def titled(text: str) -> str:
+    """What is shown when the mouse rests on a shape."""
+    return f"<title>{escape(text)}</title>" if text else ""
+
+
+def text(x: float, y: float, content: str, size: float = 11, fill: str = FAINT, **more: Any) -> str:
+    """A line of text; `text_anchor` names the end of its base line that is there, as a rule the start."""
+    return element("text", escape(content), x=x, y=y, font_size=size, fill=fill, **more)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, **more: Any) -> str:
+    """A straight line."""
+    stroke_width = more.pop("stroke_width", 1)
+    return element(
+        "line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=stroke_width, **more
+    )
+
+
+def box(  # noqa: PLR0917 - place and size
+    x: float, y: float, width: float, height: float, fill: str, label: str = "", **more: Any
+) -> str:
+    """A rectangle."""
+    return element("rect", titled(label), x=x, y=y, width=width, height=height, fill=fill, **more)
 
 
 def _number(value: float) -> str:
@@ -168,23 +90,21 @@ def heat_map(load: Load, *, schedules: int, period: str) -> str:
         schedules: how many they are.
         period: as it is written below the title, such as `2026-01-01 to 2027-01-01`.
     """
-    head = f"{schedules:,} schedules, {period}, {_firings(load.total)}"
-    canvas = Canvas(
-        width=_WIDTH,
-        height=_HEIGHT,
-        title="Firings by minute of the day",
-        description=f"{head}. {_busiest(load)}",
-    )
-    canvas.text((20, 34), "Firings by minute of the day", size=18, weight=600)
-    canvas.text((20, 56), f"{head}, clock of {load.timezone}", size=12.5, colour=FAINT)
-    canvas.text((20, 74), _busiest(load), size=12.5, colour=FAINT)
+    title = "Firings by minute of the day"
+    head = f"{schedules:,} schedules, {period}, {count_text(load.total, 'firing')}"
     limits = limits_of(load.by_minute)
-    _draw_cells(canvas, load.by_minute, limits)
-    _draw_axes(canvas)
-    _draw_hours(canvas, load.by_hour())
-    _draw_minutes(canvas, load.by_minute)
-    _draw_legend(canvas, load, limits)
-    return canvas.to_text()
+    shapes = [
+        text(20, 34, title, 18, INK, font_weight=600),
+        text(20, 56, f"{head}, clock of {load.timezone}", 12.5),
+        text(20, 74, _busiest(load), 12.5),
+        *_cells(load.by_minute, limits),
+        *_axes(),
+        *_hours(load.by_hour()),
+        *_minutes(load.by_minute),
+        *_legend(load, limits),
+    ]
+    about = f"{head}. {_busiest(load)}"
+    return svg(_WIDTH, _HEIGHT, title=title, about=about, shapes=shapes)
 
 
 def limits_of(counts: Sequence[int]) -> list[int]:
@@ -219,100 +139,83 @@ def _busiest(load: Load) -> str:
         return "Nothing fires."
     minute = max(range(len(load.by_minute)), key=load.by_minute.__getitem__)
     return (
-        f"Busiest minute of the day: {_clock(minute)} with {_firings(load.by_minute[minute])}; "
+        f"Busiest minute of the day: {_clock(minute)} with {count_text(load.by_minute[minute], 'firing')}; "
         f"at most {load.busiest:,} at once"
     )
 
 
-def _draw_cells(canvas: Canvas, counts: Sequence[int], limits: Sequence[int]) -> None:
-    canvas.box((_LEFT, _TOP), (_GRID_WIDTH, _GRID_HEIGHT), fill=_EMPTY)
+def _cells(counts: Sequence[int], limits: Sequence[int]) -> Iterator[str]:
+    yield box(_LEFT, _TOP, _GRID_WIDTH, _GRID_HEIGHT, _EMPTY)
     for minute, count in enumerate(counts):
         if count:
-            place = (_LEFT + minute // 60 * _CELL_WIDTH, _TOP + minute % 60 * _CELL_HEIGHT)
-            label = f"{_clock(minute)}: {_firings(count)}"
-            canvas.box(
-                (place[0] + 0.5, place[1] + 0.5),
-                (_CELL_WIDTH - 1, _CELL_HEIGHT - 1),
-                fill=shade_of(count, limits),
-                label=label,
-            )
+            x, y = _LEFT + minute // 60 * _CELL_WIDTH, _TOP + minute % 60 * _CELL_HEIGHT
+            label = f"{_clock(minute)}: {count_text(count, 'firing')}"
+            size, shade = (_CELL_WIDTH - 1, _CELL_HEIGHT - 1), shade_of(count, limits)
+            yield box(x + 0.5, y + 0.5, *size, shade, label)
 
 
-def _draw_axes(canvas: Canvas) -> None:
-    middle = (_LEFT + _GRID_WIDTH / 2, _TOP - 26)
-    canvas.text(middle, "Hour", size=12, anchor="middle", weight=600)
+def _axes() -> Iterator[str]:
+    middle = _LEFT + _GRID_WIDTH / 2
+    yield text(middle, _TOP - 26, "Hour", 12, INK, text_anchor="middle", font_weight=600)
     for hour in range(24):
-        x = _LEFT + (hour + 0.5) * _CELL_WIDTH
-        canvas.text((x, _TOP - 8), f"{hour:02}", size=11, colour=INK, anchor="middle")
+        x = _LEFT + hour * _CELL_WIDTH
+        middle = x + _CELL_WIDTH / 2
+        yield text(middle, _TOP - 8, f"{hour:02}", 11, INK, text_anchor="middle")
         if hour and hour % 6 == 0:
-            x = _LEFT + hour * _CELL_WIDTH
-            canvas.line((x, _TOP), (x, _TOP + _GRID_HEIGHT), colour=LINE)
-    canvas.text((_LEFT - 8, _TOP - 8), "Minute", size=12, anchor="end", weight=600)
+            yield line(x, _TOP, x, _TOP + _GRID_HEIGHT)
+    yield text(_LEFT - 8, _TOP - 8, "Minute", 12, INK, text_anchor="end", font_weight=600)
     for minute in range(0, 60, 5):
-        y = _TOP + (minute + 0.5) * _CELL_HEIGHT + 4
-        colour = FAINT if minute % 15 else INK
-        canvas.text((_LEFT - 8, y), f":{minute:02}", size=11, colour=colour, anchor="end")
+        y = _TOP + minute * _CELL_HEIGHT
+        colour, below = FAINT if minute % 15 else INK, _CELL_HEIGHT / 2 + 4
+        yield text(_LEFT - 8, y + below, f":{minute:02}", 11, colour, text_anchor="end")
         if minute and minute % 15 == 0:
-            y = _TOP + minute * _CELL_HEIGHT
-            canvas.line((_LEFT, y), (_LEFT + _GRID_WIDTH, y), colour=LINE)
+            yield line(_LEFT, y, _LEFT + _GRID_WIDTH, y)
 
 
-def _draw_hours(canvas: Canvas, hours: Sequence[int]) -> None:
+def _hours(hours: Sequence[int]) -> Iterator[str]:
     """Bars below the grid: the sums of the hours."""
-    top, height = _TOP + _GRID_HEIGHT + 14, 40
-    canvas.text((_LEFT - 8, top + 12), "by hour", size=11, colour=FAINT, anchor="end")
-    canvas.line((_LEFT, top), (_LEFT + _GRID_WIDTH, top), colour=_BAR)
-    most = max(hours)
+    top, width = _TOP + _GRID_HEIGHT + 14, _CELL_WIDTH - 6
+    yield text(_LEFT - 8, top + 12, "by hour", text_anchor="end")
+    yield line(_LEFT, top, _LEFT + _GRID_WIDTH, top, _BAR)
     for hour, count in enumerate(hours):
         if count:
-            length = max(1.0, height * count / most)
-            place = (_LEFT + hour * _CELL_WIDTH + 3, top)
-            label = f"{hour:02}:00-{hour:02}:59: {_firings(count)}"
-            canvas.box(place, (_CELL_WIDTH - 6, length), fill=_BAR, label=label)
-            middle = place[0] + (_CELL_WIDTH - 6) / 2
-            canvas.text(
-                (middle, top + length + 10), _short(count), size=9, colour=FAINT, anchor="middle"
-            )
+            x, length = _LEFT + hour * _CELL_WIDTH + 3, max(1.0, 40 * count / max(hours))
+            label = f"{hour:02}:00-{hour:02}:59: {count_text(count, 'firing')}"
+            yield box(x, top, width, length, _BAR, label)
+            yield text(x + width / 2, top + length + 10, _short(count), 9, text_anchor="middle")
 
 
-def _draw_minutes(canvas: Canvas, counts: Sequence[int]) -> None:
+def _minutes(counts: Sequence[int]) -> Iterator[str]:
     """Bars right of the grid: the sums of the minutes over all hours."""
     left = _LEFT + _GRID_WIDTH + 14
     sums = [sum(counts[minute::60]) for minute in range(60)]
-    canvas.text((left, _TOP - 8), "by minute", size=11, colour=FAINT)
-    canvas.line((left, _TOP), (left, _TOP + _GRID_HEIGHT), colour=_BAR)
-    most = max(sums)
+    yield text(left, _TOP - 8, "by minute")
+    yield line(left, _TOP, left, _TOP + _GRID_HEIGHT, _BAR)
     labelled = sorted(range(60), key=sums.__getitem__, reverse=True)[:6]
     for minute, count in enumerate(sums):
         if count:
-            length = max(1.0, _BARS * count / most)
-            y = _TOP + minute * _CELL_HEIGHT
-            label = f":{minute:02} of every hour: {_firings(count)}"
-            canvas.box((left, y + 1), (length, _CELL_HEIGHT - 2), fill=_BAR, label=label)
+            y, length = _TOP + minute * _CELL_HEIGHT, max(1.0, _BARS * count / max(sums))
+            label = f":{minute:02} of every hour: {count_text(count, 'firing')}"
+            yield box(left, y + 1, length, _CELL_HEIGHT - 2, _BAR, label)
             if minute in labelled:
-                canvas.text((left + length + 4, y + 8), _short(count), size=9, colour=FAINT)
+                yield text(left + length + 4, y + 8, _short(count), 9)
 
 
-def _draw_legend(canvas: Canvas, load: Load, limits: Sequence[int]) -> None:
+def _legend(load: Load, limits: Sequence[int]) -> Iterator[str]:
     y = _HEIGHT - 34
-    canvas.text((_LEFT, y + 12), "Firings in the minute", size=12, weight=600)
-    x: float = _LEFT + 150
-    low = 0
+    yield text(_LEFT, y + 12, "Firings in the minute", 12, INK, font_weight=600)
+    x, low = float(_LEFT + 150), 0
     is_each = len(limits) == len({count for count in load.by_minute if count})
     for limit in [0, *limits]:
         words = f"{limit:,}" if is_each or limit <= low + 1 else f"{low + 1:,}-{limit:,}"
-        canvas.box((x, y), (18, 14), fill=shade_of(limit, limits), edge=LINE)
-        canvas.text((x + 24, y + 11.5), words, size=11.5)
+        yield box(x, y, 18, 14, shade_of(limit, limits), stroke=LINE)
+        yield text(x + 24, y + 11.5, words, 11.5, INK)
         x += 24 + 6.5 * len(words) + 17
         low = limit
 
 
 def _clock(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
-
-
-def _firings(count: int) -> str:
-    return f"{count:,} firing" + ("" if count == 1 else "s")
 
 
 def _short(count: int) -> str:

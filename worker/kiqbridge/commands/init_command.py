@@ -1,4 +1,8 @@
-"""`kiqbridge init`: an app in a repository of its own."""
+"""`kiqbridge init`: write an app: jobs, tests, a Makefile, an image, and with --lambda what AWS needs.
+
+That is a template with a cron rule, its functions and the build. A file that is there stays as it is, unless --force
+is given. Each file is printed, and what to do next.
+"""
 
 import argparse
 import re
@@ -6,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.commands.arguments import add_example, add_option, add_switch
+from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.commands.output import write
 from kiqbridge.errors import ConfigError
 from kiqbridge.scaffold.app_files import App, app_files
@@ -17,32 +21,15 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}(?<!-)")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to, and what."""
-    add_option(
-        parser,
-        "directory",
-        "DIR",
-        "folder of the app; made if it is not there (default: the current one)",
-        nargs="?",
-        type=Path,
-        default=Path(),
-    )
-    add_option(
-        parser,
-        "--name",
-        "NAME",
-        "lower-case letters, digits and hyphens; the package and the stack are called so "
-        "(default: the name of the folder)",
-        type=_name,
-    )
-    parser.add_argument(
-        "--lambda",
-        dest="with_lambda",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="template with a cron rule, functions and build for AWS (default: with them)",
-    )
-    add_switch(parser, "--force", "overwrite files that are there")
-    add_switch(parser, "--dry-run", "print what would be written, and write nothing")
+    text = "folder of the app; made if it is not there (default: the current one)"
+    add(parser, "[DIR]", text, type=Path, default=Path())
+    text = "lower-case letters, digits and hyphens; the package and the stack are called so (default: the name of "
+    text += "the folder)"
+    add(parser, "--name NAME", text, type=_name)
+    text = "template with a cron rule, functions and build for AWS (default: with them)"
+    add(parser, "--lambda", text, action=argparse.BooleanOptionalAction, default=True)
+    add(parser, "--force", "overwrite files that are there")
+    add(parser, "--dry-run", "print what would be written, and write nothing")
     add_example(parser, "kiqbridge init shop", "kiqbridge init shop --no-lambda --dry-run")
 
 
@@ -52,9 +39,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: the folder has no usable name, or cannot be written to; or this installation lacks the files.
     """
-    folder: Path = options.directory
+    folder: Path = options.dir
     name = options.name or name_of(folder)
-    files = app_files(App(name=name, with_lambda=options.with_lambda))
+    files = app_files(App(name=name, with_lambda=options.lambda_))
     for path, text in sorted(files.items()):
         target = folder / path
         try:

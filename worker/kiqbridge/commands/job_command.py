@@ -1,18 +1,28 @@
-"""`kiqbridge job`: one job, wherever it is."""
+"""`kiqbridge job`: find a job by its jid in all queues, sets and processes.
+
+Show it, push it, move it, kill it or delete it.
+"""
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job, open_operator
 from kiqbridge.api.job_list import ListedJob
 from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
-from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_switch
-from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
-from kiqbridge.commands.jobs_command import add_destination, destination_of
-from kiqbridge.commands.output import is_terminal, write_json, write_line
+from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
+from kiqbridge.commands.jobs_command import MORE, add_destination, destination_of
+from kiqbridge.commands.output import (
+    args_cell,
+    class_cell,
+    is_terminal,
+    job_fields,
+    since_cell,
+    warn,
+    write_json,
+    write_line,
+)
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.names import printable, text_of
@@ -25,34 +35,25 @@ _HELP: Final = {
     "reschedule": "let it be due at another time",
 }
 _DUE: Final = {"retry": "next try", "schedule": "due", "dead": "died"}
+_JID: Final = "b4a577edbccf1d805744efa9"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs; without one it is `show`."""
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    parser.default_verb = "show"  # type: ignore[attr-defined] # Parser of cli.py, which imports this
-    parser.default_takes_word = True  # type: ignore[attr-defined]
-    show = verbs.add_parser(
-        "show", help="where it is, its times, arguments and error; the verb may be left out"
-    )
-    show.add_argument("jid", metavar="JID")
+    verbs = add_verbs(parser, "show", default_takes_word=True)
+    text = "where it is, its times, arguments and error; the verb may be left out"
+    examples = f"kiqbridge job show {_JID}", f"kiqbridge job {_JID}"
+    show = add_verb(verbs, "show", _show, text, *examples)
+    add(show, "JID")
     form = show.add_mutually_exclusive_group()
     add_json(form)
-    add_switch(form, "--raw", "its text, as it lies in Redis")
-    show.set_defaults(command=_show)
-    add_example(
-        show,
-        "kiqbridge job show b4a577edbccf1d805744efa9",
-        "kiqbridge job b4a577edbccf1d805744efa9",
-    )
-    for verb, text in _HELP.items():
-        each = verbs.add_parser(verb, help=text, description=f"{text.capitalize()}.")
-        each.add_argument("jid", metavar="JID")
-        add_destination(each, verb)
-        add_changing(each, asks=True)
-        each.set_defaults(command=_act, verb=verb)
-        more = {"move": " --to low", "reschedule": " --in 2h"}.get(verb, "")
-        add_example(each, f"kiqbridge job {verb} b4a577edbccf1d805744efa9{more} --dry-run")
+    add(form, "--raw", "its text, as it lies in Redis")
+    for word, text in _HELP.items():
+        example = f"kiqbridge job {word} {_JID}{MORE.get(word, '')} --dry-run"
+        verb = add_verb(verbs, word, _act, text, example, verb=word)
+        add(verb, "JID")
+        add_destination(verb, word)
+        add_changing(verb, asks=True)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -61,11 +62,12 @@ def _show(options: argparse.Namespace) -> int:
         write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
     elif not found:
         _say_missing(options.jid)
-    elif options.raw:
-        _write_raw(found)
     else:
         now = time.time()
         for place, each in enumerate(found):
+            if options.raw:
+                _write_raw(each)
+                continue
             if place:
                 write_line()
             _print(each, now)
@@ -82,14 +84,13 @@ def _fields(found: Found) -> dict[str, Any]:
     }
 
 
-def _write_raw(found: Sequence[Found]) -> None:
-    for each in found:
-        if is_terminal():
-            write_line(text_of(each.job.text))
-        else:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(each.job.text + b"\n")
-            sys.stdout.buffer.flush()
+def _write_raw(found: Found) -> None:
+    if is_terminal():
+        write_line(text_of(found.job.text))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(found.job.text + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _print(found: Found, now: float) -> None:
@@ -108,7 +109,9 @@ def _print(found: Found, now: float) -> None:
     ):
         if value:
             write_line(f"{title:<12}{value}")
-    for title, at in _timeline(found):
+    due = {_DUE[found.place]: job.at} if isinstance(job, SortedEntry) else {}
+    times = {"created": job.created_at, "enqueued": job.enqueued_at, "failed": job.failed_at}
+    for title, at in {**times, "failed again": job.retried_at, **due}.items():
         if at is not None:
             write_line(f"{title:<12}{instant_text(at)}  {since_cell(at, now)}")
     if job.error_class or job.error_message:
@@ -117,18 +120,6 @@ def _print(found: Found, now: float) -> None:
         write_line(f"{'':<12}{line}")
     if not job.is_readable:
         write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
-
-
-def _timeline(found: Found) -> Sequence[tuple[str, float | None]]:
-    job = found.job
-    due = ((_DUE[found.place], job.at),) if isinstance(job, SortedEntry) else ()
-    return (
-        ("created", job.created_at),
-        ("enqueued", job.enqueued_at),
-        ("failed", job.failed_at),
-        ("failed again", job.retried_at),
-        *due,
-    )
 
 
 def _act(options: argparse.Namespace) -> int:
@@ -149,14 +140,14 @@ def _act(options: argparse.Namespace) -> int:
         raise PayloadError(
             f"{printable(options.jid)}: it waits in queue {printable(entry.name)} already, and needs no {options.verb}"
         )
+    goal = f" to queue {to}" if to else "" if at is None else f" to {instant_text(at)}"
     plan = Plan(
         verb=options.verb,
         target=f"queue:{entry.name}" if entry.place == "queue" else entry.name,
         noun="job",
         where=Filter(),
         count=1,
-        ending=(f" to queue {to}" if to else f" to {instant_text(at)}" if at is not None else "")
-        + f" ({class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
+        ending=f"{goal} ({class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
     )
 
     def act(_advance: Advance) -> int:
@@ -168,7 +159,4 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _say_missing(jid: str) -> None:
-    sys.stderr.write(
-        f"kiqbridge: {printable(jid)}: no such job in any queue or set, and none runs; it was performed, "
-        "or deleted\n"
-    )
+    warn(f"{jid}: no such job in any queue or set, and none runs; it was performed, or deleted")

@@ -1,11 +1,12 @@
-"""`kiqbridge retries`, `dead` and `scheduled`, and the verbs of `queue` for jobs: looking at them, and acting on them."""
+"""`kiqbridge retries`, `dead`, `scheduled`, and the verbs of `queue` for jobs: look at jobs, and act on them.
+
+Retries failed and are due again, dead jobs have used up their retries, scheduled jobs are due later.
+"""
 
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.api import (
     DeadSet,
@@ -18,19 +19,22 @@ from kiqbridge.api import (
     SortedEntry,
     open_operator,
 )
-from kiqbridge.commands.acting import Plan, carry_out
+from kiqbridge.commands.acting import Advance, Plan, carry_out
 from kiqbridge.commands.arguments import (
+    Verbs,
+    add,
     add_changing,
-    add_example,
-    add_option,
-    add_switch,
-    count,
-    duration,
-    user_input,
+    add_listing,
+    add_verb,
+    add_verbs,
 )
-from kiqbridge.commands.job_rows import args_cell, class_cell, error_cell, job_fields, since_cell
-from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.output import (
+    args_cell,
+    class_cell,
+    error_cell,
+    job_fields,
+    listed,
+    since_cell,
     write_json,
     write_line,
     write_table,
@@ -43,25 +47,20 @@ LIMIT: Final = 25
 _AT_ONCE: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What a command says of its jobs: its set, what one of them is called, what its score is, its verbs."""
 
     jobs: type[JobSet] | None
     noun: str
     time: str
-    verbs: Sequence[str]
+    verbs: str
 
 
 _KINDS: Final = {
-    "retries": _Kind(
-        RetrySet, "retry", "next try", ("retry", "kill", "delete", "reschedule", "clear")
-    ),
-    "dead": _Kind(DeadSet, "dead job", "died", ("retry", "delete", "clear")),
-    "scheduled": _Kind(
-        ScheduledSet, "scheduled job", "due", ("retry", "kill", "delete", "reschedule", "clear")
-    ),
-    "queue": _Kind(None, "waiting job", "enqueued", ("delete", "kill", "move", "clear")),
+    "retries": _Kind(RetrySet, "retry", "next try", "retry kill delete reschedule clear"),
+    "dead": _Kind(DeadSet, "dead job", "died", "retry delete clear"),
+    "scheduled": _Kind(ScheduledSet, "scheduled job", "due", "retry kill delete reschedule clear"),
+    "queue": _Kind(None, "waiting job", "enqueued", "delete kill move clear"),
 }
 _HELP: Final = {
     "retry": "push jobs to their queues now",
@@ -71,111 +70,100 @@ _HELP: Final = {
     "move": "move jobs to another queue, behind what waits there",
     "clear": "delete all jobs; of a queue also its name from the list of queues",
 }
-_MORE: Final = {"move": " --to low", "reschedule": " --in 2h"}
+MORE: Final = {"move": " --to low", "reschedule": " --in 2h"}
 """What the examples of some verbs have besides."""
 
-_FILTERS: Final = (
-    ("--class", "job_class", "GLOB", "class of the job, such as 'Billing::*'"),
-    ("--error-class", "error_class", "GLOB", "class of the last error"),
-    ("--error", "error", "TEXT", "part of the last error's message"),
-    ("--queue", "queue", "GLOB", "queue of the job"),
-    ("--tag", "tag", "TAG", "one of its tags"),
-    ("--arg", "arg", "TEXT", "part of one of its arguments"),
-    ("--text", "text", "TEXT", "part of the job's JSON, as it lies in Redis"),
-)
+_FILTERS: Final = {
+    "job_class": ("--class GLOB", "class of the job, such as 'Billing::*'"),
+    "error_class": ("--error-class GLOB", "class of the last error"),
+    "error": ("--error TEXT", "part of the last error's message"),
+    "queue": ("--queue GLOB", "queue of the job"),
+    "tag": ("--tag TAG", "one of its tags"),
+    "arg": ("--arg TEXT", "part of one of its arguments"),
+    "text": ("--text TEXT", "part of the job's JSON, as it lies in Redis"),
+    "older_than_s": (
+        "--older-than DURATION",
+        "it failed, or was enqueued, longer ago: 90, 15m, 2h, 1d",
+    ),
+    "newer_than_s": ("--newer-than DURATION", "it failed, or was enqueued, since then"),
+}
+"""Attribute of a filter → its option, and the help of that."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs of a set; without one it is `list`."""
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    parser.default_verb = "list"  # type: ignore[attr-defined] # Parser of cli.py, which imports this
-    listing = verbs.add_parser("list", help="the jobs of this set; the verb may be left out")
-    _add_listing(listing, kind)
-    example = f"kiqbridge {kind} list --class 'Mail*' --older-than 2h --limit 5"
-    add_example(listing, example, f"kiqbridge {kind}")
+    verbs = add_verbs(parser, "list")
+    _add_listing(
+        verbs,
+        "list",
+        kind,
+        "the jobs of this set; the verb may be left out",
+        f"kiqbridge {kind} list --class 'Mail*' --older-than 2h --limit 5",
+        f"kiqbridge {kind}",
+    )
     _add_acting(verbs, kind)
 
 
-def add_queue_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_queue_verbs(verbs: "Verbs[Any]") -> None:
     """The verbs of a queue for its jobs; each takes the name of the queue first."""
-    show = verbs.add_parser("show", help="the jobs of a queue, the next to be taken first")
-    show.add_argument("name", metavar="NAME")
-    _add_listing(show, "queue")
-    add_example(show, "kiqbridge queue show default --limit 10")
+    text = "the jobs of a queue, the next to be taken first"
+    _add_listing(verbs, "show", "queue", text, "kiqbridge queue show default --limit 10")
     _add_acting(verbs, "queue")
 
 
-def _add_listing(parser: argparse.ArgumentParser, kind: str) -> None:
-    _add_filters(parser, kind)
-    text = f"at most so many (default {LIMIT}; --jsonl: all)"
-    add_option(parser, "--limit", "N", text, type=count)
-    form = parser.add_mutually_exclusive_group()
-    add_switch(form, "--json", "one JSON document")
-    add_switch(form, "--jsonl", "a JSON document a line, for sets of any size")
-    parser.set_defaults(command=_show, kind=kind)
+def _add_listing(verbs: "Verbs[Any]", name: str, kind: str, text: str, *examples: str) -> None:
+    verb = add_verb(verbs, name, _show, text, *examples, kind=kind)
+    if kind == "queue":
+        add(verb, "NAME")
+    _add_filters(verb, kind)
+    add_listing(verb, LIMIT, "for sets of any size")
 
 
-def _add_acting(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", kind: str) -> None:
-    for verb in _KINDS[kind].verbs:
-        text = _HELP[verb]
-        parser = verbs.add_parser(verb, help=text, description=f"{text.capitalize()}.")
-        name, which = "", ""
+def _add_acting(verbs: "Verbs[Any]", kind: str) -> None:
+    name = " default" if kind == "queue" else ""
+    for word in _KINDS[kind].verbs.split():
+        which = "" if word == "clear" else " --class 'Mail*' --older-than 1d"
+        example = f"kiqbridge {kind} {word}{name}{which}{MORE.get(word, '')} --dry-run"
+        verb = add_verb(verbs, word, _act, _HELP[word], example, kind=kind, verb=word)
         if kind == "queue":
-            parser.add_argument("name", metavar="NAME")
-            name = " default"
-        if verb != "clear":
-            add_option(parser, "jids", "JID", "these jobs; or a filter, or --all", nargs="*")
-            add_switch(parser, "--all", "all jobs")
-            add_option(parser, "--limit", "N", "at most so many", type=count)
-            _add_filters(parser, kind)
-            which = " --class 'Mail*' --older-than 1d"
-        add_destination(parser, verb)
-        add_changing(parser, asks=True)
-        parser.set_defaults(command=_act, kind=kind, verb=verb)
-        line = f"kiqbridge {kind} {verb}{name}{which}{_MORE.get(verb, '')} --dry-run"
-        add_example(parser, line)
+            add(verb, "NAME")
+        if word != "clear":
+            add(verb, "[JID...]", "these jobs; or a filter, or --all", dest="jids")
+            add(verb, "--all", "all jobs")
+            add(verb, "--limit N", "at most so many")
+            _add_filters(verb, kind)
+        add_destination(verb, word)
+        add_changing(verb, asks=True)
 
 
 def _add_filters(parser: argparse.ArgumentParser, kind: str) -> None:
     group = parser.add_argument_group("which jobs", "All that is given must apply.")
-    for flag, name, metavar, text in _FILTERS:
+    for name, (words, text) in _FILTERS.items():
         if (kind, name) != ("queue", "queue"):
-            add_option(group, flag, metavar, text, dest=name, default="")
-    for flag, name, text in (
-        ("--older-than", "older_than_s", "it failed, or was enqueued, longer ago: 90, 15m, 2h, 1d"),
-        ("--newer-than", "newer_than_s", "it failed, or was enqueued, since then"),
-    ):
-        add_option(group, flag, "DURATION", text, dest=name, type=duration)
+            add(group, words, text, dest=name, default=None if name.endswith("_s") else "")
 
 
 def add_destination(parser: argparse.ArgumentParser, verb: str) -> None:
     """Where to, of `move`; when, of `reschedule`; nothing, of other verbs."""
     if verb == "move":
-        add_option(parser, "--to", "QUEUE", "the other queue", required=True)
+        add(parser, "--to QUEUE", "the other queue", required=True)
     if verb == "reschedule":
         when = parser.add_mutually_exclusive_group(required=True)
-        add_option(when, "--at", "TIME", "ISO 8601 with a zone")
-        add_option(when, "--in", "DURATION", "90, 15m, 2h, 1d", dest="in_s", type=duration)
-    parser.set_defaults(at=None, in_s=None, to=None)
+        add(when, "--at TIME", "ISO 8601 with a zone")
+        add(when, "--in DURATION", "90, 15m, 2h, 1d")
+    parser.set_defaults(at=None, in_=None, to=None)
 
 
 def destination_of(options: argparse.Namespace) -> tuple[float | None, str | None]:
-    """The epoch seconds and the queue that `add_destination` asked for, None what it did not.
-
-    Raises:
-        PayloadError: `--at` is no time.
-    """
-    if options.in_s is not None:
-        return time.time() + float(options.in_s), options.to
-    with user_input():
-        at = None if options.at is None else moment_of("--at", options.at).timestamp()
-    return at, options.to
+    """The epoch seconds and the queue that `add_destination` asked for, None what it did not."""
+    if options.in_ is not None:
+        return time.time() + float(options.in_), options.to
+    return None if options.at is None else options.at.timestamp(), options.to
 
 
 def _filter_of(options: argparse.Namespace) -> Filter:
     given = vars(options)
-    names = [name for _, name, _, _ in _FILTERS] + ["older_than_s", "newer_than_s"]
-    return Filter(**{name: given[name] for name in names if name in given})
+    return Filter(**{name: given[name] for name in _FILTERS if name in given})
 
 
 def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
@@ -185,45 +173,34 @@ def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
 
 def _show(options: argparse.Namespace) -> int:
     jobs, where, now = _jobs_of(options), _filter_of(options), time.time()
-    limit = options.limit or (None if options.jsonl else LIMIT)
     if options.jsonl and isinstance(jobs, JobSet):  # in no order: it reads 1,000,000 in less time
         matching: Iterator[Any] = jobs.scan(where, now=now)
     else:
         matching = (job for job in _in_order(jobs) if where.matches(job, now))
-    found = islice(matching, limit)
+    rows = listed(options, matching, job_fields, LIMIT)
     if options.jsonl:
-        for job in found:
-            write_json(job_fields(job))
         return 0
-    rows, total = list(found), jobs.size
+    total = jobs.size
     if options.json:
         about = _about_queue(jobs, total) if isinstance(jobs, Queue) else {"total": total}
         write_json({**about, "jobs": [job_fields(job) for job in rows]})
         return 0
-    _print(jobs, rows, where, options.kind, total)
-    return 0
-
-
-def _print(
-    jobs: "JobSet | Queue",
-    rows: "Sequence[SortedEntry | QueuedJob]",
-    where: Filter,
-    kind: str,
-    total: int,
-) -> None:
     if isinstance(jobs, Queue):
         _write_head(jobs, total)
     elif not rows:
         which = f" that matches {where}" if where else ""
-        write_line(f"There is no {_KINDS[kind].noun}{which}; the set has {total:,} members.")
+        write_line(
+            f"There is no {_KINDS[options.kind].noun}{which}; the set has {total:,} members."
+        )
     if rows:
-        _write_rows(rows, kind)
+        _write_rows(rows, options.kind)
     elif where and total and isinstance(jobs, Queue):
         write_line(f"None that match {where}.")
     if where and len(rows) >= LIMIT:
         write_line(f"the first {len(rows):,} that match {where}; --limit shows more")
     elif not where and 0 < len(rows) < total:
         write_line(f"{len(rows):,} of {total:,}; --limit shows more")
+    return 0
 
 
 def _in_order(jobs: "JobSet | Queue") -> "Iterator[SortedEntry | QueuedJob]":
@@ -236,12 +213,8 @@ def _in_order(jobs: "JobSet | Queue") -> "Iterator[SortedEntry | QueuedJob]":
 
 
 def _about_queue(queue: Queue, total: int) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "size": total,
-        "latency": round(queue.latency, 3),
-        "paused": queue.paused,
-    }
+    latency = round(queue.latency, 3)
+    return {"name": queue.name, "size": total, "latency": latency, "paused": queue.paused}
 
 
 def _write_head(queue: Queue, total: int) -> None:
@@ -255,24 +228,19 @@ def _write_head(queue: Queue, total: int) -> None:
 
 def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
     now = time.time()
-    columns: list[str] = [_KINDS[kind].time, "!jid", "class"]
-    columns.append("~arguments")
-    if kind != "queue":
-        columns.insert(2, "queue")
-    if kind in ("retries", "dead"):
-        columns += [">retry", "~error"]
+    titles = [f"!{_KINDS[kind].time}", "!jid", "queue", "class", "arguments", ">retry", "error"]
+    # Those of a queue are all in it, and only what has failed has an error.
+    left_out = {"queue": (2, 5, 6), "scheduled": (5, 6)}.get(kind, ())
+    kept = [place for place in range(len(titles)) if place not in left_out]
     rows = []
     for job in jobs:
         enqueued_at = job.created_at if job.enqueued_at is None else job.enqueued_at
         at = job.at if isinstance(job, SortedEntry) else enqueued_at
-        row = [since_cell(at, now), job.jid or "-", class_cell(job), args_cell(job.display_args)]
-        if kind != "queue":
-            row.insert(2, job.queue)
-        if kind in ("retries", "dead"):
-            tries = "-" if job.retry_count is None else str(job.retry_count)
-            row += [tries, error_cell(job)]
-        rows.append(row)
-    write_table([*columns], rows)
+        row = [since_cell(at, now), job.jid or "-", job.queue, class_cell(job)]
+        tries = "-" if job.retry_count is None else str(job.retry_count)
+        row += [args_cell(job.display_args), tries, error_cell(job)]
+        rows.append([row[place] for place in kept])
+    write_table([titles[place] for place in kept], rows)
 
 
 def _act(options: argparse.Namespace) -> int:
@@ -283,39 +251,31 @@ def _act(options: argparse.Namespace) -> int:
     goal = f" to {to}" if to else "" if at is None else f" to {instant_text(at)}"
     if isinstance(jobs, Queue):
         goal += f" {'from' if to else 'of'} queue {jobs.name}"
+    named = [] if is_all else _named(jobs, options.jids)[: options.limit]
+    if named:
+        total = len(named)
+    else:
+        total = sum(1 for _ in jobs.scan(where, now=time.time())) if where else jobs.size
+        total = total if is_all else min(total, options.limit or total)
 
-    def plan(total: int) -> Plan:
-        return Plan(
-            verb=options.verb,
-            target=jobs.target,
-            noun=_KINDS[options.kind].noun,
-            where=where,
-            count=total,
-            ending=goal,
-        )
+    def do(advance: Advance) -> int:
+        if is_all:
+            return int(jobs.clear())
+        if named:
+            return int(jobs.apply(options.verb, named, at=at, to=to))
+        more = {"at": at, "to": to, "limit": options.limit}
+        more["progress"] = lambda done, _looked_at: advance(done)
+        return int(jobs.apply_all(options.verb, where or None, **more))
 
-    if is_all:
-        return carry_out(options, plan(jobs.size), lambda _advance: jobs.clear())
-    if options.jids:
-        named = _named(jobs, options.jids)[: options.limit]
-        return carry_out(
-            options,
-            plan(len(named)),
-            lambda _advance: jobs.apply(options.verb, named, at=at, to=to),
-        )
-    total = sum(1 for _ in jobs.scan(where, now=time.time())) if where else jobs.size
-    return carry_out(
-        options,
-        plan(min(total, options.limit or total)),
-        lambda advance: jobs.apply_all(
-            options.verb,
-            where or None,
-            at=at,
-            to=to,
-            limit=options.limit,
-            progress=lambda done, _looked_at: advance(done),
-        ),
+    plan = Plan(
+        verb=options.verb,
+        target=jobs.target,
+        noun=_KINDS[options.kind].noun,
+        where=where,
+        count=total,
+        ending=goal,
     )
+    return carry_out(options, plan, do)
 
 
 def _selection_of(options: argparse.Namespace) -> Filter:
@@ -338,6 +298,8 @@ def _named(jobs: "JobSet | Queue", jids: Sequence[str]) -> list[Any]:
     Raises:
         PayloadError: one is not there; nothing is done.
     """
+    if not jids:
+        return []
     wanted = set(jids)
     found = [job for job in jobs.scan(now=time.time()) if job.jid in wanted]
     missing = wanted.difference(job.jid for job in found)

@@ -1,21 +1,31 @@
-"""`kiqbridge metrics`: how often each class ran and failed, and how long it took."""
+"""`kiqbridge metrics`: what workers of Python and Ruby measured of each class.
+
+Of one class also percentiles, by minute.
+"""
 
 import argparse
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from kiqbridge.api import ClassCounts, Histogram, Operator, job_metrics, open_operator, top_jobs
-from kiqbridge.commands.arguments import add_example, add_json, add_option, count
-from kiqbridge.commands.output import fields_of, write_json, write_line, write_table
+from kiqbridge.api import (
+    ClassCounts,
+    Counts,
+    Histogram,
+    Operator,
+    job_metrics,
+    open_operator,
+    top_jobs,
+)
+from kiqbridge.commands.arguments import add, add_example, add_json
+from kiqbridge.commands.output import answer_table, fields_of, write_line
 from kiqbridge.wire.amounts import instant_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of what, and since when."""
-    add_option(parser, "job_class", "CLASS", "one class, with percentiles", nargs="?")
-    add_option(
-        parser, "--minutes", "N", "the last so many, up to 480 (default 60)", type=count, default=60
-    )
+    add(parser, "[CLASS]", "one class, with percentiles", dest="job_class")
+    add(parser, "--minutes N", "the last so many, up to 480 (default 60)", default=60)
     add_json(parser)
     add_example(parser, "kiqbridge metrics --minutes 120")
 
@@ -28,81 +38,70 @@ def run(options: argparse.Namespace) -> int:
 
 def _all(operator: Operator, options: argparse.Namespace) -> int:
     found = top_jobs(options.minutes, operator=operator)
-    if options.json:
-        write_json(
-            {
-                "minutes": options.minutes,
-                "classes": [_counts(each) for each in found.classes.values()],
-                "marks": [{"at": at, "label": label} for at, label in found.marks.items()],
-            }
-        )
-        return 0
-    if not found.classes:
-        write_line(f"No job ran in the last {options.minutes:,} minutes.")
-    else:
-        write_table(
-            ("~class", ">ran", ">failed", ">average", ">total"),
-            [
-                (
-                    each.job_class,
-                    f"{each.total.executions:,}",
-                    f"{each.total.failures:,}",
-                    _ms(each.total.average_ms),
-                    _ms(each.total.ms),
-                )
-                for each in found.classes.values()
-            ],
-        )
-    for at, label in found.marks.items():
+    code = answer_table(
+        options,
+        {
+            "minutes": options.minutes,
+            "classes": [_counts(each) for each in found.classes.values()],
+            "marks": _marks(found.marks),
+        },
+        ("class", ">ran", ">failed", ">average", ">total"),
+        [
+            (each.job_class, *_cells(each.total), _ms(each.total.ms))
+            for each in found.classes.values()
+        ],
+        none=f"No job ran in the last {options.minutes:,} minutes.",
+    )
+    for at, label in found.marks.items() if not options.json else ():
         write_line(f"deployed {instant_text(at)}: {label}")
-    return 0
+    return code
 
 
 def _one(operator: Operator, options: argparse.Namespace) -> int:
     found = job_metrics(options.job_class, options.minutes, operator=operator)
-    if options.json:
-        write_json(
-            {
-                "minutes": options.minutes,
-                **_counts(found.counts),
-                **_percentiles(found.histogram),
-                "series": [
-                    {"at": at, **fields_of(each, "executions failures ms")}
-                    for at, each in found.counts.series.items()
-                ],
-                "marks": [{"at": at, "label": label} for at, label in found.marks.items()],
-            }
-        )
-        return 0
-    total = found.counts.total
-    if not total.executions:
-        write_line(f"{options.job_class} did not run in the last {options.minutes:,} minutes.")
-        return 0
-    write_table(
+    total, series = found.counts.total, found.counts.series
+    code = answer_table(
+        options,
+        {
+            "minutes": options.minutes,
+            **_counts(found.counts),
+            **_percentiles(found.histogram),
+            "series": [
+                {"at": at, **fields_of(each, "executions failures ms")}
+                for at, each in series.items()
+            ],
+            "marks": _marks(found.marks),
+        },
         ("minute", ">ran", ">failed", ">average"),
         [
-            (
-                time.strftime("%H:%M UTC", time.gmtime(at)),
-                f"{each.executions:,}",
-                f"{each.failures:,}",
-                _ms(each.average_ms),
-            )
-            for at, each in found.counts.series.items()
+            (time.strftime("%H:%M UTC", time.gmtime(at)), *_cells(each))
+            for at, each in (series.items() if total.executions else ())
         ],
+        none=f"{options.job_class} did not run in the last {options.minutes:,} minutes.",
     )
-    shown = "  ".join(
-        f"{name} {_ms(value)}" for name, value in _percentiles(found.histogram).items()
-    )
-    write_line(
-        f"{options.job_class}: {total.executions:,} ran, {total.failures:,} failed, "
-        f"average {_ms(total.average_ms)}  {shown.replace('_ms', '')}"
-    )
-    return 0
+    if total.executions and not options.json:
+        shown = "  ".join(
+            f"{name.removesuffix('_ms')} {_ms(value)}"
+            for name, value in _percentiles(found.histogram).items()
+        )
+        write_line(
+            f"{options.job_class}: {total.executions:,} ran, {total.failures:,} failed, "
+            f"average {_ms(total.average_ms)}  {shown}"
+        )
+    return code
+
+
+def _cells(total: Counts) -> tuple[str, str, str]:
+    return f"{total.executions:,}", f"{total.failures:,}", _ms(total.average_ms)
 
 
 def _counts(counts: ClassCounts) -> dict[str, Any]:
     numbers = fields_of(counts.total, "executions failures ms average_ms")
     return {"class": counts.job_class, **numbers}
+
+
+def _marks(marks: Mapping[float, str]) -> list[dict[str, Any]]:
+    return [{"at": at, "label": label} for at, label in marks.items()]
 
 
 def _percentiles(histogram: Histogram) -> dict[str, float | None]:

@@ -1,156 +1,173 @@
-"""`kiqbridge queue` and `kiqbridge class`: pausing, resuming, and what is paused."""
+"""`kiqbridge queue`, `class`, and two verbs of `schedule`: pausing, resuming, and what is paused."""
 
 import argparse
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
-from kiqbridge.commands.acting import report_resumed
-from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_pause
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.commands.arguments import (
+    Verbs,
+    add,
+    add_changing,
+    add_json,
+    add_verb,
+    add_verbs,
+)
 from kiqbridge.commands.jobs_command import add_queue_verbs
-from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.output import answer, warn
 from kiqbridge.errors import did_you_mean
-from kiqbridge.store.pauses import Kind, Pause
-from kiqbridge.wire.amounts import count_text
+from kiqbridge.store.pauses import Pause
+from kiqbridge.wire.amounts import count_text, instant_text
+
+_EXAMPLES: Final = {"queue": "mail", "class": "Billing::Invoice", "schedule": "nightly-report"}
 
 
-def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
-    """The verbs pause, resume and list."""
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    pause = verbs.add_parser("pause", help=f"let no worker run jobs of this {kind}")
-    pause.add_argument("names", nargs="+", metavar="NAME")
-    add_pause(pause)
-    resume = verbs.add_parser("resume", help="end the pause, whoever made it")
-    resume.add_argument("names", nargs="+", metavar="NAME")
-    listing = verbs.add_parser(
-        "list", help="queues, their length and pause" if kind == "queue" else "what is paused"
-    )
-    listing.add_argument("names", nargs="*", metavar="NAME")
-    for verb in (pause, resume):
-        add_changing(verb)
+def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
+    """The verbs pause, resume and list; of a queue those for its jobs, too."""
+    verbs = add_verbs(parser)
+    add_pause_verbs(verbs, kind, f"let no worker run jobs of this {kind}")
+    text = "queues, their length and pause" if kind == "queue" else "what is paused"
+    listing = add_verb(verbs, "list", _list, text, f"kiqbridge {kind} list --json", kind=kind)
+    add(listing, "[NAME...]", dest="names")
     add_json(listing)
-    for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
-        verb.set_defaults(command=function, kind=kind)
-    name = "mail" if kind == "queue" else "Billing::Invoice"
-    add_example(
-        pause, f"kiqbridge {kind} pause {name} --reason 'provider is down' --for 2h --dry-run"
-    )
-    add_example(resume, f"kiqbridge {kind} resume {name}")
-    add_example(listing, f"kiqbridge {kind} list --json")
     if kind == "queue":
         add_queue_verbs(verbs)
+
+
+def add_pause_verbs(verbs: "Verbs[Any]", kind: str, text: str, **more: str) -> None:
+    """The verbs pause and resume; `text`: the help of pause."""
+    line = f"kiqbridge {kind} %s {_EXAMPLES[kind]}"
+    example = f"{line % 'pause'} --reason 'provider is down' --for 2h --dry-run"
+    pause = add_verb(verbs, "pause", _pause, text, example, kind=kind, **more)
+    text = "end the pause, whoever made it"
+    resume = add_verb(verbs, "resume", _resume, text, line % "resume", kind=kind)
+    for verb in (pause, resume):
+        add(verb, "NAME...", dest="names")
+        add_changing(verb)
+    add(pause, "--reason TEXT", "why; shown by list", default="")
+    add(pause, "--by WHO", "who paused it (default: you, on this machine)")
+    end = pause.add_mutually_exclusive_group()
+    add(end, "--for DURATION", "ends by itself after 90, 90s, 15m, 2h or 1d")
+    add(end, "--until TIME", "ends by itself at this time (ISO 8601)")
+
+
+def warn_of_unknown(operator: Operator, kind: str, names: Collection[str]) -> None:
+    """What is misspelt would be paused without an effect; what is only new is paused for later."""
+    known = _known_queues(operator) if kind == "queue" else ()
+    for name in names:
+        if kind == "queue" and name not in known:
+            warn(f"no job was ever pushed to queue {name}{did_you_mean(name, known)}")
+        elif kind == "schedule" and (schedules := Schedules(operator.client)).get(name) is None:
+            near = schedules.near_names(name)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            warn(f"schedule {name} is not known{hint}")
+
+
+def _acts(operator: Operator, kind: str) -> tuple[Callable[..., Any], Callable[[str], bool]]:
+    """What pauses something of a kind, and what resumes it."""
+    client = operator.client
+    if kind == "schedule":
+        return Schedules(client).pause, Schedules(client).resume
+    if kind == "queue":
+        return client.pause_queue, client.resume_queue
+    return client.pause_class, client.resume_class
 
 
 def _pause(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
     operator = replace(operator, by=operator.by if options.by is None else options.by)
-    _warn_of_unknown(options, operator)
-    client, by = operator.client, operator.by
-    act: Callable[..., Pause] = (
-        client.pause_queue if options.kind == "queue" else client.pause_class
-    )
-    made = []
+    act, _ = _acts(operator, options.kind)
+    warn_of_unknown(operator, options.kind, options.names)
+    rows: list[dict[str, Any]] = []
     for name in options.names:
-        if options.dry_run:
-            made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
-        else:
-            made.append(act(name, reason=options.reason, by=by, for_s=options.for_s))
+        made: dict[str, Any] = {"kind": options.kind, "name": name, "reason": options.reason}
+        made |= {"by": operator.by, "at": None}
+        made["until"] = options.until.timestamp() if options.until else None
+        if not options.dry_run:
+            ends = {"for_s": options.for_, "until": options.until}
+            made |= asdict(act(name, reason=options.reason, by=operator.by, **ends))
             record_audit(operator, "pause", f"{options.kind}:{name}", options.reason)
-    if options.json:
-        write_json({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
-        return 0
+        rows.append(made)
     verb = "would pause" if options.dry_run else "paused"
-    ending = f" for {options.for_s:g} s" if options.dry_run and options.for_s else ""
-    for each in made:
-        write_line(f"{verb} {each.kind} {each.name}{ending or _until(each)}")
-    return 0
+    ending = f" for {options.for_:g} s" if options.dry_run and options.for_ else ""
+    lines = (f"{verb} {_label(options, row['name'])}{ending or _until(row)}" for row in rows)
+    return answer(options, {"dry_run": options.dry_run, "paused": rows}, lines)
 
 
 def _resume(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
-    paused = {each.name for each in operator.pauses() if each.kind == options.kind}
-    client = operator.client
-    resume = client.resume_queue if options.kind == "queue" else client.resume_class
-    results = [
-        {"name": name, "was_paused": name in paused if options.dry_run else resume(name)}
-        for name in options.names
-    ]
-    for each in results:
-        if each["was_paused"] and not options.dry_run:
-            record_audit(operator, "resume", f"{options.kind}:{each['name']}")
-    return report_resumed(options, results, options.kind)
+    _, resume = _acts(operator, options.kind)
+    rows = []
+    for name in options.names:
+        was_paused = _is_paused(operator, options.kind, name) if options.dry_run else resume(name)
+        if was_paused and not options.dry_run:
+            record_audit(operator, "resume", f"{options.kind}:{name}")
+        if not was_paused and options.kind == "schedule":
+            warn_of_unknown(operator, options.kind, [name])
+        rows.append({"name": name, "was_paused": was_paused})
+    verb = "would resume" if options.dry_run else "resumed"
+    lines = (
+        f"{verb} {label}" if row["was_paused"] else f"{label} was not paused"
+        for row in rows
+        for label in [_label(options, row["name"])]
+    )
+    return answer(options, {"dry_run": options.dry_run, "resumed": rows}, lines)
+
+
+def _is_paused(operator: Operator, kind: str, name: str) -> bool:
+    if kind != "schedule":
+        return any((each.kind, each.name) == (kind, name) for each in operator.pauses())
+    known = Schedules(operator.client).get(name)
+    return known is not None and known.state.paused is not None
 
 
 def _list(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
     paused = {each.name: each for each in operator.pauses() if each.kind == options.kind}
     if options.kind == "class":
-        shown = [name for name in paused if not options.names or name in options.names]
-        rows: list[dict[str, Any]] = [{"name": name, **_fields(paused[name])} for name in shown]
-    else:
-        sizes = _queue_sizes(operator, options.names, paused)
-        rows = [
-            {"name": name, "size": size, **_fields(paused.get(name))}
-            for name, size in sizes.items()
+        rows: list[dict[str, Any]] = [
+            {"name": name} for name in paused if not options.names or name in options.names
         ]
-    if options.json:
-        write_json({"queues" if options.kind == "queue" else "classes": rows})
-        return 0
+    else:
+        rows = _queue_sizes(operator, options.names, paused)
     for row in rows:
         pause = paused.get(row["name"])
-        size = f"  {count_text(row['size'], 'job')}" if "size" in row else ""
-        write_line(f"{row['name']}{size}{_line(pause) if pause else ''}")
-    if not rows:
-        write_line(f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}")
-    return 0
+        row["paused"] = pause is not None
+        if pause is not None:
+            row |= {name: getattr(pause, name) for name in ("reason", "by", "at", "until")}
+    none = f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}"
+    document = {"queues" if options.kind == "queue" else "classes": rows}
+    return answer(options, document, map(_line, rows) if rows else [none])
 
 
 def _queue_sizes(
-    operator: Operator, names: Sequence[str], paused: Mapping[str, Pause]
-) -> Mapping[str, int]:
+    operator: Operator, names: Collection[str], paused: Mapping[str, Pause]
+) -> list[dict[str, Any]]:
     wanted = sorted(names or _known_queues(operator) | set(paused))
     commands = [("LLEN", operator.keys.queue(name)) for name in wanted]
-    return dict(zip(wanted, operator.pool.run(*commands) if commands else [], strict=True))
-
-
-def _warn_of_unknown(options: argparse.Namespace, operator: Operator) -> None:
-    """A misspelt queue would be paused without an effect; one that is only new is paused for later."""
-    if options.kind != "queue":
-        return
-    known = _known_queues(operator)
-    for name in options.names:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            sys.stderr.write(f"kiqbridge: no job was ever pushed to queue {name}{hint}\n")
+    sizes = operator.pool.run(*commands) if commands else []
+    return [{"name": name, "size": size} for name, size in zip(wanted, sizes, strict=True)]
 
 
 def _known_queues(operator: Operator) -> set[str]:
     return {queue.name for queue in Queue.all(operator)}
 
 
-def _fields(pause: Pause | None) -> dict[str, Any]:
-    if pause is None:
-        return {"paused": False}
-    return {
-        "paused": True,
-        "reason": pause.reason,
-        "by": pause.by,
-        "at": pause.at,
-        "until": pause.until,
-    }
+def _line(row: Mapping[str, Any]) -> str:
+    size = f"  {count_text(row['size'], 'job')}" if "size" in row else ""
+    if not row["paused"]:
+        return f"{row['name']}{size}"
+    by = f" by {row['by']}" if row["by"] else ""
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return f"{row['name']}{size}  paused{by}{_until(row)}{reason}"
 
 
-def _line(pause: Pause) -> str:
-    by = f" by {pause.by}" if pause.by else ""
-    reason = f": {pause.reason}" if pause.reason else ""
-    return f"  paused{by}{_until(pause)}{reason}"
+def _label(options: argparse.Namespace, name: str) -> str:
+    return name if options.kind == "schedule" else f"{options.kind} {name}"
 
 
-def _until(pause: Pause) -> str:
-    if pause.until is None:
-        return ""
-    return f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _until(row: Mapping[str, Any]) -> str:
+    return "" if row["until"] is None else f" until {instant_text(float(row['until']))}"

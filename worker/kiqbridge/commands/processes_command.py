@@ -1,4 +1,7 @@
-"""`kiqbridge ps`, `quiet` and `stop`: the processes of Python and Ruby, their jobs, and signals to them by way of Redis."""
+"""`kiqbridge ps`, `quiet` and `stop`: the living processes of Python and Ruby, as their last heartbeats showed them.
+
+With --jobs what runs in them. Signals to them go by way of Redis.
+"""
 
 import argparse
 import fnmatch
@@ -8,16 +11,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import Operator, Process, ProcessSet, Work, WorkSet, open_operator
-from kiqbridge.commands.acting import confirm
-from kiqbridge.commands.arguments import (
-    add_changing,
-    add_example,
-    add_json,
-    add_option,
-    add_switch,
+from kiqbridge.commands.acting import REFUSED, confirm
+from kiqbridge.commands.arguments import add, add_changing, add_example, add_json
+from kiqbridge.commands.output import (
+    answer,
+    answer_table,
+    args_cell,
+    class_cell,
+    fields_of,
+    job_fields,
+    write_line,
+    write_table,
 )
-from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
-from kiqbridge.commands.output import fields_of, write_json, write_line, write_table
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.names import printable
@@ -26,67 +31,56 @@ SILENT_AFTER_S: Final = 20
 """Two heartbeats of Ruby's and six of ours."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, verb: str = "") -> None:
+def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """What is shown, and how; or which processes get the signal."""
-    parser.set_defaults(verb=verb)
-    if not verb:
+    parser.set_defaults(verb=name)
+    if name == "ps":
         add_json(parser)
-        add_switch(parser, "--jobs", "the jobs that run in them as well")
+        add(parser, "--jobs", "the jobs that run in them as well")
         add_example(parser, "kiqbridge ps", "kiqbridge ps --jobs")
         return
     text = "as `kiqbridge ps` shows it, or its beginning"
-    add_option(parser, "identities", "IDENTITY", text, nargs="*")
-    add_switch(parser, "--all", "all processes, Ruby's as well")
-    add_option(parser, "--host", "GLOB", "those on these machines")
+    add(parser, "[IDENTITY...]", text, dest="identities")
+    add(parser, "--all", "all processes, Ruby's as well")
+    add(parser, "--host GLOB", "those on these machines")
     add_changing(parser, asks=True)
-    add_example(parser, f"kiqbridge {verb} --host 'batch-*' --dry-run")
+    add_example(parser, f"kiqbridge {name} --host 'batch-*' --dry-run")
 
 
 def run(options: argparse.Namespace) -> int:
     """List, quiet or stop them."""
-    return _signal(options) if options.verb else _list(options)
+    return _list(options) if options.verb == "ps" else _signal(options)
 
 
 def _list(options: argparse.Namespace) -> int:
     operator, now = open_operator(via="cli"), time.time()
     processes = list(ProcessSet(operator))
     works = list(WorkSet(operator)) if options.jobs else []
-    if options.json:
-        jobs = {"jobs": [_work_fields(each) for each in works]} if options.jobs else {}
-        write_json({"processes": [_fields(each, now) for each in processes], **jobs})
-        return 0
-    if not processes:
-        write_line("No process is alive; `kiqbridge worker` starts one.")
-        return 0
-    write_table(
-        ("!identity", "version", "tag", "~queues", ">busy", ">memory", ">up", "state"),
-        (_row(each, now) for each in processes),
+    jobs = {"jobs": [_work_fields(each) for each in works]} if options.jobs else {}
+    answer_table(
+        options,
+        {"processes": [_fields(each, now) for each in processes], **jobs},
+        ("!identity", "version", "tag", "queues", ">busy", ">memory", ">up", "state"),
+        [_row(each, now) for each in processes],
+        none="No process is alive; `kiqbridge worker` starts one.",
     )
-    if options.jobs:
-        write_line()
-        _list_works(works, now)
-    return 0
-
-
-def _list_works(works: Sequence[Work], now: float) -> None:
+    if not options.jobs or not processes or options.json:
+        return 0
+    write_line()
     if not works:
         write_line("No job runs.")
-        return
+        return 0
     write_table(
-        ("process", "thread", "!jid", "class", "queue", "~arguments", ">runs for"),
+        ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),
         (
             (
-                work.process,
-                work.tid,
-                work.job.jid,
-                class_cell(work.job),
-                work.job.queue,
-                args_cell(work.job.display_args),
-                span_text(now - work.run_at),
+                *(work.process, work.tid, work.job.jid, class_cell(work.job), work.job.queue),
+                *(args_cell(work.job.display_args), span_text(now - work.run_at)),
             )
             for work in works
         ),
     )
+    return 0
 
 
 def _row(process: Process, now: float) -> Sequence[str]:
@@ -123,24 +117,21 @@ def _work_fields(work: Work) -> dict[str, Any]:
 
 
 def _signal(options: argparse.Namespace) -> int:
-    operator = open_operator(via="cli")
-    chosen = _chosen(options, operator)
-    verb: str = options.verb
-    if options.dry_run:
-        return _report(options, f"would {verb}", chosen)
-    if not chosen:
-        return _report(options, "", chosen)
-    which = "1 process" if len(chosen) == 1 else f"{len(chosen):,} processes"
-    if verb == "stop" and not confirm(f"Stop {which}?", options):
-        return 1
-    for process in chosen:
-        if verb == "quiet":
-            process.quiet()
-        else:
-            process.stop()
-    return _report(
-        options, "asked to become quiet:" if verb == "quiet" else "asked to stop:", chosen
-    )
+    chosen = _chosen(options, open_operator(via="cli"))
+    verb = options.verb
+    if not options.dry_run:
+        which = f"{len(chosen):,} process{'' if len(chosen) == 1 else 'es'}"
+        if chosen and verb == "stop" and not confirm(f"Stop {which}?", options):
+            return REFUSED
+        for process in chosen:
+            process.quiet() if verb == "quiet" else process.stop()
+    if not chosen and not options.json:
+        sys.stderr.write("No living process matches.\n")
+    asked = "asked to become quiet:" if verb == "quiet" else "asked to stop:"
+    said = f"would {verb}" if options.dry_run else asked
+    identities = [each.identity for each in chosen]
+    document = {"dry_run": options.dry_run, "action": verb, "processes": identities}
+    return answer(options, document, (f"{said} {identity}" for identity in identities))
 
 
 def _chosen(options: argparse.Namespace, operator: Operator) -> list[Process]:
@@ -159,20 +150,3 @@ def _chosen(options: argparse.Namespace, operator: Operator) -> list[Process]:
         or (options.host and fnmatch.fnmatchcase(each.hostname, options.host))
         or any(each.identity.startswith(identity) for identity in options.identities)
     ]
-
-
-def _report(options: argparse.Namespace, verb: str, chosen: Sequence[Process]) -> int:
-    if options.json:
-        write_json(
-            {
-                "dry_run": options.dry_run,
-                "action": options.verb,
-                "processes": [each.identity for each in chosen],
-            }
-        )
-        return 0
-    if not chosen:
-        sys.stderr.write("No living process matches.\n")
-    for process in chosen:
-        write_line(f"{verb} {process.identity}")
-    return 0

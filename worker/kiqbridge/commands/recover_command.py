@@ -1,17 +1,17 @@
-"""`kiqbridge recover`: which worker processes died, and giving back what they hold.
+"""`kiqbridge recover`: list the registered workers with what they hold, watch the silent ones, give their jobs back.
 
-Living workers do the same by themselves within the stated bound; this is for a fleet that is gone,
-and for looking.
+It watches for 8 s, as a worker would. Exit 0 if none is left to rescue, 1 if one is.
+
+Living workers do the same by themselves within the stated bound; this is for a fleet that is gone, and for looking.
 """
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from kiqbridge.commands.arguments import add_changing, add_example, add_option, add_switch
-from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.arguments import add, add_changing, add_example
+from kiqbridge.commands.output import answer, fields_of, warn, write_line
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import PayloadError
@@ -23,7 +23,6 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
-from kiqbridge.wire.names import shown
 
 PATIENCE = 3
 """The watch ends after so many times its length, even if looks were missing and it began anew."""
@@ -32,22 +31,22 @@ SIGN_WITHIN = 0.45
 """A living process gives a sign within three tenths of the time that it may be silent."""
 
 
+_REFUSALS = {
+    ALIVE: "{0} is alive and was left alone; stop its process instead",
+    UNKNOWN_LAYOUT: f"{{0}} has layout {{1}}, and this version knows {LAYOUT} alone: run `kiqbridge recover`, or a "
+    "worker, of a version that knows it",
+}
+"""Code of the reaper → why it gave nothing back, with the incarnation and its layout."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Whom to rescue, and how sure to be."""
     add_example(parser, "kiqbridge recover")
     which = parser.add_mutually_exclusive_group()
-    add_option(
-        which,
-        "--now",
-        "INCARNATION",
-        "rescue this silent one after a look of some seconds: you know that it is dead",
-    )
-    add_switch(
-        which,
-        "--all-dead",
-        "rescue all silent ones after a look of some seconds; after an outage of Redis all "
-        "look silent for as long",
-    )
+    look = "after a look of some seconds"
+    add(which, "--now INCARNATION", f"rescue this silent one {look}: you know that it is dead")
+    text = f"rescue all silent ones {look}; after an outage of Redis all look silent for as long"
+    add(which, "--all-dead", text)
     add_changing(parser)
 
 
@@ -68,11 +67,26 @@ def run(options: argparse.Namespace) -> int:
             f"Registered: {', '.join(known) or 'none'}"
         )
     if not options.json:
-        _print_all(found)
+        for line in map(_state, found):
+            write_line(line)
+        if not found:
+            write_line("no worker is registered")
     rescued = {} if options.dry_run else _rescue(options, config, connection, keys, found)
     now = found if options.dry_run else list_incarnations(connection, keys)
-    left = [each for each in now if _is_left(each, options)]
-    _print_result(options, found, rescued, left)
+    left = [
+        each for each in now if (each.name == options.now if options.now else each.state != "alive")
+    ]
+    names = "state silent_for_s held_jobs"
+    document = {
+        "dry_run": options.dry_run,
+        "incarnations": [
+            {"incarnation": each.name, **fields_of(each, names), "held": dict(each.held)}
+            for each in found
+        ],
+        "rescued": [{"incarnation": name, "returned": count} for name, count in rescued.items()],
+        "left": [each.name for each in left],
+    }
+    answer(options, document, _result(options, rescued, left))
     return 1 if left and not options.dry_run else 0
 
 
@@ -121,19 +135,9 @@ def _rescue(
         code = ALIVE if each.state == "alive" else reaper.reap(each.name, each.beat)
         if code >= 0:
             rescued[each.name] = code
-        else:
-            _print_refusal(each.name, code)
+        elif code in _REFUSALS:
+            warn(_REFUSALS[code].format(each.name, layout_of(each.name)))
     return rescued
-
-
-def _print_refusal(name: str, code: int) -> None:
-    if code == ALIVE:
-        _print_progress(f"{name} is alive and was left alone; stop its process instead")
-    elif code == UNKNOWN_LAYOUT:
-        _print_progress(
-            f"{name} has layout {layout_of(name)}, and this version knows {LAYOUT} alone: "
-            "run `kiqbridge recover`, or a worker, of a version that knows it"
-        )
 
 
 def _watch(reaper: Reaper, silent: Sequence[Incarnation], times: LeaseTimes) -> None:
@@ -143,86 +147,38 @@ def _watch(reaper: Reaper, silent: Sequence[Incarnation], times: LeaseTimes) -> 
     )
 
     def goes_on(left: Sequence[Incarnation], watched: float) -> bool:
-        _print_progress(f"watching {len(left)} silent for {watched:.0f} of {longest:.0f} s")
+        warn(f"watching {len(left)} silent for {watched:.0f} of {longest:.0f} s")
         return True
 
     watch(reaper, silent, for_s=longest, until_s=PATIENCE * longest, goes_on=goes_on)
 
 
-def _is_left(each: Incarnation, options: argparse.Namespace) -> bool:
-    """Whether one that was to be rescued is still there."""
-    return each.name == options.now if options.now else each.state != "alive"
-
-
-def _print_result(
-    options: argparse.Namespace,
-    found: Sequence[Incarnation],
-    rescued: Mapping[str, int],
-    left: Sequence[Incarnation],
-) -> None:
-    if options.json:
-        answer = {
-            "dry_run": options.dry_run,
-            "incarnations": [
-                {
-                    "incarnation": each.name,
-                    "state": each.state,
-                    "silent_for_s": each.silent_for_s,
-                    "held_jobs": each.held_jobs,
-                    "held": dict(each.held),
-                }
-                for each in found
-            ],
-            "rescued": [
-                {"incarnation": name, "returned": count} for name, count in rescued.items()
-            ],
-            "left": [each.name for each in left],
-        }
-        write_json(answer)
-        return
+def _result(
+    options: argparse.Namespace, rescued: Mapping[str, int], left: Sequence[Incarnation]
+) -> list[str]:
     lines = [
         f"rescued {name}: {count_text(count, 'job')} went back" for name, count in rescued.items()
     ]
-    silent = [each for each in left if each.state == "silent"]
-    if options.dry_run:
-        lines += [
-            f"would watch {each.name} and rescue {count_text(each.held_jobs, 'job')}"
-            for each in silent
-        ]
-        lines += [
-            f"would give back {count_text(each.held_jobs, 'job')} of {each.name}"
-            for each in left
-            if each.state in ("being reaped", "not registered")
-        ]
-    elif not lines and not left:
-        lines.append("no worker has to be rescued")
-    for line in lines:
-        write_line(line)
-
-
-def _print_all(found: Sequence[Incarnation]) -> None:
-    lines = [
-        f"{each.name}  {_state(each)}, holds {count_text(each.held_jobs, 'job')}{_queues(each)}"
-        if each.state != "unknown layout"
-        else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it"
-        for each in found
-    ]
-    for line in lines or ["no worker is registered"]:
-        write_line(line)
+    if not options.dry_run:
+        return lines or ([] if left else ["no worker has to be rescued"])
+    by_state = sorted(left, key=lambda each: each.state != "silent")
+    for each in by_state:
+        jobs = count_text(each.held_jobs, "job")
+        if each.state == "silent":
+            lines.append(f"would watch {each.name} and rescue {jobs}")
+        elif each.state in ("being reaped", "not registered"):
+            lines.append(f"would give back {jobs} of {each.name}")
+    return lines
 
 
 def _state(each: Incarnation) -> str:
-    if each.state != "silent":
-        return each.state
-    ago = each.silent_for_s
-    return "silent, no sign of life is known" if ago is None else f"silent for {ago:.0f} s"
-
-
-def _queues(each: Incarnation) -> str:
+    """`NAME  silent for 12 s, holds 2 jobs (default 2)`."""
+    if each.state == "unknown layout":
+        return f"{each.name}  {each.state}: only a version that knows its layout can rescue it"
+    silent = ""
+    if each.state == "silent":
+        ago = each.silent_for_s
+        silent = ", no sign of life is known" if ago is None else f" for {ago:.0f} s"
     queues = ", ".join(f"{queue} {count}" for queue, count in each.held.items())
-    return f" ({queues})" if queues else ""
-
-
-def _print_progress(line: str) -> None:
-    """Progress and refusals, beside the answer."""
-    sys.stderr.write(shown(f"kiqbridge: {line}\n"))
+    held = count_text(each.held_jobs, "job") + (f" ({queues})" if queues else "")
+    return f"{each.name}  {each.state}{silent}, holds {held}"

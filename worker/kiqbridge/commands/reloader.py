@@ -172,11 +172,7 @@ class Reloader:
             logger.error("the worker has ended (%s); it is started again when a file changes", said)
 
     def _kill_overdue(self) -> None:
-        if (
-            self._child is not None
-            and self._kill_at is not None
-            and time.monotonic() > self._kill_at
-        ):
+        if self._child and self._kill_at is not None and time.monotonic() > self._kill_at:
             logger.error("the worker did not end in time and is killed; its jobs go back")
             self._child.kill()
 

@@ -1,53 +1,247 @@
-"""`kiqbridge schedule`: its verbs, each in a module of its own."""
+"""`kiqbridge schedule`: see when schedules are due, check, simulate and import them; save, pause and run them.
+
+They are those of templates (EventBridge's expressions), crontab lines and dynamic ones.
+
+The verbs that change something in Redis are here: save, apply and delete for dynamic schedules, without a deploy;
+skip and run for schedules of templates as well; pause and resume are in pause_command.py.
+"""
 
 import argparse
-from typing import Final
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
+from kiqbridge.api import ScheduleSet, open_operator
+from kiqbridge.client.schedule import Schedule
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands import (
-    schedule_change,
-    schedule_history,
+    schedule_due,
     schedule_import,
-    schedule_lint,
     schedule_list,
-    schedule_next,
-    schedule_plan,
     schedule_publish,
-    schedule_simulate,
+    schedule_review,
 )
-from kiqbridge.commands.arguments import add_example
+from kiqbridge.commands.acting import REFUSED, confirm
+from kiqbridge.commands.arguments import (
+    add,
+    add_changing,
+    add_verb,
+    add_verbs,
+    read_input,
+    user_input,
+)
+from kiqbridge.commands.output import answer, warn, write_line
+from kiqbridge.commands.pause_command import add_pause_verbs, warn_of_unknown
+from kiqbridge.schedule.due import next_instants
+from kiqbridge.wire.amounts import instant_text
+from kiqbridge.wire.tick_mark import Missed, Overlap
 
-EXAMPLES: Final = {
-    "next": "next --expression 'cron(0 3 * * ? *)' --timezone Europe/Paris --count 5",
-    "previous": "previous --crontab '30 8 * * 1-5' --count 3",
-    "list": "list --template template.yaml --redis",
-    "lint": "lint --template template.yaml",
-    "plan": "plan template.yaml template.yaml",
-    "simulate": "simulate --template template.yaml --from 2026-10-24 --to 2026-10-26",
-    "import": "import crontab --verify 30d",
-    "history": "history nightly-report",
-    "publish": "publish --template template.yaml --stack shop",
-    "save": "save nightly-report --cron '0 3 * * *' --timezone Europe/Paris --class NightlyReport",
-    "apply": "apply config/schedule.yml --dry-run",
-    "delete": "delete nightly-report --yes",
-    "pause": "pause nightly-report --reason 'the warehouse moves' --for 2h",
-    "resume": "resume nightly-report",
-    "skip": "skip nightly-report --count 2",
-    "run": "run nightly-report",
+_WHEN: Final = {
+    "--cron LINE": "such as '0 3 * * *'",
+    "--every PERIOD": "30s, 5m, 2h or 1d",
+    "--at TIME": "once: ISO 8601",
+    "--expression TEXT": "in any form, such as 'rate(5 minutes)'",
 }
-"""Verb → a command line that works, behind `kiqbridge schedule`."""
+_OPTIONS: Final[Sequence[tuple[str, str, Mapping[str, Any]]]] = (
+    ("--timezone ZONE", "such as Europe/Paris (default: UTC)", {}),
+    ("--start TIME", "ISO 8601; nothing is due before", {"type": str}),
+    ("--end TIME", "ISO 8601; nothing is due after", {"type": str}),
+    ("--overlap", "default: allow", {"choices": get_args(Overlap)}),
+    ("--jitter SECONDS", "", {"dest": "jitter_s", "type": int}),
+    ("--max-age SECONDS", "", {"dest": "max_age_s"}),
+    ("--missed", "default: last", {"choices": get_args(Missed)}),
+    ("--description TEXT", "", {}),
+)
+_GIVEN: Final = (
+    "cron every at expression timezone start end overlap jitter_s max_age_s missed description"
+)
+"""Attributes of these options, and of a schedule."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of schedule."""
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    schedule_next.add_arguments(verbs)
-    schedule_list.add_arguments(verbs)
-    schedule_lint.add_arguments(verbs)
-    schedule_plan.add_arguments(verbs)
-    schedule_simulate.add_arguments(verbs)
-    schedule_import.add_arguments(verbs)
-    schedule_history.add_arguments(verbs)
-    schedule_publish.add_arguments(verbs)
-    schedule_change.add_arguments(verbs)
-    for verb, line in EXAMPLES.items():
-        add_example(verbs.choices[verb], f"kiqbridge schedule {line}")
+    verbs = add_verbs(parser)
+    for module in (schedule_due, schedule_list, schedule_review, schedule_import, schedule_publish):
+        module.add_arguments(verbs)
+    line = "kiqbridge schedule"
+    save = add_verb(
+        verbs,
+        "save",
+        _save,
+        "create or change a dynamic schedule",
+        f"{line} save nightly-report --cron '0 3 * * *' --timezone Europe/Paris --class NightlyReport",
+        description="Create a dynamic schedule, or change it: what is not given is the default. In effect within "
+        "seconds, without a deploy.",
+    )
+    add(save, "NAME")
+    when = save.add_mutually_exclusive_group(required=True)
+    for words, text in _WHEN.items():
+        add(when, words, text, type=str)
+    add(save, "--class CLASS", dest="job_class", required=True)
+    add(save, "--args JSON", "such as '[1]'", type=_json_list, default=[])
+    add(save, "--queue NAME", "default: default")
+    for words, text, more in _OPTIONS:
+        add(save, words, text, **more)
+    apply = add_verb(
+        verbs,
+        "apply",
+        _apply,
+        "save the dynamic schedules of a file",
+        f"{line} apply config/schedule.yml --dry-run",
+        description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
+        "written unless all of the file is right: exit 2, with line and key of each fault.",
+    )
+    add(apply, "FILE", "- = standard input")
+    text = "delete dynamic schedules that the file does not have; asks, unless --yes is given"
+    add(apply, "--prune", text)
+    delete = add_verb(
+        verbs,
+        "delete",
+        _delete,
+        "delete dynamic schedules",
+        f"{line} delete nightly-report --yes",
+        description="Delete dynamic schedules, with what was placed ahead. Exit 0 if they were there, 1 if one "
+        "was not, 2 without --yes where nobody can be asked.",
+    )
+    add(delete, "NAME...", dest="names")
+    about = "Pause schedules, those of templates as well: what comes due meanwhile is not caught up. What was placed "
+    about += "ahead is withdrawn; jobs that are in a queue run."
+    add_pause_verbs(verbs, "schedule", "let schedules fire no more", description=about)
+    text = "let the next occurrences of a schedule not fire"
+    skip = add_verb(verbs, "skip", _skip, text, f"{line} skip nightly-report --count 2")
+    add(skip, "NAME")
+    add(skip, "--count N", "how many (default: 1)", type=int, default=1)
+    run = add_verb(
+        verbs,
+        "run",
+        _run,
+        "enqueue the jobs of a schedule now",
+        f"{line} run nightly-report",
+        description="Enqueue the jobs of a schedule now, whether or not it is paused. Repeat it only after a look "
+        "at the ledger: each call is a run.",
+    )
+    add(run, "NAME")
+    text = "in the place of an occurrence, which fires no more: the last one, if it was missed, else the next"
+    add(run, "--counted", text)
+    for verb in (save, apply, delete, skip, run):
+        add_changing(verb, asks=verb in (apply, delete))
+
+
+def _save(options: argparse.Namespace) -> int:
+    given = {name: getattr(options, name) for name in ("queue", *_GIVEN.split())}
+    with user_input():
+        schedule = Schedule(
+            options.name,
+            options.job_class,
+            args=options.args,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    return _report(options, [(options.name, _schedules().save(schedule, dry_run=options.dry_run))])
+
+
+def _apply(options: argparse.Namespace) -> int:
+    with user_input():
+        definitions = read_schedule_file(read_input(options.file), options.file)
+    schedules = _schedules()
+    known = schedules.list() if options.prune else []
+    names = {each.name for each in definitions}
+    dynamic = [each.name for each in known if each.definition.origin == "dynamic"]
+    pruned = [name for name in dynamic if name not in names]
+    if pruned and not options.dry_run and not confirm(f"Delete {', '.join(pruned)}?", options):
+        return REFUSED
+    changes: list[tuple[str, str]] = [*schedules.save_all(definitions, dry_run=options.dry_run)]
+    if not options.dry_run:
+        pruned = [name for name in pruned if schedules.delete(name)]
+    changes += [(name, "deleted") for name in pruned]
+    _report(options, changes)
+    if not options.json:
+        kinds = [kind for _, kind in changes]
+        counted = ("created", "changed", "unchanged", "deleted")
+        write_line(", ".join(f"{kinds.count(kind)} {kind}" for kind in counted))
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    operator = open_operator(via="cli")
+    schedules = Schedules(operator.client)
+    known = {name: schedules.get(name) for name in options.names}
+    if not options.dry_run and not confirm(f"Delete {', '.join(known)}?", options):
+        return REFUSED
+    rows = []
+    for name, each in known.items():
+        if each is None:
+            warn_of_unknown(operator, "schedule", [name])
+        elif each.definition.origin == "code":
+            warn(
+                f"schedule {name} is declared beside its job: a worker that declares it saves it again; pause it "
+                "to stop it"
+            )
+        was_there = each is not None if options.dry_run else schedules.delete(name)
+        rows.append({"name": name, "deleted": was_there})
+    lines = (
+        _line(options, "deleted", row["name"]) if row["deleted"] else f"{row['name']} is not known"
+        for row in rows
+    )
+    answer(options, {"dry_run": options.dry_run, "schedules": rows}, lines)
+    return 0 if all(row["deleted"] for row in rows) else 1
+
+
+def _report(options: argparse.Namespace, changes: list[tuple[str, str]]) -> int:
+    rows = [{"name": name, "change": change} for name, change in changes]
+    lines = (_line(options, change, name) for name, change in changes)
+    return answer(options, {"dry_run": options.dry_run, "schedules": rows}, lines)
+
+
+def _line(options: argparse.Namespace, change: str, name: str) -> str:
+    if options.dry_run and change != "unchanged":
+        return f"would {change.removesuffix('d')} {name}"
+    return f"{change} {name}"
+
+
+def _skip(options: argparse.Namespace) -> int:
+    operator = open_operator(via="cli")
+    if options.dry_run:
+        schedules = Schedules(operator.client)
+        known, now = schedules.require(options.name), schedules.now()
+        found = next_instants(known.definition, known.state, after=now, count=options.count)
+    else:
+        found = list(ScheduleSet(operator).skip(options.name, options.count))
+    instants = [instant_text(each) for each in found]
+    verb = "would skip" if options.dry_run else "skips"
+    lines = [f"{options.name} {verb} {each}" for each in instants]
+    document = {"dry_run": options.dry_run, "name": options.name, "skipped": instants}
+    return answer(options, document, lines or [f"{options.name} is due never again"])
+
+
+def _run(options: argparse.Namespace) -> int:
+    operator = open_operator(via="cli")
+    jids: list[str] = []
+    if options.dry_run:
+        schedules = Schedules(operator.client)
+        known = schedules.require(options.name)
+        at = schedules.counted_instant(known) if options.counted else None
+    else:
+        made = ScheduleSet(operator).run(options.name, counted=options.counted)
+        at, jids = made.at, made.jids
+    due = None if at is None else instant_text(at)
+    document = {"dry_run": options.dry_run, "name": options.name, "counted": options.counted}
+    counted = f" as its occurrence of {due}" if options.counted and due else ""
+    verb = "would run" if options.dry_run else "enqueued"
+    listed = f": {', '.join(jids)}" if jids else ""
+    said = f"{verb} {options.name}{counted}{listed}"
+    return answer(options, {**document, "at": due, "jids": jids}, [said])
+
+
+def _schedules() -> Schedules:
+    return Schedules(open_operator(via="cli").client)
+
+
+def _json_list(text: str) -> list[Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from error
+    if not isinstance(value, list):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list; write one such as '[1]'")
+    return value

@@ -4,111 +4,101 @@ What can be said here goes to standard output (or `--output`): events for templa
 schedules. What cannot, and what is different, goes to standard error with the line and the reason. Exit 0 if all
 was taken and, with `--verify`, fires as before; 1 if something was refused or differs; 2 if the file cannot be
 read.
+
+While sidekiq-cron and this both know a schedule, both fire it. So `--disable` switches the Ruby one off only when its
+replacement is live: saved or published in Redis under its name, for the same class, enabled, not paused, and due
+again. `--enable` undoes it, at any time.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import yaml
 
-from kiqbridge.api import open_operator
+from kiqbridge.api import Operator, open_operator
+from kiqbridge.client.known_schedules import KnownSchedule
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.clocks.schedule_file import read_schedule_file
-from kiqbridge.commands.arguments import add_option, add_switch, within
-from kiqbridge.commands.moments import moment_of
-from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
+from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, Status, read_sidekiq_cron, set_cron_status
+from kiqbridge.commands.acting import REFUSED, confirm
+from kiqbridge.commands.arguments import Verbs, add, add_verb, read_input, user_input, within
+from kiqbridge.commands.output import answer, fields_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import check_zone
 from kiqbridge.schedule.imports import guess_kind, read_as
+from kiqbridge.schedule.imports.command_line import class_name_to_identifier
 from kiqbridge.schedule.imports.events import (
     dynamic_document,
+    dynamic_name,
     events_text,
     shell_commands,
     write_all,
 )
-from kiqbridge.schedule.imports.record import Imported, Reading
+from kiqbridge.schedule.imports.gems import Definition, read_definitions
+from kiqbridge.schedule.imports.record import Imported, Kind, Reading
 from kiqbridge.schedule.imports.verification import Verification, verify
 from kiqbridge.wire.amounts import instant_text
 
-_KINDS: Final = (
-    "crontab",
-    "system-crontab",
-    "sidekiq-cron",
-    "sidekiq-scheduler",
-)
 _MOST_DAYS: Final = 3660
 _MOST_SHOWN: Final = 3
 
 
-def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_arguments(verbs: "Verbs[Any]") -> None:
     """The verb import."""
-    verb = verbs.add_parser(
+    verb = add_verb(
+        verbs,
         "import",
-        help="move in: schedules of a crontab, sidekiq-cron, sidekiq-scheduler",
+        _import,
+        "move in: schedules of a crontab, sidekiq-cron, sidekiq-scheduler",
+        "kiqbridge schedule import crontab --verify 30d",
         description="Read the schedules of another program and write ScheduleV2 events for template.yaml. "
         "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
         "file cannot be read.",
     )
-    add_option(verb, "file", "FILE", "- for standard input", nargs="?")
-    add_ruby_arguments(verb)
-    verb.add_argument(
-        "--kind", choices=_KINDS, help="whose file it is (default: by name and content)"
-    )
-    add_option(
-        verb,
-        "--timezone",
-        "ZONE",
-        "of schedules that name none, such as Europe/Paris (default: UTC)",
-        default="UTC",
-    )
-    verb.add_argument(
-        "--queue", default="default", help="of jobs whose queue is not named (default: default)"
-    )
-    verb.add_argument(
-        "--shell-queue", default="default", help="of ShellCommand jobs (default: default)"
-    )
-    add_switch(verb, "--dynamic", "write the file of `schedule apply` instead")
-    add_option(
-        verb,
-        "--verify",
-        "DAYS",
-        "compare each firing, old against new, over that many days, such as 400d",
-        type=within(1, _MOST_DAYS, "d"),
-    )
-    add_option(
-        verb,
-        "--from",
-        "TIME",
-        "ISO 8601 with zone: from when it is compared (default: now)",
-        dest="start",
-        type=_moment,
-    )
-    add_switch(verb, "--apply", "save them in Redis at once, as dynamic schedules")
-    add_option(verb, "--output", "FILE", "write to it (default: print)", type=Path)
-    add_switch(verb, "--strict", "write nothing if something is refused or differs")
-    add_switch(verb, "--dry-run", "only report, write nothing")
-    add_switch(verb, "--json", "print all that was found as JSON")
-    verb.set_defaults(command=_import)
+    add(verb, "[FILE]", "- for standard input")
+    group = verb.add_argument_group("beside sidekiq-cron, which uses the same Redis")
+    add(group, "--from-redis", "read its schedules from Redis, not from a file")
+    text = "switch its schedules off whose replacements are live, so that nothing fires twice"
+    add(group, "--disable NAME", text, nargs="+")
+    add(group, "--all", "--disable for all whose replacements are live")
+    add(group, "--enable NAME", "switch its schedules on again", nargs="+")
+    add(group, "-y --yes", "do not ask")
+    text = "whose file it is (default: by name and content)"
+    add(verb, "--kind", text, choices=get_args(Kind))
+    text = "of schedules that name none, such as Europe/Paris (default: UTC)"
+    add(verb, "--timezone ZONE", text, default="UTC")
+    text = "of jobs whose queue is not named (default: default)"
+    add(verb, "--queue QUEUE", text, default="default")
+    add(verb, "--shell-queue QUEUE", "of ShellCommand jobs (default: default)", default="default")
+    add(verb, "--dynamic", "write the file of `schedule apply` instead")
+    text = "compare each firing, old against new, over that many days, such as 400d"
+    add(verb, "--verify DAYS", text, type=within(1, _MOST_DAYS, "d"))
+    add(verb, "--from TIME", "ISO 8601 with zone: from when it is compared (default: now)")
+    add(verb, "--apply", "save them in Redis at once, as dynamic schedules")
+    add(verb, "--output FILE", "write to it (default: print)", type=Path)
+    add(verb, "--strict", "write nothing if something is refused or differs")
+    add(verb, "--dry-run", "only report, write nothing")
+    add(verb, "--json", "print all that was found as JSON")
 
 
 def _import(options: argparse.Namespace) -> int:
     if options.disable is not None or options.enable is not None or options.all:
-        return switch(options)
-    if options.apply:
-        options.dynamic = True
-    now = options.start or datetime.now(UTC)
-    try:
-        imported = read_from_redis(_reading(options)) if options.from_redis else _read(options)
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
-        raise PayloadError(str(error)) from error
-    found = _Found(imported, options, now)
+        return _switch(options)
+    options.dynamic |= options.apply
+    reading = Reading(
+        timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue
+    )
+    with user_input():
+        imported = _read_from_redis(reading) if options.from_redis else _read(options, reading)
+    found = _Found(imported, options, options.from_ or datetime.now(UTC))
     if options.json:
-        sys.stdout.write(json.dumps(found.as_json(), indent=2) + "\n")
+        sys.stdout.write(json.dumps(found.as_json(), indent=2, default=instant_text) + "\n")
     else:
         found.report()
     if options.strict and not found.is_complete:
@@ -118,22 +108,16 @@ def _import(options: argparse.Namespace) -> int:
     return 0 if found.is_complete else 1
 
 
-def _read(options: argparse.Namespace) -> Imported:
+def _read(options: argparse.Namespace, reading: Reading) -> Imported:
     check_zone(options.timezone)
     if options.file is None:
         raise ConfigError("give a FILE, - for standard input, or --from-redis")
-    is_stdin = options.file == "-"
-    content = sys.stdin.buffer.read() if is_stdin else Path(options.file).read_bytes()
-    text = content.decode("utf-8")
+    text = read_input(options.file)
     kind = options.kind
     if kind is None:
-        kind, reason = guess_kind("standard input" if is_stdin else options.file, text)
+        kind, reason = guess_kind(_source(options), text)
         sys.stderr.write(f"read as {kind}: {reason}\n")
-    return read_as(kind, text, _reading(options))
-
-
-def _reading(options: argparse.Namespace) -> Reading:
-    return Reading(timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue)
+    return read_as(kind, text, reading)
 
 
 class _Found:
@@ -147,7 +131,11 @@ class _Found:
         for schedule, reason in unsayable:
             imported.refuse(schedule.line, schedule.source, reason)
         imported.refused.sort(key=lambda each: each.line)
-        self.verifications = self._verified()
+        days = options.verify
+        self.verifications = [
+            verify(each.schedule, each.parsed, start=now, days=days)
+            for each in (self.written if days else ())
+        ]
 
     @property
     def is_complete(self) -> bool:
@@ -182,64 +170,40 @@ class _Found:
                 "allows them, one a line:\n"
             )
             write("".join(f"    {command}\n" for command in commands))
-        self._report_verifications()
+        if self.verifications:
+            self._report_verifications()
         schedules = len(self.written)
         events = sum(len(each.events) for each in self.written)
         shape = "" if self._options.dynamic else f" as {events} events"
         write(f"{schedules} schedules{shape}, {len(self._imported.refused)} refused\n")
 
     def _report_verifications(self) -> None:
-        if not self.verifications:
-            return
         write = sys.stderr.write
         write(f"over {self._options.verify} days, old against new:\n")
         for each, verification in zip(self.written, self.verifications, strict=True):
             write(f"    {each.name}: {_sentence(verification)}\n")
         old = sum(each.old for each in self.verifications)
         new = sum(each.new for each in self.verifications)
-        explained = sum(bool(d.reason) for each in self.verifications for d in each.differences)
-        faults = sum(not d.reason for each in self.verifications for d in each.differences)
+        reasons = [bool(d.reason) for each in self.verifications for d in each.differences]
         write(
-            f"    in all: {old} old, {new} new; {explained} differ by a clock change, "
-            f"{faults} for no known reason\n"
+            f"    in all: {old} old, {new} new; {sum(reasons)} differ by a clock change, "
+            f"{len(reasons) - sum(reasons)} for no known reason\n"
         )
 
     def as_json(self) -> dict[str, Any]:
         """All of it."""
         schedules: list[dict[str, Any]] = []
         for place, each in enumerate(self.written):
-            entry: dict[str, Any] = {
-                "name": each.name,
-                "line": each.schedule.line,
-                "source": each.schedule.source,
-                "expression": each.schedule.expression,
-                "timezone": each.schedule.timezone,
-                "enabled": each.schedule.enabled,
-                "job": dict(each.schedule.job),
-                "description": each.schedule.description,
-                "notes": list(each.schedule.notes),
-                "events": dict(each.events),
-            }
-            if self.verifications:
-                entry["verification"] = _as_json(self.verifications[place])
+            entry = {**asdict(each.schedule), "name": each.name, "events": dict(each.events)}
             schedules.append(entry)
+            if self.verifications:
+                schedules[-1]["verification"] = asdict(self.verifications[place])
         return {
             "kind": self._imported.kind,
             "schedules": schedules,
-            "refused": [
-                {"line": each.line, "source": each.source, "reason": each.reason}
-                for each in self._imported.refused
-            ],
+            "refused": [asdict(each) for each in self._imported.refused],
             "notes": self._imported.notes,
         }
-
-    def _verified(self) -> Sequence[Verification]:
-        if self._options.verify is None:
-            return ()
-        return [
-            verify(each.schedule, each.parsed, start=self._now, days=self._options.verify)
-            for each in self.written
-        ]
 
 
 def _sentence(verification: Verification) -> str:
@@ -258,18 +222,6 @@ def _sentence(verification: Verification) -> str:
     return f"{verification.old} times old, {verification.new} new; {'; '.join(parts)}"
 
 
-def _as_json(verification: Verification) -> dict[str, Any]:
-    return {
-        "old": verification.old,
-        "new": verification.new,
-        "not_compared": verification.not_compared,
-        "differences": [
-            {"at": instant_text(each.at), "side": each.side, "reason": each.reason}
-            for each in verification.differences
-        ],
-    }
-
-
 def _source(options: argparse.Namespace) -> str:
     if options.from_redis:
         return "sidekiq-cron in Redis"
@@ -277,8 +229,10 @@ def _source(options: argparse.Namespace) -> str:
 
 
 def _write(text: str, options: argparse.Namespace) -> None:
-    if options.apply:
-        _apply(text, options)
+    if options.apply:  # as `kiqbridge schedule apply` does with the same file
+        definitions = read_schedule_file(text, _source(options))
+        for name, change in Schedules(open_operator(via="cli").client).save_all(definitions):
+            sys.stderr.write(f"{change} {name}\n")
     elif options.output is not None:
         options.output.write_text(text, encoding="utf-8")
         sys.stderr.write(f"written to {options.output}\n")
@@ -286,15 +240,107 @@ def _write(text: str, options: argparse.Namespace) -> None:
         sys.stdout.write(text)
 
 
-def _apply(text: str, options: argparse.Namespace) -> None:
-    """Save them as `kiqbridge schedule apply` does with the same file."""
-    definitions = read_schedule_file(text, _source(options))
-    for name, change in Schedules(open_operator(via="cli").client).save_all(definitions):
-        sys.stderr.write(f"{change} {name}\n")
+def _read_from_redis(reading: Reading) -> Imported:
+    """The schedules of sidekiq-cron, as its file would have them; the line is their place by name.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+        ConfigError: there are none.
+    """
+    _, found = _theirs()
+    if not found:
+        raise ConfigError(
+            "sidekiq-cron has no schedules in this Redis (cron_jobs); is it the right one?"
+        )
+    names = "cron queue active_job date_as_argument description status"
+    definitions = [
+        Definition(
+            name=each.name,
+            members={
+                **fields_of(each, names),
+                "class": each.job_class,
+                "args": list(each.args),
+            },
+            line=place,
+            source=f"{each.name}: {each.cron} {each.job_class}",
+        )
+        for place, each in enumerate(found.values(), start=1)
+    ]
+    return read_definitions(definitions, reading)
 
 
-def _moment(text: str) -> datetime:
+def _switch(options: argparse.Namespace) -> int:
+    """`--disable`, `--all` and `--enable`; the exit code is 1 if one was left as it was, 2 if nothing was done.
+
+    Raises:
+        RedisUnavailable: perhaps some are switched; repeat it.
+    """
+    if options.enable is not None and (options.all or options.disable is not None):
+        raise PayloadError("--enable goes with neither --disable nor --all; call it twice")
+    server, known = _theirs()
+    is_off = options.enable is None
+    wanted = options.enable if not is_off else list(known) if options.all else options.disable
+    refused = _refused(wanted, known, with_replacement=is_off)
+    names = [name for name in wanted if name not in refused and known[name].enabled is is_off]
+    for name, reason in refused.items():
+        sys.stderr.write(f"left as it is: {name}: {reason}\n")
+    status: Status = "disabled" if is_off else "enabled"
+    question = f"In sidekiq-cron these will be {status}: {', '.join(names)}; go on?"
+    if names and not options.dry_run and not confirm(question, options):
+        return REFUSED
+    lines = []
+    for name in names:
+        changed = options.dry_run or set_cron_status(server.pool, server.keys, name, status)
+        would = "would be " if options.dry_run else ""
+        lines.append(f"gone: {name}" if changed is None else f"{would}{status}: {name}")
+    document = {"dry_run": options.dry_run, status: names, "left": refused}
+    answer(options, document, lines or [f"nothing to be {status}"])
+    return 1 if refused and not (options.all and names) else 0
+
+
+def _refused(
+    wanted: Sequence[str], known: Mapping[str, SidekiqCronJob], *, with_replacement: bool
+) -> dict[str, str]:
+    """Names that stay as they are, and why."""
+    refused = {name: "sidekiq-cron has no such schedule" for name in wanted if name not in known}
+    if not with_replacement:
+        return refused
+    schedules = Schedules(open_operator(via="cli").client)
+    ours, now = schedules.list(), schedules.now()
+    for name in wanted:
+        if name in known and (fault := _fault_of_replacement(known[name], ours, now)):
+            refused[name] = fault
+    return refused
+
+
+def _fault_of_replacement(theirs: SidekiqCronJob, ours: Sequence[KnownSchedule], now: float) -> str:
+    """Why nothing of ours stands for a schedule of the gem; "" = something does."""
+    names = (dynamic_name(theirs.name), theirs.name)
+    logical_id = f"/{class_name_to_identifier(theirs.name)}"
+    found = [each for each in ours if each.name in names or each.name.endswith(logical_id)]
+    if not found:
+        return f"nothing here is called {names[0]} or STACK{logical_id}: import it and deploy, or --apply it, first"
+    faults = [_fault_of(each, theirs.job_class, now) for each in found]
+    return "; ".join(faults) if all(faults) else ""
+
+
+def _fault_of(ours: KnownSchedule, job_class: str, now: float) -> str:
+    definition = ours.definition
+    classes = {job.get("class", job.get("active_job")) for job in definition.jobs}
+    if job_class not in classes:
+        return f"{ours.name} enqueues {', '.join(map(str, classes))}"
+    if not definition.enabled:
+        return f"{ours.name} is disabled"
+    if ours.state.pause_at(now) is not None:
+        return f"{ours.name} is paused"
     try:
-        return moment_of("--from", text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("--from: ")) from error
+        is_due_again = definition.when.next_after(datetime.fromtimestamp(now, UTC)) is not None
+    except ConfigError:
+        is_due_again = False
+    return "" if is_due_again else f"{ours.name} is never due again"
+
+
+def _theirs() -> tuple[Operator, dict[str, SidekiqCronJob]]:
+    """The schedules of the gem by name, and where they are."""
+    server = open_operator(via="cli")
+    return server, {each.name: each for each in read_sidekiq_cron(server.pool, server.keys)}

@@ -1,24 +1,44 @@
-"""`kiqbridge schedule list`: all schedules, when each fires next, and how it fired last."""
+"""`kiqbridge schedule list` and `history`: when schedules fire next, how they fired, and what did not come."""
 
 import argparse
+import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
+from zoneinfo import ZoneInfo
 
-from kiqbridge.api import ScheduleView
+from kiqbridge.api import Operator, ScheduleView, open_operator
 from kiqbridge.api.schedules import RUBY, ruby_view, schedule_view
-from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
+from kiqbridge.clocks.ledger import (
+    LedgerEntry,
+    known_schedules,
+    read_ledger,
+    read_ledgers,
+    read_missed,
+)
 from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
-from kiqbridge.commands.arguments import add_option, add_switch, user_input
-from kiqbridge.commands.moments import moment_or_now
-from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
+from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
+from kiqbridge.commands.output import (
+    BOLD,
+    DIM,
+    fields_of,
+    painter,
+    since_cell,
+    warn,
+    write_json,
+    write_line,
+    write_table,
+)
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
-from kiqbridge.schedule.sourced import SourcedSchedule
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown
+from kiqbridge.wire.tick_mark import JobEnd
 
 _COLOURS: Final = {
     "done": "\033[32m",
@@ -28,21 +48,47 @@ _COLOURS: Final = {
     "dead": "\033[31m",
     "unreadable": "\033[31m",
 }
+COUNT: Final = 20
+OPEN: Final = "open"
+"""The outcome of a job without an end: it waits, runs, is to be retried, or nobody reports its end."""
+
+_MINUTE_S: Final = 60
+_MS: Final = 0.001
+_NEAR: Final = 3
 
 
-def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The verb list."""
-    verb = verbs.add_parser(
+def add_arguments(verbs: "Verbs[Any]") -> None:
+    """The verbs list and history."""
+    verb = add_verb(
+        verbs,
         "list",
-        help="all schedules and when they fire next",
+        _list,
+        "all schedules and when they fire next",
+        "kiqbridge schedule list --template template.yaml --redis",
         description="List schedules by their next firing. With --redis also how each fired last, which are "
         "paused, and those that the Ruby gem sidekiq-cron fires. A rate without a start is counted from 1970; "
         "AWS counts it from its deployment. Exit 0, or 2 if something cannot be read.",
     )
-    add_switch(verb, "--json", "an array of schedules")
-    add_option(verb, "--from", "TIME", "the next firing after it (default: now)", dest="begin")
+    add(verb, "--json", "an array of schedules")
+    add(verb, "--from TIME", "the next firing after it (default: now)")
     add_source_arguments(verb)
-    verb.set_defaults(command=_list)
+    verb = add_verb(
+        verbs,
+        "history",
+        _history,
+        "what fired, by which clock, and how its jobs ended",
+        "kiqbridge schedule history nightly-report",
+        description="Print the newest instants of a schedule: how late each was enqueued and by which clock, how "
+        "often it was delivered, and how its jobs ended; ticks that did not come are among them. A job that is "
+        f"{OPEN} waits, runs or is retried, or Ruby performed it. The ledger remembers 17 days. Exit 2 if no "
+        "schedule has this name.",
+    )
+    add(verb, "NAME", "of the schedule, such as shop/NightlyReport")
+    text = f"how many (default: {COUNT})"
+    add(verb, "--count N", text, type=within(1, 100_000), default=COUNT)
+    add(verb, "--since TIME", "ISO 8601, such as 2026-03-28 or 2026-03-28T06:00:00Z")
+    add(verb, "--until TIME", "likewise; both are included")
+    add_json(verb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +151,8 @@ class Row:
 
 
 def _list(options: argparse.Namespace) -> int:
+    now = options.from_ or datetime.now(UTC)
     with user_input():
-        now = moment_or_now("--from", options.begin)
         sources = read_sources(options)
     rows = _rows(sources, now)
     if options.json:
@@ -118,60 +164,47 @@ def _list(options: argparse.Namespace) -> int:
 
 def _rows(sources: Sources, now: datetime) -> list[Row]:
     """By the next firing; then what does not fire, then what Ruby fires."""
-    last: dict[str, list[LedgerEntry]] = {}
+    last: Mapping[str, Sequence[LedgerEntry]] = {}
     ruby: list[Row] = []
-    server = sources.server
+    at, server = now.timestamp(), sources.server
     if server is not None:
         names = [each.name for each in sources.schedules]
-        last = read_ledgers(server.pool, server.keys, names, most=1, until=now.timestamp())
+        last = read_ledgers(server.pool, server.keys, names, most=1, until=at)
         for job in read_sidekiq_cron(server.pool, server.keys):
-            view = ruby_view(job, now.timestamp())
             text, last_at = f"{job.job_class} in {job.queue}", job.last_enqueue_time
-            ruby.append(Row(view=view, job=text, place="Redis", last_at=last_at))
-    rows = [row_of(each, now, *last.get(each.name, ())) for each in sources.schedules]
+            ruby.append(Row(view=ruby_view(job, at), job=text, place="Redis", last_at=last_at))
+    rows = []
+    for each in sources.schedules:
+        entry = next(iter(last.get(each.name, ())), None)
+        rows.append(
+            Row(
+                view=schedule_view(each.definition, each.state, at),
+                job=each.classes + (f" in {each.queues}" if each.definition.jobs else ""),
+                place=each.place,
+                last=entry,
+                last_at=None if entry is None else float(entry.at),
+            )
+        )
     rows.sort(key=lambda row: (row.view.next_at is None, row.view.next_at or 0.0))
     return [*rows, *ruby]
-
-
-def row_of(schedule: SourcedSchedule, now: datetime, last: LedgerEntry | None = None) -> Row:
-    """A schedule as it is listed."""
-    return Row(
-        view=schedule_view(schedule.definition, schedule.state, now.timestamp()),
-        job=schedule.classes + (f" in {schedule.queues}" if schedule.definition.jobs else ""),
-        place=schedule.place,
-        last=last,
-        last_at=None if last is None else float(last.at),
-    )
 
 
 def _document(row: Row) -> dict[str, Any]:
     view, last = row.view, row.last
     return {
-        "name": view.name,
-        "expression": view.expression,
-        "timezone": view.timezone,
-        "job": row.job,
-        "origin": row.origin,
-        "place": row.place,
-        "state": view.state,
-        "note": row.note,
-        "detail": row.detail,
+        **fields_of(view, "name expression timezone state"),
+        **fields_of(row, "job origin place note detail took_s"),
         "next": None if view.next_at is None else instant_text(view.next_at),
         "last": None if row.last_at is None else instant_text(row.last_at),
         "outcome": row.outcome or None,
         "by": None if last is None else last.by,
         "late_s": None if last is None else round(last.lateness_s, 3),
-        "took_s": row.took_s,
     }
 
 
 def write_rows(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool) -> None:
     """Two lines a schedule: name, next and last firing; expression, job, origin; perhaps a third."""
-    colour = has_colours(stream)
-
-    def paint(code: str, text: str) -> str:
-        return f"{code}{text}{RESET}" if colour and code and text else text
-
+    paint = painter(stream)
     cells = [(shown(row.view.name), _next_text(row, now), _last_text(row, now)) for row in rows]
     headings = ("SCHEDULE", "NEXT", "LAST" if with_last else "")
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
@@ -207,6 +240,130 @@ def _next_text(row: Row, now: datetime) -> str:
 def _last_text(row: Row, now: datetime) -> str:
     if row.last_at is None:
         return ""
-    ago = f"{span_text(now.timestamp() - row.last_at)} ago"
+    ago = since_cell(row.last_at, now.timestamp())
     took = "" if row.took_s is None else f", {row.took_s:.1f} s"
     return f"{row.outcome} {ago}{took}" if row.last else ago
+
+
+def _history(options: argparse.Namespace) -> int:
+    server = open_operator(via="cli")
+    pool, keys, name, most = server.pool, server.keys, options.name, options.count
+    since, until = (each and each.timestamp() for each in (options.since, options.until))
+    asked = {"most": most, "since": since, "until": until}
+    by_instant = {entry.at: entry for entry in read_ledger(pool, keys, name, **asked)}
+    missed = set(read_missed(pool, keys, name, **asked))
+    instants = sorted({*by_instant, *missed}, reverse=True)[:most]
+    rows = [_Row(at, by_instant.get(at), at in missed) for at in instants]
+    if not rows and name not in (known := known_schedules(pool, keys)):
+        raise PayloadError(_unknown(name, known))
+    definition = _definition(server, name)
+    if options.json:
+        names = "expression timezone"
+        about = fields_of(definition, names) if definition else dict.fromkeys(names.split())
+        write_json({"schedule": name, **about, "instants": [_described(row) for row in rows]})
+    else:
+        _print(name, definition, rows)
+    return 0
+
+
+class _Row(NamedTuple):
+    """An instant: its entry in the ledger, or that it did not come in time, or both."""
+
+    at: int
+    entry: LedgerEntry | None
+    is_missed: bool
+
+    @property
+    def jobs(self) -> Sequence[tuple[str, JobEnd | None]]:
+        """Each job with its end."""
+        return [(jid, self.entry.end_of(jid)) for jid in self.entry.jids] if self.entry else []
+
+
+def _definition(server: Operator, name: str) -> ScheduleDefinition | None:
+    """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
+    key = server.keys.schedules
+    text = server.pool.call("HGET", key, name)
+    try:
+        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
+    except (ConfigError, ValueError) as error:
+        warn(f"{name} in {key} cannot be read: {error}")
+        return None
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    short = name.rpartition("/")[2].lower()
+    near = [each for each in sorted(known) if each.rpartition("/")[2].lower() == short]
+    near = near or difflib.get_close_matches(name, known, n=_NEAR)
+    hint = f"did you mean {', '.join(near[:_NEAR])}?" if near else "nothing was enqueued under it"
+    return f"no schedule is named {name!r}: {hint}"
+
+
+def _described(row: _Row) -> dict[str, Any]:
+    entry = row.entry
+    return {
+        "at": row.at,
+        "instant": instant_text(row.at),
+        "missed": row.is_missed,
+        "by": entry and entry.by,
+        "enqueued_at": entry and entry.enqueued_at,
+        "lateness_s": entry and round(entry.lateness_s, 3),
+        "deliveries": entry.attempts if entry else 0,
+        "left_out": (entry and entry.left_out) or None,
+        "jobs": [
+            {
+                "jid": jid,
+                "outcome": end.outcome if end else OPEN,
+                "ended_at": end and end.ended_at,
+                "took_s": end and end.took_s,
+                "error": (end and end.error) or None,
+                "retries": end and end.retries,
+            }
+            for jid, end in row.jobs
+        ],
+    }
+
+
+def _print(name: str, definition: ScheduleDefinition | None, rows: Sequence[_Row]) -> None:
+    zone = definition.timezone if definition is not None else "UTC"
+    expression = f"  {definition.expression}  {zone}" if definition is not None else ""
+    write_line(f"{name}{expression}")
+    if not rows:
+        write_line("nothing has fired within this time")
+        return
+    local = () if zone == "UTC" else (f"due ({zone})",)
+    titles = ("due (UTC)", ">late", "by", ">deliveries", "!job", "outcome", ">took", "notes")
+    write_table((*local, *titles), [line for row in rows for line in _lines(row, zone)])
+
+
+def _lines(row: _Row, zone: str) -> Iterator[tuple[str, ...]]:
+    """A line for each job of an instant; what they share is in the first one."""
+    local = datetime.fromtimestamp(row.at, ZoneInfo(zone))
+    when = [] if zone == "UTC" else [f"{local:%a %Y-%m-%d %H:%M:%S %Z}"]
+    shared, note, outcome = [*when, instant_text(row.at), "", "", ""], "", "missed"
+    if (entry := row.entry) is not None:
+        ahead = " ahead" if entry.lateness_s < 0 else ""
+        late = f"{_seconds(abs(entry.lateness_s))}{ahead}"
+        shared[-3:] = [late, entry.by.partition(":")[0], str(entry.attempts)]
+        note = "missed at first" if row.is_missed else ""
+        outcome = entry.left_out or "no jobs"
+    if not row.jobs:
+        yield (*shared, "", outcome, "", note)
+    for jid, end in row.jobs:
+        yield (*shared, jid, *_ended(end, note))
+        shared, note = [""] * len(shared), ""
+
+
+def _ended(end: JobEnd | None, note: str) -> tuple[str, str, str]:
+    """Outcome, seconds and notes of a job."""
+    if end is None:
+        return OPEN, "", note
+    took = "" if end.took_s is None else _seconds(end.took_s)
+    retries = f"after {end.retries} retr{'ies' if end.retries > 1 else 'y'}" if end.retries else ""
+    error = " ".join(filter(None, [end.error, retries]))
+    return end.outcome, took, ", ".join(filter(None, [error, note]))
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds / _MS:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < _MINUTE_S else span_text(seconds)

@@ -1,11 +1,21 @@
 """`kiqbridge schedule publish`: the schedules of a template, for those who watch that their ticks come.
 
 The function does it by itself at its first invocation after a deployment; this is for a rollback on purpose, and
-for schedules of which no function of ours is deployed.
+for schedules of which no function of ours is deployed. With --output it is for the layer, which has them as a file.
+
+The layer must have the same bytes for the same sources, wherever it is built. So the version is no time of the
+build, but that of the newest change of what the manifest is made of:
+
+1. SOURCE_DATE_EPOCH, if the environment has it (reproducible-builds.org);
+2. else the time of the newest commit that changed the template, while git knows no other change of it;
+3. else the time at which the file was changed.
+
+Answers of `make deploy` that change a schedule count with the time of their file.
 """
 
 import argparse
 import os
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,76 +31,66 @@ from kiqbridge.clocks.manifest_store import (
     publish_manifest,
     read_manifests,
 )
-from kiqbridge.commands.arguments import add_changing, add_option, add_switch
-from kiqbridge.commands.build_manifest import manifest_of
-from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.arguments import Verbs, add, add_changing, add_verb
+from kiqbridge.commands.deploy_mark_command import git
+from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.manifest import Manifest
+from kiqbridge.schedule.check import read_answers
+from kiqbridge.schedule.manifest import Manifest, build_manifest
 
 ANSWERS = Path("samconfig.local.toml")
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
 
 
-def add_arguments(verbs: Any) -> None:
+def add_arguments(verbs: "Verbs[Any]") -> None:
     """The verb publish."""
-    verb = verbs.add_parser(
+    verb = add_verb(
+        verbs,
         "publish",
-        help="let the fleet know a template's schedules, and notice ticks that do not come",
+        _publish,
+        "let the fleet know a template's schedules, and notice ticks that do not come",
+        "kiqbridge schedule publish --template template.yaml --stack shop",
         description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
         "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
     )
     what = verb.add_mutually_exclusive_group()
-    add_option(
-        what, "--template", "PATH", "default: %(default)s", type=Path, default=Path("template.yaml")
-    )
-    add_option(what, "--manifest", "FILE", "manifest.json of a layer that was built", type=Path)
-    add_switch(
-        what,
-        "--withdraw",
-        "publish none for --stack, after the stack was deleted: its ticks are expected no more",
-    )
-    add_option(verb, "--stack", "NAME", "name of the stack (default: that of make deploy)")
-    add_option(
-        verb,
-        "--answers",
-        "SAMCONFIG",
-        "parameters of make deploy (default: %(default)s)",
-        type=Path,
-        default=ANSWERS,
-    )
-    add_switch(verb, "--rollback", "publish it also if a newer version is published")
+    text = "default: %(default)s"
+    add(what, "--template PATH", text, type=Path, default=Path("template.yaml"))
+    add(what, "--manifest FILE", "manifest.json of a layer that was built", type=Path)
+    text = "publish none for --stack, after the stack was deleted: its ticks are expected no more"
+    add(what, "--withdraw", text)
+    add(verb, "--output FILE", "write the manifest there, and publish nothing", type=Path)
+    add(verb, "--stack NAME", "name of the stack (default: that of make deploy)")
+    text = "parameters of make deploy (default: %(default)s)"
+    add(verb, "--answers SAMCONFIG", text, type=Path, default=ANSWERS)
+    add(verb, "--rollback", "publish it also if a newer version is published")
     add_changing(verb)
-    verb.set_defaults(command=_publish)
 
 
 def _publish(options: argparse.Namespace) -> int:
+    if options.output is not None:
+        manifest = manifest_of(options.template, options.answers, os.environ)
+        options.output.write_text(manifest.to_text(), encoding="utf-8")
+        return 0
     if options.withdraw and not options.stack:
         raise ConfigError("--withdraw: name the stack that was deleted; write --stack NAME")
     stack = options.stack or stack_name_of(options.answers)
     client = open_operator(via="cli").client
-    manifest = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
+    all_of_it = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
     # Of several fleets the schedules of this one.
-    [manifest] = [
-        part for _, there, part in parts_of(client, manifest) if there.keys is client.keys
-    ]
-    by = f"cli:{user_at_host()}"
-    done = (
-        _looked_at(client, manifest, stack, options)
-        if options.dry_run
-        else publish_manifest(
-            client.pool, client.keys, manifest, stack=stack, by=by, rollback=options.rollback
-        )
-    )
-    about = asdict(done)
+    parts = parts_of(client, all_of_it)
+    [published] = [part for _, there, part in parts if there.keys is client.keys]
     if options.dry_run:
-        del about["removed"]
-    about["dry_run"] = options.dry_run
-    if options.json:
-        write_json(about)
+        done = _looked_at(client, published, stack, options)
     else:
-        write_line(_sentence(about))
-    return OLDER if about["outcome"] == "older" else 0
+        about = {"stack": stack, "by": f"cli:{user_at_host()}", "rollback": options.rollback}
+        done = publish_manifest(client.pool, client.keys, published, **about)
+    document = {**asdict(done), "dry_run": options.dry_run}
+    if options.dry_run:
+        del document["removed"]
+    answer(options, document, [_sentence(document)])
+    return OLDER if document["outcome"] == "older" else 0
 
 
 def _manifest(options: argparse.Namespace) -> Mapping[str, Any]:
@@ -165,3 +165,56 @@ def _sentence(about: dict[str, Any]) -> str:
         case "rolled back":
             return f"{stack}: {would}rolled back from version {standing} to {version}, {count} schedules"
     return f"{stack}: {count} schedules {would}published (version {version})"
+
+
+def manifest_of(template: Path, answers: Path | None, environ: Mapping[str, str]) -> Manifest:
+    """The manifest of a template as it is deployed.
+
+    Args:
+        template: the file.
+        answers: configuration file of SAM with the parameters; None or no file = the defaults.
+        environ: the environment.
+
+    Raises:
+        TemplateError, ConfigError: it has faults.
+    """
+    given = read_answers(answers, template) if answers is not None else {}
+    manifest = build_manifest(template, given, version=_version(template, environ))
+    if not given or answers is None or environ.get("SOURCE_DATE_EPOCH"):
+        return manifest
+    if build_manifest(template, version=manifest.version).hash == manifest.hash:
+        return manifest
+    version = max(manifest.version, int(answers.stat().st_mtime))
+    return Manifest(version=version, schedules=manifest.schedules)
+
+
+def _version(template: Path, environ: Mapping[str, str]) -> int:
+    given = environ.get("SOURCE_DATE_EPOCH", "")
+    if given:
+        if not given.isdecimal():
+            raise ConfigError(f"SOURCE_DATE_EPOCH: {given!r} is no number of epoch seconds")
+        return int(given)
+    committed = _committed_at(template)
+    if committed is not None:
+        return committed
+    try:
+        return int(template.stat().st_mtime)
+    except OSError as error:
+        raise ConfigError(f"{template}: cannot be read: {error.strerror}") from error
+
+
+def _committed_at(template: Path) -> int | None:
+    """When the file was committed last; None: it differs from that, or there is no git."""
+    if _git(template, "status", "--porcelain", "--ignored") != "":
+        return None
+    at = _git(template, "log", "-1", "--format=%ct")
+    return int(at) if at and at.isdecimal() else None
+
+
+def _git(template: Path, *arguments: str) -> str | None:
+    """What git says of the file; None: there is no git, or the file is not its own."""
+    try:
+        done = git("-C", str(template.resolve().parent), *arguments, "--", template.name)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -20,7 +20,7 @@ from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.clocks.schedule_file import read_schedule_file
-from kiqbridge.commands.arguments import add_list, add_option, add_switch
+from kiqbridge.commands.arguments import add, add_require, read_input
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.check import read_answers
@@ -51,33 +51,19 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     group = verb.add_argument_group(
         "where the schedules come from (default: template.yaml, and Redis if its address is set)"
     )
-    add_option(group, "--template", "FILE", "a SAM template", type=Path)
-    add_switch(group, "--redis", "those of Redis: published and dynamic ones")
-    add_list(
-        group, "--file", "FILE", "a YAML file of dynamic schedules; may be repeated", type=Path
-    )
-    group.add_argument(
-        "-r",
-        "--require",
-        action="append",
-        default=[],
-        metavar="TARGET",
-        help="a module, file or folder of jobs: those that are declared beside them; may be repeated",
-    )
+    add(group, "--template FILE", "a SAM template", type=Path)
+    add(group, "--redis", "those of Redis: published and dynamic ones")
+    add(group, "--file FILE...", "a YAML file of dynamic schedules; may be repeated", type=Path)
+    add_require(group)
     add_template_arguments(group)
 
 
 def add_template_arguments(group: "argparse._ArgumentGroup | argparse.ArgumentParser") -> None:
     """The options with which a template is resolved."""
-    add_list(group, "--parameter", "NAME=VALUE", "of the template; may be repeated")
-    add_option(group, "--answers", "SAMCONFIG", "parameters of `make deploy`", type=Path)
-    add_option(
-        group,
-        "--stack-name",
-        "STACK",
-        f"of the template's schedules (default: {DEFAULT_STACK})",
-        default=DEFAULT_STACK,
-    )
+    add(group, "--parameter NAME=VALUE...", "of the template; may be repeated")
+    add(group, "--answers SAMCONFIG", "parameters of `make deploy`", type=Path)
+    text = f"of the template's schedules (default: {DEFAULT_STACK})"
+    add(group, "--stack-name STACK", text, default=DEFAULT_STACK)
 
 
 def read_sources(options: argparse.Namespace) -> Sources:
@@ -136,7 +122,7 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
         ConfigError: it cannot be read; every problem has its line.
     """
     parameters = dict(item.partition("=")[::2] for item in options.parameter)
-    text = _text(path)
+    text = read_input(path)
     with _regular_file(path, text) as file:
         if options.answers is not None:
             parameters = read_answers(options.answers, file) | parameters
@@ -146,32 +132,22 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
 
 def _read_files(options: argparse.Namespace) -> dict[str, SourcedSchedule]:
     """By name, of the template, the files and the jobs that the options name."""
-    found: dict[str, SourcedSchedule] = {}
     several = [] if options.template is None else [read_template(options.template, options)]
     several += [_read_file(path) for path in options.file]
-    if options.require:
-        several.append(_declared(tuple(options.require)))
-    for each in chain.from_iterable(several):
+    load_all(tuple(options.require))
+    declared = [
+        SourcedSchedule(definition=each.schedule, source=str(each.place or each.origin))
+        for each in (default_registry if options.require else ())
+        if each.schedule is not None
+    ]
+    found: dict[str, SourcedSchedule] = {}
+    for each in chain(*several, declared):
         found.setdefault(each.name, each)
     return found
 
 
-def _declared(targets: tuple[str, ...]) -> list[SourcedSchedule]:
-    """What is declared beside jobs.
-
-    Raises:
-        ConfigError: a target cannot be loaded.
-    """
-    load_all(targets)
-    return [
-        SourcedSchedule(definition=each.schedule, source=str(each.place or each.origin))
-        for each in default_registry
-        if each.schedule is not None
-    ]
-
-
 def _read_file(path: Path) -> list[SourcedSchedule]:
-    text = _text(path)
+    text = read_input(path)
     definitions = read_schedule_file(text, str(path))
     places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}
     return [sourced(each, text, places[each.name], source=str(path)) for each in definitions]
@@ -187,10 +163,3 @@ def _regular_file(path: Path, text: str) -> Iterator[Path]:
         copy = Path(folder) / path.name
         copy.write_text(text, encoding="utf-8")
         yield copy
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error

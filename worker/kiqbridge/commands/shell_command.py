@@ -1,7 +1,7 @@
-"""`kiqbridge shell`: an interactive Python with the declared jobs, the client and `kiqbridge.api` at hand.
+"""`kiqbridge shell`: an interactive Python with the client, the declared jobs by name, and `kiqbridge.api` at hand.
 
-It is IPython if that is installed, else Python's own console with completion. Code of `-c`, or what comes
-through a pipe, is run instead.
+It is IPython if that is installed, else Python's own console with completion. With -c, or with code on standard
+input, it runs that and ends: exit 1 if it raised an error.
 """
 
 import argparse
@@ -18,20 +18,13 @@ from kiqbridge import api
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import JobDefinition, default_registry, definition_of
 from kiqbridge.client.require import load_all
-from kiqbridge.commands.arguments import add_example, add_option, add_switch
+from kiqbridge.commands.arguments import add, add_example, add_require
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.logs import tracebacks
 
 OBJECTS: Final = (
-    "Stats",
-    "Queue",
-    "RetrySet",
-    "ScheduledSet",
-    "DeadSet",
-    "ProcessSet",
-    "WorkSet",
-    "ScheduleSet",
-    "find_job",
+    *("Stats", "Queue", "RetrySet", "ScheduledSet", "DeadSet"),
+    *("ProcessSet", "WorkSet", "ScheduleSet", "find_job"),
 )
 """Names of `kiqbridge.api` that are at hand."""
 
@@ -41,16 +34,9 @@ _LISTED: Final = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is loaded, and what is run."""
-    parser.add_argument(
-        "-r",
-        "--require",
-        action="append",
-        default=[],
-        metavar="PATH|MODULE",
-        help="code that declares jobs, as for the worker; repeatable",
-    )
-    add_option(parser, "-c", "CODE", "run this Python code, and end", dest="code")
-    add_switch(parser, "--plain", "Python's own console, even if IPython is installed")
+    add_require(parser)
+    add(parser, "-c CODE", "run this Python code, and end", dest="code")
+    add(parser, "--plain", "Python's own console, even if IPython is installed")
     add_example(parser, "kiqbridge shell -c 'print(Stats().enqueued)'")
 
 
@@ -64,10 +50,8 @@ def run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     load_all(tuple(options.require))
     names = namespace()
-    if options.code is not None:
-        return run_code(options.code, names)
-    if not sys.stdin.isatty():
-        return run_code(sys.stdin.read(), names)
+    if options.code is not None or not sys.stdin.isatty():
+        return run_code(sys.stdin.read() if options.code is None else options.code, names)
     banner = _banner(names)
     if not options.plain and importlib.util.find_spec("IPython") is not None:
         _run_ipython(names, banner)

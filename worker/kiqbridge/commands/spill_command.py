@@ -1,11 +1,14 @@
-"""`kiqbridge spill`: what waits in the spill queues, taking it from there, and replaying dead letters."""
+"""`kiqbridge spill`: show what waits in the spill queues of the enqueue function, enqueue it, replay dead letters.
+
+Each message is read as the function would, and deleted when its jobs are in Redis. Exit 0 if nothing that was looked
+at is left, 1 if something is.
+"""
 
 import argparse
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.api.operator import user_name
@@ -14,16 +17,16 @@ from kiqbridge.aws.push import HeldBack, Pusher, StaleTick
 from kiqbridge.aws.record import Result
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.client.client import Client
-from kiqbridge.commands.acting import confirm
-from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch, within
-from kiqbridge.commands.enqueue_command import FUNCTION_FOLDER, enqueued_fields
-from kiqbridge.commands.output import write_json, write_line
-from kiqbridge.config.function_settings import (
-    MAPPINGS,
-    SPILL_FIFO_QUEUE_URL,
-    SPILL_QUEUE_URL,
-    TICK_AHEAD_S,
+from kiqbridge.commands.acting import REFUSED, confirm
+from kiqbridge.commands.arguments import add, add_json, add_verb, add_verbs, within
+from kiqbridge.commands.enqueue_command import (
+    FUNCTION_FOLDER,
+    add_mappings,
+    enqueued_fields,
+    mappings_environ,
 )
+from kiqbridge.commands.output import answer, write_json, write_line
+from kiqbridge.config.function_settings import SPILL_FIFO_QUEUE_URL, SPILL_QUEUE_URL, TICK_AHEAD_S
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
 
@@ -122,57 +125,38 @@ def _numbers(attributes: Mapping[str, str]) -> dict[str, int]:
     }
 
 
+_URL: Final = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs show, drain and replay."""
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    show = verbs.add_parser("show", help="how many messages wait, and which")
-    drain = verbs.add_parser("drain", help="enqueue what waits, as the function does by itself")
-    replay = verbs.add_parser("replay", help="enqueue what is in a dead-letter queue")
+    verbs = add_verbs(parser)
+    line = f"kiqbridge spill %s --queue-url {_URL}"
+    text = "how many messages wait, and which"
+    show = add_verb(verbs, "show", _show, text, f"{line % 'show'} --limit 5")
+    text = "enqueue what waits, as the function does by itself"
+    drain = add_verb(verbs, "drain", _take_all, text, f"{line % 'drain'} --dry-run", stale=False)
+    text = "enqueue what is in a dead-letter queue"
+    replay = add_verb(verbs, "replay", _take_all, text, f"{line % 'replay'}-dead --dry-run")
+    text = "a spill queue (default: KIQBRIDGE_SPILL_QUEUE_URL and _SPILL_FIFO_QUEUE_URL)"
     for verb in (show, drain):
-        verb.add_argument(
-            "--queue-url",
-            action="append",
-            metavar="URL",
-            help="a spill queue (default: KIQBRIDGE_SPILL_QUEUE_URL and _SPILL_FIFO_QUEUE_URL)",
-        )
-    url = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill"
-    add_example(show, f"kiqbridge spill show --queue-url {url} --limit 5")
-    add_example(drain, f"kiqbridge spill drain --queue-url {url} --dry-run")
-    add_example(replay, f"kiqbridge spill replay --queue-url {url}-dead --dry-run")
-    add_option(replay, "--queue-url", "URL", "the dead-letter queue", required=True)
-    add_switch(replay, "--stale", "also what is so old that nobody knows whether it was enqueued")
-    add_option(
-        show,
-        "--limit",
-        "N",
-        "show N messages; each counts as received once more (default: 0)",
-        type=within(0),
-        default=0,
-    )
+        add(verb, "--queue-url URL...", text)
+    add(replay, "--queue-url URL", "the dead-letter queue", required=True, action="append")
+    add(replay, "--stale", "also what is so old that nobody knows whether it was enqueued")
+    text = "show N messages; each counts as received once more (default: 0)"
+    add(show, "--limit N", text, type=within(0), default=0)
+    text = "only print what would become of each message, which counts as received once more"
     for verb in (drain, replay):
-        add_option(
-            verb, "--limit", "N", "at most N messages of a queue", type=within(0), default=None
-        )
-        add_option(
-            verb,
-            "--mappings",
-            "FILE",
-            f"the mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
-            type=Path,
-        )
-        add_switch(
-            verb,
-            "--dry-run",
-            "only print what would become of each message, which counts as received once more",
-        )
-        add_switch(verb, "--yes", "do not ask")
-    for verb, function in ((show, _show), (drain, _drain), (replay, _replay)):
+        add(verb, "--limit N", "at most N messages of a queue", type=within(0))
+        add_mappings(verb)
+        add(verb, "--dry-run", text)
+        add(verb, "-y --yes", "do not ask")
+    for verb in (show, drain, replay):
         add_json(verb)
-        verb.set_defaults(command=function)
 
 
 def _show(options: argparse.Namespace) -> int:
-    queues = []
+    queues, lines = [], []
     for url in _urls(options):
         queue = Messages(url)
         looked = [
@@ -180,43 +164,24 @@ def _show(options: argparse.Namespace) -> int:
             for each in queue.take(options.limit)
         ]
         queue.put_back()
-        queues.append({"queue_url": url, **queue.counts(), "messages": looked})
-    if options.json:
-        write_json({"queues": queues})
-        return 0
-    for found in queues:
-        write_line(found["queue_url"])
-        write_line(
-            f"  {found['waiting']} wait, {found['in_flight']} are in flight; "
-            f"dead-letter queue: {_dead(found['dead_letters'])}"
-        )
-        for message in found["messages"]:
-            jobs = ", ".join(
-                f"{job['class']} into {job['queue']} as {job['jid']}" for job in message["jobs"]
-            )
-            write_line(f"  {message['message_id']} {message['source']}: {jobs}")
-    return 0
+        found = {"queue_url": url, **queue.counts(), "messages": looked}
+        queues.append(found)
+        dead = found["dead_letters"]
+        letters = f"{dead['waiting']} in {dead['queue_url']}" if dead else "none"
+        waiting = f"{found['waiting']} wait, {found['in_flight']} are in flight"
+        lines += [url, f"  {waiting}; dead-letter queue: {letters}"]
+        lines += [f"  {each['message_id']} {each['source']}: {_jobs(each)}" for each in looked]
+    return answer(options, {"queues": queues}, lines)
 
 
-def _drain(options: argparse.Namespace) -> int:
-    options.stale = False
-    return _take_all(options, _urls(options))
-
-
-def _replay(options: argparse.Namespace) -> int:
-    return _take_all(options, [options.queue_url])
-
-
-def _take_all(options: argparse.Namespace, urls: Sequence[str]) -> int:
+def _take_all(options: argparse.Namespace) -> int:
     """Handle the messages of all queues; 0 if none is left that was looked at, 1 if one is."""
-    queues = [Messages(url) for url in urls]
+    queues = [Messages(url) for url in _urls(options)]
     if not (options.dry_run or options.yes):
         count = sum(queue.counts()["waiting"] for queue in queues)
         if not confirm(f"Enqueue and delete about {count} messages?", options):
-            return 1
-    environ = dict(os.environ)
-    if options.mappings is not None:
-        environ[MAPPINGS.env[0]] = str(options.mappings.resolve())
+            return REFUSED
+    environ = mappings_environ(options)
     client = Client()
     pusher = ReplayPusher(
         Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ)),
@@ -284,8 +249,12 @@ def _outcome(handled: Handled) -> dict[str, Any]:
         for result in handled.results
         for job in result.jobs
     ]
-    shown = {"source": handled.source, "jobs": jobs, "error": None if error is None else str(error)}
-    return {**shown, "outcome": _name(error, handled.results, jobs)}
+    return {
+        "source": handled.source,
+        "jobs": jobs,
+        "error": None if error is None else str(error),
+        "outcome": _name(error, handled.results, jobs),
+    }
 
 
 def _name(
@@ -304,12 +273,15 @@ def _name(
 def _print_outcome(outcome: Mapping[str, Any], *, dry_run: bool) -> None:
     name = outcome["outcome"]
     verb = "would be enqueued" if dry_run and name == "enqueued" else name
-    jobs = ", ".join(
-        f"{job['class']} into {job['queue']}" + (f" as {job['jid']}" if job["jid"] else "")
-        for job in outcome["jobs"]
-    )
-    parts = [part for part in (jobs, outcome["error"]) if part]
+    parts = [part for part in (_jobs(outcome), outcome["error"]) if part]
     write_line(f"{outcome['message_id']} {verb}{': ' if parts else ''}{'; '.join(parts)}")
+
+
+def _jobs(message: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{job['class']} into {job['queue']}" + (f" as {job['jid']}" if job["jid"] else "")
+        for job in message["jobs"]
+    )
 
 
 def _spilled(body: str) -> dict[str, Any]:
@@ -339,9 +311,3 @@ def _urls(options: argparse.Namespace) -> list[str]:
             "spill: there is no spill queue; give --queue-url, or set KIQBRIDGE_SPILL_QUEUE_URL"
         )
     return list(urls)
-
-
-def _dead(dead_letters: Mapping[str, Any] | None) -> str:
-    if dead_letters is None:
-        return "none"
-    return f"{dead_letters['waiting']} in {dead_letters['queue_url']}"

@@ -5,7 +5,6 @@ Needs rich. A read that fails is repeated: the last state stays on the screen, w
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,10 +12,10 @@ from rich.text import Text
 
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
-from kiqbridge.commands.job_rows import class_cell, error_cell, since_cell
-from kiqbridge.commands.output import drawn_table
+from kiqbridge.commands.output import class_cell, drawn_table, error_cell, since_cell
+from kiqbridge.commands.stats_command import QUEUE_TITLES, queue_row
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.wire.amounts import count_text, instant_text, span_text, waited_text
+from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import printable
 
 _DEATHS = 5
@@ -34,9 +33,8 @@ def watch(operator: Operator, seconds: float) -> None:
                 last = list(_screen(operator, console))
                 shown = last
             except (RedisUnavailable, RedisRefused) as error:
-                note = (
-                    f"{_clock()} not read, again in {span_text(seconds)}: {printable(str(error))}"
-                )
+                clock, again = instant_text(time.time()), span_text(seconds)
+                note = f"{clock} not read, again in {again}: {printable(str(error))}"
                 shown = [Text(note, style="bold red"), *last]
             live.update(Group(*shown), refresh=True)
             time.sleep(seconds)
@@ -47,64 +45,32 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     today = fetch_history(1, operator=operator)
     deaths = DeadSet(operator).page(1, _DEATHS).rows
     yield from _head(facts, sum(today.processed.values()), sum(today.failed.values()))
-    verdict = judge(facts)
-    for fact in verdict.worst():
+    worst = judge(facts).worst()
+    for fact in worst:
         yield Text(printable(fact.what), style="red" if fact.severity == "critical" else "yellow")
-    left = console.height - 12 - len(verdict.worst()) - len(deaths)
-    rows = max(_LEAST_ROWS, left // 2)
-    width = console.width
-    yield from _table(
-        f"{count_text(len(facts.queues), 'queue')}, the slowest first",
-        ["queue", ">jobs", ">latency", ""],
-        (
-            (
-                queue.name,
-                f"{queue.size:,}",
-                waited_text(queue.latency_s) if queue.size else "-",
-                "paused" if queue.name in _paused(facts) else "",
-            )
-            for queue in sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))
-        ),
-        rows,
-        width,
+    rows = max(_LEAST_ROWS, (console.height - 12 - len(worst) - len(deaths)) // 2)
+    now = facts.at
+    paused = {pause.name for pause in facts.pauses if pause.kind == "queue"}
+    queues = sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))
+    title = f"{count_text(len(queues), 'queue')}, the slowest first"
+    cells: Iterable[Sequence[str]] = (
+        queue_row(each.name, each.size, each.latency_s, paused=each.name in paused)
+        for each in queues
     )
-    yield from _table(
-        f"{count_text(len(facts.work), 'job')} running, the longest first",
-        [
-            ">runs for",
-            "class",
-            "queue",
-            "!jid",
-            "~process",
-        ],
-        (
-            (
-                span_text(facts.at - work.run_at),
-                class_cell(work.job),
-                work.job.queue,
-                work.job.jid,
-                work.process,
-            )
-            for work in facts.work
-        ),
-        rows,
-        width,
+    yield from _table(title, (*QUEUE_TITLES[:3], ""), cells, rows)
+    title = f"{count_text(len(facts.work), 'job')} running, the longest first"
+    cells = (
+        (span_text(now - each.run_at), class_cell(job), job.queue, job.jid, each.process)
+        for each in facts.work
+        for job in [each.job]
     )
-    yield from _table(
-        f"{count_text(facts.dead, 'dead job')}, the last to die first",
-        [">died", "class", "!jid", "~error"],
-        (
-            (
-                since_cell(entry.score, facts.at),
-                class_cell(entry),
-                entry.jid,
-                error_cell(entry),
-            )
-            for entry in deaths
-        ),
-        _DEATHS,
-        width,
+    yield from _table(title, (">runs for", "class", "queue", "!jid", "process"), cells, rows)
+    title = f"{count_text(facts.dead, 'dead job')}, the last to die first"
+    cells = (
+        (since_cell(each.score, now), class_cell(each), each.jid, error_cell(each))
+        for each in deaths
     )
+    yield from _table(title, (">died", "class", "!jid", "error"), cells, _DEATHS)
 
 
 def _head(facts: Facts, processed: int, failed: int) -> Iterator[Text]:
@@ -123,20 +89,12 @@ def _head(facts: Facts, processed: int, failed: int) -> Iterator[Text]:
 
 
 def _table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int, width: int
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int
 ) -> Iterator[RenderableType]:
     cells = [[printable(cell) for cell in row] for row in rows]
     yield Text()
     yield Text(title, style="bold")
     if cells:
-        yield drawn_table(columns, cells[:most], width)
+        yield drawn_table(columns, cells[:most])
     if len(cells) > most:
         yield Text(f"{len(cells) - most:,} more", style="dim")
-
-
-def _paused(facts: Facts) -> set[str]:
-    return {pause.name for pause in facts.pauses if pause.kind == "queue"}
-
-
-def _clock() -> str:
-    return instant_text(datetime.now(UTC))

@@ -161,7 +161,9 @@ class Fleet:
             slot.successor = child
         return child
 
-    def hear(self, pid: int, now: float, *, incarnation: str | None, error: str | None) -> None:
+    def hear(
+        self, pid: int, now: float, *, incarnation: str | None = None, error: str | None = None
+    ) -> None:
         """A process reported; None = nothing new."""
         child = self.children.get(pid)
         if child is None:

@@ -25,7 +25,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
@@ -44,6 +43,7 @@ from kiqbridge.host import ending
 from kiqbridge.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
 from kiqbridge.host.signals import NAMES as PASSED_ON
 from kiqbridge.host.surroundings import process_count
+from kiqbridge.host.systemd import Notifier
 from kiqbridge.inflight.lease import LeaseTimes, renew
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -55,11 +55,8 @@ MEMORY_EVERY_S = 2.0
 ANSWER_WITHIN_S = 1.0
 """Time-out of the parent's own calls to Redis, so that an outage does not hold up its loop."""
 
-KILL_MARGIN_S = 0.0
-"""Beyond `LAST_STEPS_S`; before that each child that can run has ended by itself."""
-
 OWN_END_S = 1.0
-"""Beyond that: the parent itself is killed, should it not have ended."""
+"""Beyond the time in which all children have ended: the parent itself is killed, should it not have ended."""
 
 HUNG_AFTER_S = 600.0
 """A child that has reported nothing for so long is killed. It reports from a thread, so its interpreter
@@ -71,38 +68,27 @@ Work = Callable[[SignalInbox, SupervisorLink], None]
 """What a child does until a signal ends it; a KiqbridgeError is reported to the parent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """What the supervisor calls when its state changes.
+class Supervisor:
+    """The parent; single-threaded, so that it can fork at any time.
 
-    Attributes:
-        on_ready: called once, when all processes have registered.
-        on_turn: called about twice a second while the parent is well, for a watchdog.
-        on_stopping: called once, when the stop begins.
-        set_title: called with the text that the list of processes (ps) shows for the parent.
+    Args:
+        config: the settings.
+        work: what each process does.
+        notifier: is notified when all processes have registered, about twice a second while the parent is well, and
+            when the stop begins.
+        set_title: gets the text that the list of processes (ps) shows for the parent.
     """
 
-    on_ready: Callable[[], object] = lambda: None
-    on_turn: Callable[[], object] = lambda: None
-    on_stopping: Callable[[], object] = lambda: None
-    set_title: Callable[[str], object] = lambda _title: None
-
-
-def is_supervised(config: Config) -> bool:
-    """Whether the settings ask for a supervisor: several processes, or a ceiling that needs one."""
-    return process_count(config.processes) > 1 or config.max_memory_mb > 0
-
-
-class Supervisor:
-    """The parent; single-threaded, so that it can fork at any time."""
-
-    def __init__(self, config: Config, work: Work, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, config: Config, work: Work, notifier: Notifier, set_title: Callable[[str], object]
+    ) -> None:
         self._work = work
-        self._hooks = hooks or Hooks()
+        self._notifier = notifier
+        self._set_title = set_title
         self._pid = os.getpid()
         self._ceiling_mb = config.max_memory_mb
         self._timeout_s = config.timeout_s
-        self._patience_s = config.timeout_s + LAST_STEPS_S + KILL_MARGIN_S
+        self._patience_s = config.timeout_s + LAST_STEPS_S
         self._keys = Keys(config.namespace)
         self._times = LeaseTimes(config.recover_after_s)
         self._connection = RedisPool(config.redis).connection(timeout_s=ANSWER_WITHIN_S)
@@ -149,7 +135,10 @@ class Supervisor:
         self._read_reports()
         self._collect()
         now = time.monotonic()
-        self._hand_over(now)
+        for old, new in self._fleet.hand_over():
+            lived_s = now - old.started_at
+            logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
+            self._ask_to_end(old)
         if now >= self._next_beat:
             self._next_beat = now + self._times.beat_every
             self._beat(now)
@@ -157,7 +146,7 @@ class Supervisor:
             self._next_memory_look = now + MEMORY_EVERY_S
             self._look_at_memory(now)
         self._kill_overdue(now)
-        self._hooks.on_turn()
+        self._notifier.turn(time.monotonic())
 
     def _trap(self) -> None:
         for end in (self._wakeup_out, self._wakeup_in):
@@ -276,19 +265,17 @@ class Supervisor:
             elif name == "TTIN":
                 for child in self._fleet.children.values():
                     logger.warning("%s, up for %.0f s", child, time.monotonic() - child.started_at)
+            elif name == "USR2" and (self._fleet.is_quiet or self._fleet.is_stopping):
+                logger.warning(
+                    "USR2 is ignored: a supervisor that is quiet or stops starts no process"
+                )
             elif name == "USR2":
-                self._replace_all()
-
-    def _replace_all(self) -> None:
-        if self._fleet.is_quiet or self._fleet.is_stopping:
-            logger.warning("USR2 is ignored: a supervisor that is quiet or stops starts no process")
-            return
-        logger.info("USR2: replacing all processes, one after another")
-        self._fleet.replace_all("USR2")
+                logger.info("USR2: replacing all processes, one after another")
+                self._fleet.replace_all("USR2")
 
     def _stop(self) -> None:
         self._fleet.is_stopping = True
-        self._hooks.on_stopping()
+        self._notifier.stopping()
         # Again, for a child that was forked since the signal came; a second one changes nothing.
         for child in self._fleet.children.values():
             self._ask_to_end(child)
@@ -302,15 +289,8 @@ class Supervisor:
             while True:
                 self._unread += os.read(self._reports, 65536)
         *lines, self._unread = self._unread.split(b"\n")
-        now = time.monotonic()
         for line in lines:
-            report = json.loads(line)
-            self._fleet.hear(
-                report["pid"],
-                now,
-                incarnation=report.get("incarnation"),
-                error=report.get("error"),
-            )
+            self._fleet.hear(now=time.monotonic(), **json.loads(line))
 
     def _collect(self) -> None:
         """Collect what has ended; as process 1 of a container also the orphans of jobs."""
@@ -333,13 +313,6 @@ class Supervisor:
             if self._fleet.failure is not None and not self._fleet.is_stopping:
                 self._stop()
 
-    def _hand_over(self, now: float) -> None:
-        """End each child whose successor has registered."""
-        for old, new in self._fleet.hand_over():
-            lived_s = now - old.started_at
-            logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
-            self._ask_to_end(old)
-
     def _beat(self, now: float) -> None:
         """Renew the leases of the children, which do so themselves as long as their threads run."""
         for child in self._fleet.children.values():
@@ -349,18 +322,14 @@ class Supervisor:
                 silent_for = now - child.heard_at
                 if silent_for > HUNG_AFTER_S:
                     self._end_hung(child, silent_for)
-                self._renew(child, child.incarnation, now)
-
-    def _renew(self, child: Child, incarnation: str, now: float) -> None:
-        """Renew one lease; a server that does not answer is left alone for a while."""
-        if now < self._silent_until:
-            return
-        try:
-            silent_after_ms = self._times.silent_after_ms
-            renew(self._connection, self._keys, incarnation, silent_after_ms)
-        except KiqbridgeError as error:
-            logger.debug("the lease of %s was not renewed: %s", child, error)
-            self._silent_until = now + 0.5 * self._times.beat_every
+                if now < self._silent_until:  # the server does not answer
+                    continue
+                try:
+                    silent_after_ms = self._times.silent_after_ms
+                    renew(self._connection, self._keys, child.incarnation, silent_after_ms)
+                except KiqbridgeError as error:
+                    logger.debug("the lease of %s was not renewed: %s", child, error)
+                    self._silent_until = now + 0.5 * self._times.beat_every
 
     def _end_hung(self, child: Child, silent_for_s: float) -> None:
         logger.error(
@@ -391,12 +360,12 @@ class Supervisor:
 
     def _show(self) -> None:
         ready, count = self._fleet.ready, len(self._fleet.slots)
-        self._hooks.set_title(f"supervisor [{ready} of {count} processes]")
+        self._set_title(f"supervisor [{ready} of {count} processes]")
         if self._was_ready or self._fleet.is_stopping or ready < count:
             return
         logger.info("all %d processes are ready", ready)
         self._was_ready = True
-        self._hooks.on_ready()
+        self._notifier.ready()
 
 
 def _send(pid: int, number: int) -> None:

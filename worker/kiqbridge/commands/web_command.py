@@ -1,4 +1,8 @@
-"""`kiqbridge web`: serve the operator's page. Exit codes: 0 orderly, 1 settings or the port, 2 usage."""
+"""`kiqbridge web`: serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM.
+
+It prints its address when it serves. Everybody may look unless --role says more; on other addresses than loopback
+sign-in is needed (docs/web.md). Exit codes: 0 orderly, 1 settings or the port, 2 usage.
+"""
 
 import argparse
 import getpass
@@ -6,7 +10,7 @@ import logging
 import os
 import sys
 
-from kiqbridge.commands.arguments import add_switch
+from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.config.setting import Setting, pick, shown_default
 from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_ROLE
 from kiqbridge.errors import ConfigError
@@ -26,11 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             choices=ROLES if setting is WEB_ROLE else None,
             help=f"{setting.help} {default}",
         )
-    add_switch(
-        parser,
-        "--hash-password",
-        "ask for a password, or read it from standard input, print what is kept of it, and end",
-    )
+    text = "ask for a password, or read it from standard input, print what is kept of it, and end"
+    add(parser, "--hash-password", text)
+    add_example(parser, "kiqbridge web --port 8080 --role operator")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,7 @@
-"""`kiqbridge worker`: flags, file and environment in, a running worker until a signal ends it."""
+"""`kiqbridge worker`: perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.
+
+Flags, file and environment choose the settings; it runs until a signal ends it.
+"""
 
 import argparse
 import faulthandler
@@ -15,7 +18,7 @@ from kiqbridge import redaction
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
-from kiqbridge.commands.arguments import add_switch
+from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
@@ -27,7 +30,12 @@ from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.host import ending
 from kiqbridge.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.host.status import run_folder
-from kiqbridge.host.surroundings import report_on_children, supervisor_title, title_setter
+from kiqbridge.host.surroundings import (
+    process_count,
+    report_on_children,
+    supervisor_title,
+    title_setter,
+)
 from kiqbridge.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.perform.job_logger import configure_logging
 from kiqbridge.runtime import descriptors, job_forks, user_code
@@ -64,15 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 const=setting.switch_value,
                 help=f"the same as {setting.flags[0]} {setting.switch_value}",
             )
-    parser.add_argument(
-        "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
-    )
-    add_switch(
-        parser,
-        "--reload",
-        "for development: start the worker anew when a Python file below this directory, or below that of -r, "
-        "has changed; running jobs finish or go back to their queues",
-    )
+    add(parser, "-C --config PATH", f"YAML file (default: {FILE} if it exists)")
+    text = "for development: start the worker anew when a Python file below this directory, or below that of -r, "
+    text += "has changed; running jobs finish or go back to their queues"
+    add(parser, "--reload", text)
+    add_example(parser, "kiqbridge worker -r worker/jobs -c 10 -q critical,3 -q default")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -135,7 +139,7 @@ def _with_queues(config: Config) -> Config:
 
 
 def _work(config: Config, notifier: Notifier) -> int:
-    if _is_supervised(config):
+    if is_supervised(config):
         _supervise(config, notifier)
         return 0
     inbox = SignalInbox(config.timeout_s + KILL_S)
@@ -176,12 +180,9 @@ def load_config(
     return config, warnings
 
 
-def _is_supervised(config: Config) -> bool:
-    if config.processes == 1 and not config.max_memory_mb:
-        return False  # most workers, which need no code of the supervisor
-    from kiqbridge.commands.supervisor import is_supervised  # noqa: PLC0415
-
-    return is_supervised(config)
+def is_supervised(config: Config) -> bool:
+    """Whether the settings ask for a supervisor: several processes, or a ceiling that needs one."""
+    return process_count(config.processes) > 1 or config.max_memory_mb > 0
 
 
 def _supervise(config: Config, notifier: Notifier) -> None:
@@ -190,8 +191,9 @@ def _supervise(config: Config, notifier: Notifier) -> None:
     Raises:
         KiqbridgeError: none of them could start.
     """
-    from kiqbridge.commands.supervisor import Hooks, Supervisor  # noqa: PLC0415 - see _is_supervised
-    from kiqbridge.engine.parts import load_before_fork  # noqa: PLC0415 - see _is_supervised
+    # Most workers need no code of it.
+    from kiqbridge.commands.supervisor import Supervisor  # noqa: PLC0415
+    from kiqbridge.engine.parts import load_before_fork  # noqa: PLC0415
 
     load_before_fork()
 
@@ -216,13 +218,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
         return Report("; ".join([report.line, *report.faults]), ())
 
     notifier.start(look, in_thread=False)
-    hooks = Hooks(
-        on_ready=notifier.ready,
-        on_turn=lambda: notifier.turn(time.monotonic()),
-        on_stopping=notifier.stopping,
-        set_title=lambda text: set_title(supervisor_title(text, tag)),
-    )
-    Supervisor(config, work, hooks).run()
+    Supervisor(config, work, notifier, lambda text: set_title(supervisor_title(text, tag))).run()
 
 
 def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:

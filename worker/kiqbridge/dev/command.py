@@ -1,6 +1,12 @@
-"""Flags of `kiqbridge dev`; what it does is in `session`, loaded only when it runs.
+"""`kiqbridge dev`: run an embedded Valkey, fire the rules of the template at their true times, perform the jobs.
 
-The worker runs without the template reader, the embedded server and all that they need.
+The rules are fired through the real function; REDIS_URL uses another server. For each tick a line shows its entry in
+the ledger once its jobs have ended, at most one a second for a rule. Enter (or the signal USR1) shows next firings,
+dynamic schedules and the ledger. Dynamic schedules are fired by the worker and follow the real clock, whatever --speed
+and --at say; lateness and durations are in real seconds.
+
+These are its flags; what it does is in `session`, loaded only when it runs: the worker runs without the template
+reader, the embedded server and all that they need.
 """
 
 import argparse
@@ -22,6 +28,7 @@ TIMEOUT_S: Final = 3.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `kiqbridge dev`."""
+    parser.epilog = "example:\n  kiqbridge dev --fire HealthPulse"
     parser.add_argument(
         "--template", type=Path, metavar="PATH",
         help="SAM template with the rules; its functions lie beside it (default: template.yaml; without that "

@@ -12,7 +12,7 @@ What is taken is in Redis until it is safely written:
 Killed after 1 or 2, the next run finds the list, and in the file whether the chunk is there already.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,8 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.transfer.form import Chunk, Place
+from kiqbridge.transfer.file import ExportFile, Written
+from kiqbridge.transfer.form import Chunk, End, Place
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
@@ -173,6 +174,36 @@ class Taker:
     keys: Keys
     export: str
     file: str
+
+    def take(
+        self, file: ExportFile, written: Written, sizes: Mapping[Place, int]
+    ) -> Iterator[tuple[Place, int]]:
+        """Take so many of each place, and end the file; after each chunk its place and how many it has.
+
+        They are as many as there were when it began, so that it ends however fast jobs are pushed.
+        """
+        number, members = written.chunks, written.members
+        held = find_held(self.pool, self.keys)  # by a run which was killed
+        for place, size in sizes.items():
+            taken, count = 0, FIRST_COUNT
+            while held or taken < size:
+                is_earlier = held is not None
+                held = held or self.hold(place, number + 1, min(count, size - taken))
+                if held is None:
+                    break
+                chunk = held.chunk
+                if chunk.number > number:
+                    file.write(chunk)
+                    file.sync()
+                    number, members = chunk.number, members + len(chunk.members)
+                self.release(held)
+                held = None
+                yield chunk.place, len(chunk.members)
+                if not is_earlier:
+                    taken += len(chunk.members)
+                    count = next_count(chunk.members)
+        file.write(End(chunks=number, members=members))
+        file.sync()
 
     def hold(self, place: Place, number: int, count: int) -> Held | None:
         """Move the next members out of a place; None if it has none.
