@@ -311,7 +311,7 @@ class Processor:
             raise Shutdown
         return False
 
-    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901 - one act, notified in one piece
+    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901 - one act, written in one piece
         """Perform a job here or in a child process, or hand it over to the event loop.
 
         Returns whether the job waits for nothing but the acknowledgement of its chunk.
