@@ -201,16 +201,6 @@ class TestTheTemplate:
         assert "the last due tick of Renamed" in run.output
         assert "digest sent to team a team of the template" in run.output
 
-    def test_allows_classes(self, project):
-        project.change("[NightlyReport, HealthPulse, ", "[NightlyReport, ")
-        project.change("NightlyReport,HealthPulse,", "NightlyReport,")
-
-        run = project.dev()
-        run.wait_for_output("EnqueueFunction failed: NotAllowed: class: ")
-
-        assert "KIQBRIDGE_ALLOWED_CLASSES" in run.output
-        assert interrupt(run) == 0
-
     def test_with_a_fault_is_refused_with_line_and_resource(self, project):
         project.change("cron(0/5 * * * ? *)", "cron(0/5 * * * * *)")
         project.change("Europe/London", "Europe/Londres")
@@ -238,13 +228,6 @@ class TestTheTemplate:
         row = re.compile(r"Renamed +HealthPulse → default +cron\(\* \* \* \* \? \*\)")
         run.wait_for(lambda: row.search(run.output), 60, "the rule that was edited")
         assert interrupt(run) == 0
-
-    def test_may_be_elsewhere(self, project):
-        run = project.dev("--template", "nowhere.yaml")
-
-        assert run.wait() == 1
-        assert "nowhere.yaml" in run.output
-        assert "Traceback" not in run.output
 
 
 @pytest.mark.slow
@@ -359,13 +342,6 @@ class TestDeath:
         told = len(run.output)
         run.wait_for(lambda: re.search(r"Z done ", run.output[told:]), 15, "a job of the new one")
         assert interrupt(run) == 0
-
-    def test_of_a_worker_that_cannot_start_ends_the_run(self, project):
-        run = project.dev("-c", "none")
-
-        assert run.wait() == 1
-        assert "kiqbridge: concurrency: 'none' is not a whole number" in run.output
-        assert "the worker does not start (exit code 1)" in run.output
 
     def test_of_the_server_ends_the_run(self, project):
         run = project.dev("-t", "0.5")

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-import redis as redis_py
-from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_for_job
+from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
 
 pytestmark = pytest.mark.slow
 
@@ -72,18 +71,6 @@ class TestATimeFarAway:
         assert "older than what the ledger remembers" not in run.output
         assert interrupt(run) == 0
 
-    def test_has_entries_that_are_forgotten_as_soon_as_others(self, project):
-        now = 17 * 86_400 + 3600
-        run = project.dev("--at", "2190-03-01T01:59:58Z", "--speed", "60")
-        wait_for_job(run)
-
-        with redis_py.Redis.from_url(url_of(run)) as client:
-            [(_, over)] = client.zrange("kb:ledgers", 0, -1, withscores=True)
-            kept_s = over - client.time()[0]
-
-        assert abs(kept_s - now) < 86_400
-        assert interrupt(run) == 0
-
 
 class TestTheStart:
     def test_catches_up_nothing_before_it(self, project):
@@ -96,13 +83,6 @@ class TestTheStart:
             "the rules' clock runs 60 times as fast, starting at Sun 2026-10-25 00:59:00 UTC"
             in run.output
         )
-
-    def test_may_be_combined_with_fire(self, project):
-        run = project.dev("--at", "2026-10-25", "--fire", "NightlyReport")
-        wait_for_job(run)
-
-        assert "--fire: Sun 2026-10-25 02:00 CEST = 00:00 UTC" in run.output
-        assert "the rules' clock starts at Sun 2026-10-25 00:00:00 UTC" in run.output
 
     def test_drops_a_maximum_age_which_is_of_another_clock(self, project):
         project.change(

@@ -63,20 +63,6 @@ class TestTheLedgerLine:
         # The last one may have come when the worker took no jobs any more; it has no line.
         assert sum(counts) + singles == int(ticks) - int(still_open)
 
-    def test_says_that_a_job_failed_for_good(self, project):
-        project.change('"class": "HealthPulse",', '"class": "HealthPulse", "retry": false,')
-        jobs = project.folder / "worker/jobs/health_pulse.py"
-        jobs.write_text(
-            "from kiqbridge import job\n\n"
-            '@job(name="HealthPulse")\ndef pulse() -> None:\n    raise ValueError("no pulse")\n'
-        )
-        run = project.dev("--at", "2026-10-25T00:59:30Z", "--speed", "60")
-        run.wait_for(lambda: lines_of(run, "ledger"), 30, "a line of the ledger")
-        assert interrupt(run) == 0
-
-        assert re.search(r"attempts 1  discarded in 0\.\d{3} s$", lines_of(run, "ledger")[0])
-        assert table(run.output, "RULE")[0][3:6] == ["0", "1", "0"], "done, failed, not run"
-
 
 class TestTheTablesOnRequest:
     def test_come_at_usr1_with_next_firings_and_the_ledger(self, project):
@@ -129,12 +115,6 @@ class TestTheTablesOnRequest:
             process.wait()
             os.close(primary)
 
-    def test_are_not_offered_without_a_terminal(self, project):
-        run = project.dev()
-        wait_for_job(run)
-
-        assert "Enter shows" not in run.output
-
 
 class TestDynamicSchedules:
     def test_are_shown_with_their_next_firing(self, project, redis, redis_url):
@@ -185,21 +165,6 @@ class TestDynamicSchedules:
         assert interrupt(run) == 0
         assert [row[0] for row in table(run.output, "RULE")] == ["often"]
 
-    def test_have_the_real_clock_while_that_of_the_rules_is_simulated(
-        self, project, redis, redis_url
-    ):
-        definition = ScheduleDefinition(
-            name="once", expression="at(2020-01-01T00:00:00)", jobs=({"class": "A", "args": []},)
-        )
-        redis.hset("kb:schedules", "once", json_text.dumps(definition.to_document()))
-
-        run = project.dev("--at", "2019-12-31T23:59:50Z", "--speed", "60", REDIS_URL=redis_url)
-        wait_for_job(run)
-        run.wait_for(lambda: table(run.output, "SCHEDULE"), 20, "the table of dynamic schedules")
-
-        assert "by the real clock and not by that of the rules" in run.output
-        assert table(run.output, "SCHEDULE")[0][3] == "never again"
-
 
 class TestTheEnd:
     def test_counts_ticks_and_jobs_of_each_rule_with_the_worst_lateness(self, project):
@@ -226,13 +191,6 @@ class TestTheEnd:
             "a Ruby job, which nobody performs here, is open"
         )
         assert "WeekdayDigest" not in rows
-
-    def test_has_no_table_without_a_tick(self, project):
-        run = project.dev("--at", "2026-10-24T22:00:01Z")
-        run.wait_for_output(" is ready: ")
-
-        assert interrupt(run) == 0
-        assert "WORST LATENESS" not in run.output
 
 
 class TestAClockChange:

@@ -221,23 +221,6 @@ def test_health_and_the_process_hash_show_how_old_things_are(redis, start, notes
     wait_until(lambda: redis.hget(identity, "kb_oldest_job_s") == b"", PATIENT_S)
 
 
-def test_the_lag_of_a_poller_that_cannot_move_a_job_grows(redis, start, tmp_path):
-    worker = start()
-    worker.wait_ready()
-    redis.set("queue:wrong", "a foreign type")
-    text = payload("note_it", "late").replace('"queue": "default"', '"queue": "wrong"')
-    redis.zadd("schedule", {text: time.time() - 40})
-
-    def lag():
-        [told] = health(tmp_path)["workers"]
-        return told["ages"]["poller_lag_s"] or 0
-
-    wait_until(lambda: lag() >= 40, PATIENT_S)
-    worker.wait_for_output("due jobs of retry or schedule are not moved", PATIENT_S)
-    redis.delete("queue:wrong")
-    wait_until(lambda: lag() < 1, PATIENT_S)
-
-
 def test_a_recovery_is_shown_with_its_outcome(redis, start, notes, tmp_path):
     victim = start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
     victim.wait_ready()
@@ -260,20 +243,6 @@ def test_a_recovery_is_shown_with_its_outcome(redis, start, notes, tmp_path):
     assert (last["returned"], last["suspected"], last["blocked"]) == (1, 0, [])
     assert f":{victim.pid}:" in last["process"]
     assert 0 <= last["ago_s"] < PATIENT_S
-
-
-def test_long_jobs_are_not_taken_for_stuck_threads(redis, start, notes, tmp_path):
-    worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
-    worker.wait_ready()
-    push(redis, "asleep", 12)
-    push(redis, "later", "async")
-    wait_until(lambda: "async" in lines(notes))
-
-    wait_until(lambda: "end asleep" in lines(notes), PATIENT_S)
-
-    assert "stuck" not in worker.output
-    assert health(tmp_path, "--live")["ok"]
-    assert worker.stop() == 0
 
 
 def test_an_idle_worker_and_one_without_redis_are_not_stuck(redis, start, notes, tmp_path, server):

@@ -40,9 +40,6 @@ def chatty_in_a_process(order_id):
         log.debug("a detail")
         log.info("sold to %s", tenant.get("nobody"))
 
-@job(skip_default_job_logging=True)
-def silent(number): ...
-
 @job
 def crash():
     import ctypes
@@ -120,19 +117,6 @@ def test_every_job_has_its_two_lines_and_an_orderly_end_loses_none(started, redi
     assert sum(wanted) > MANY / 2
 
 
-def test_without_a_terminal_the_lines_are_json(started):
-    worker, client = started()
-
-    [[start, done]] = finished(worker, push(client, "quick", 1))
-
-    assert list(start) == ["ts", "pid", "tid", "lvl", "msg", "ctx"]
-    assert (start["msg"], done["msg"]) == ("start", "done")
-    assert (start["pid"], start["lvl"]) == (worker.pid, "INFO")
-    assert start["ctx"]["class"] == "quick"
-    assert done["ctx"]["elapsed"] >= 0
-    assert start["tid"] == done["tid"] != "main"
-
-
 @pytest.mark.parametrize("name", ["chatty", "chatty_async", "chatty_in_a_process"])
 def test_a_job_may_have_a_level_context_and_attributes_of_its_own(started, name):
     worker, client = started()
@@ -152,21 +136,6 @@ def test_a_job_may_have_a_level_context_and_attributes_of_its_own(started, name)
     assert sorted(each["msg"] for each in usual) == ["done", "sold to acme", "start"]
     assert sorted(each["msg"] for each in unset) == ["done", "sold to nobody", "start"]
     assert of_job(worker, quiet) == []
-
-
-def test_a_class_or_the_worker_can_leave_the_lines_out(started):
-    worker, client = started()
-    silent = push(client, "silent", 1)
-    finished(worker, push(client, "quick", 1))
-    assert of_job(worker, silent) == []
-    assert worker.stop() == 0
-
-    other, client = started(KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING="true")
-    jid = push(client, "chatty", 1)
-    wait_until(lambda: of_job(other, jid), 20, "the job's own line")
-    assert other.stop() == 0
-
-    assert [each["msg"] for each in of_job(other, jid)] == ["sold to nobody"]
 
 
 @pytest.mark.parametrize("flags", [(), ("-v",)], ids=["info", "debug"])
@@ -192,22 +161,6 @@ def test_no_line_shows_a_secret_and_arguments_are_for_debug(started, flags):
         [shown, None, shown] if flags else [None, None, None]
     )
     assert "hunter2" not in worker.output.replace('raise ConnectionError("cannot', "")
-
-
-def test_the_names_of_secrets_and_the_attributes_can_be_chosen(started):
-    worker, client = started(
-        "-v",
-        KIQBRIDGE_REDACT="user",
-        KIQBRIDGE_LOGGED_JOB_ATTRIBUTES="tenant,locale",
-    )
-
-    [[start, *_]] = finished(
-        worker, push(client, "sign_in", "ann", "open", {}, tenant="acme", tags=["a"])
-    )
-
-    assert start["ctx"]["args"] == ["[REDACTED]", "open", {}]
-    assert start["ctx"]["tenant"] == "acme"
-    assert "tags" not in start["ctx"]
 
 
 def test_a_worker_that_dies_in_c_says_in_which_job(started):

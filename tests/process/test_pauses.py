@@ -37,10 +37,6 @@ def other(name):
 def endless(name):
     note(name)
     time.sleep(600)
-
-@job
-async def on_the_loop(name):
-    note(name)
 """
 RUBY_JOBS = """
 class OnlyInRuby

@@ -338,12 +338,6 @@ class TestThePool:
         assert first != second
         assert repr(pool) == "<ProcessPool 1 of 1 children, 1 idle>"
 
-    def test_a_class_that_is_not_declared_there_is_not_run(self, pool):
-        with pytest.raises(Exception, match="uninitialized constant Nowhere") as caught:
-            pool().perform(order("Nowhere"), "owner")
-
-        assert type(caught.value).__qualname__ == "JobNotFound"
-
     def test_time_is_counted_from_the_start_of_the_job_not_of_the_child(self, pool):
         with pytest.raises(JobTimeout, match=r"took longer than its timeout_s of 0\.3 s"):
             pool().perform(order("Hold", timeout_s=0.3), "owner")

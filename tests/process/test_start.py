@@ -71,12 +71,6 @@ class TestHealth:
         assert all("it has not reached Redis once in the " in fault for fault in faults), faults
         assert "start_period_s is 0.1" in faults[0]
 
-    def test_within_its_start_period_it_is_live(self, start, live):
-        worker = start(url=f"redis://127.0.0.1:{find_free_port()}/0")
-        worker.wait_for_output("cannot be reached")
-
-        assert live() == (True, [])
-
     def test_a_worker_that_has_reached_redis_once_stays_live_through_an_outage(self, start, live):
         with embedded_server() as server:
             worker = start(
@@ -142,15 +136,6 @@ def plain(): ...
         assert "queue mailer is served here, but no declared job uses it" in worker.output
         assert "did you mean mailers?" in worker.output
         assert "no worker serves queue mailers" in worker.output
-
-    def test_a_queue_that_another_worker_serves_is_no_reason_to_warn(self, redis, redis_url, start):
-        other = start("-q", "mailers", "-q", "default", url=redis_url, require="mail.py")
-        other.wait_ready()
-
-        worker = start("-q", "default", url=redis_url, require="mail.py")
-
-        worker.wait_for_output("is ready", PATIENT_S)
-        assert "no worker serves" not in worker.output
 
     def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, tmp_path):
         (tmp_path / "empty.py").write_text("number = 1\n")

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import pytest
 from support.fleet import incarnations, is_frozen
-from support.service_manager import ServiceManager
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
@@ -227,31 +226,6 @@ class TestProcesses:
         assert Counter(notes.texts()) == Counter({**dict.fromkeys(expected, 1), "pushed": 9})
         assert supervisor.stop() == 0
         assert not redis.exists("retry", "dead")
-
-    def test_systemd_hears_of_one_service_that_is_ready_when_all_are(
-        self, redis, start, tmp_path, notes
-    ):
-        with ServiceManager(str(tmp_path / "notify")) as manager:
-            env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"}
-            supervisor = start("-c", "1", processes=3, env=env)
-            messages = []
-
-            def hear(words):
-                messages.extend(manager.waiting())
-                return any(words in line for message in messages for line in message)
-
-            supervisor.wait_for(lambda: hear("STATUS=3 running, 0 of 3 busy"))
-            redis.lpush("queue:default", text("until_open", "x"))
-            supervisor.wait_for(lambda: hear("STATUS=3 running, 1 of 3 busy"))
-            supervisor.signal(signal.SIGTERM)
-            supervisor.wait_for(lambda: hear("STATUS=stopping, 1 of 1 busy"))
-            notes.open_gate()
-            assert supervisor.wait() == 0
-            hear("the end")
-
-        told = [line for message in messages for line in message]
-        assert told.count("READY=1") == told.count("STOPPING=1") == 1
-        assert told.count("WATCHDOG=1") == len(messages)
 
     def test_what_a_fork_does_not_carry_over_is_told(self, redis_url, start, folder):
         port = redis_url.rpartition(":")[2].partition("/")[0]

@@ -34,15 +34,6 @@ def tell_environment():
     told = f"{'NOTIFY_SOCKET' in os.environ} {'WATCHDOG_USEC' in os.environ}\\n"
     os.write(1, told.encode())  # in one piece: log lines come from another thread
 """
-HANGING = """
-import os, threading
-from kiqbridge import server
-
-@server.on("beat")
-def hang():
-    if os.path.exists("hang"):
-        threading.Event().wait()
-"""
 TITLE = rf"kiqbridge {re.escape(__version__)} shop \[(\d) of 2 busy\]( stopping)?"
 
 
@@ -179,22 +170,6 @@ class TestSystemd:
         assert away[0].startswith("STATUS=running, 0 of 2 busy; ")
         assert "WATCHDOG=1" in away
 
-    @pytest.mark.slow
-    def test_a_thread_that_hangs_is_told_and_the_watchdog_hears_nothing(
-        self, start, folder, manager, env
-    ):
-        (folder / "hanging.py").write_text(HANGING)
-        worker = start("-r", "hanging.py", env={**env, "KIQBRIDGE_STUCK_AFTER_S": "5"})
-        hear(worker, manager, "READY=1")
-
-        (folder / "hang").touch()
-        [*_, stuck] = hear(worker, manager, "its thread heartbeat has been stuck")
-
-        assert "lease" not in stuck[0]
-        for message in (stuck, *hear(worker, manager, "STATUS", count=5)):
-            assert "WATCHDOG=1" not in message
-        assert "systemd's watchdog will restart this process" in worker.output
-
     def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, env):
         worker = start(env=env)
         enqueue(redis, "tell_environment")
@@ -289,30 +264,3 @@ class TestEcs:
         assert worker.wait(timeout_s=3 + 10) == 0
         assert redis.llen("queue:default") == 1
         assert not redis.keys("kb:inflight*")
-
-    def test_the_processes_of_a_supervisor_share_it(self, redis, start, folder, agent, env):
-        worker = start("--processes", "2", "-c", "1", env=env)
-        for _ in range(2):
-            enqueue(redis, "until_open")
-        worker.wait_for(lambda: len(agent.states) == 2, what="the protection of both")
-
-        worker.wait_for(lambda: len(children(worker.pid)) == 2)
-        os.kill(children(worker.pid)[0], signal.SIGTSTP)  # gives its part back, its job goes on
-        worker.wait_for_output("no new jobs are taken")
-        (folder / "open").touch()
-        worker.wait_for(lambda: not agent.is_protected, what="its end")
-
-        assert [state["ProtectionEnabled"] for state in agent.states] == [True, True, False]
-        assert worker.stop() == 0
-
-    def test_an_agent_that_fails_disturbs_no_job(self, redis, start, folder, agent, env):
-        agent.answers = (500, "")
-        worker = start(env=env)
-        enqueue(redis, "until_open")
-        worker.wait_for_output("scale-in protection was not changed: HTTP 500")
-
-        (folder / "open").touch()
-        worker.wait_for_output("end\n")
-
-        assert worker.stop() == 0
-        assert worker.output.count("was not changed") == 1

@@ -120,13 +120,6 @@ class TestOutcomes:
         assert redis.zcard("dead") == (retry == "0")
         all_sent(redis)
 
-    def test_a_job_that_middleware_skips_fails_its_task(self, start, push, service, tmp_path):
-        start("-c", "1")
-        push("Skipped")
-
-        assert one(service, "SendTaskFailure")["error"] == "kiqbridge.errors.JobSkipped"
-        assert not (tmp_path / "Skipped").exists()
-
     def test_an_iterable_job_that_goes_on_in_another_worker_reports_once(
         self, start, push, service, tmp_path
     ):
@@ -156,16 +149,6 @@ class TestOutcomes:
         assert sent["error"] == "kiqbridge.errors.JobCancelled"
         assert json.loads(sent["cause"])["jid"] == jid
 
-    def test_a_task_that_waits_no_more_is_logged_and_dropped(self, start, push, service, redis):
-        service.waiting.clear()
-        worker = start("-c", "1")
-        push("Bill", 7)
-
-        worker.wait_for_output("no task waits for job")
-        all_sent(redis)
-        assert len(service.calls) == 1
-        assert TOKEN not in worker.output
-
 
 class TestFaults:
     def test_an_outcome_outlives_an_outage_of_the_service_and_its_worker(
@@ -188,20 +171,6 @@ class TestFaults:
 
         assert (tmp_path / "Bill").read_text() == "x"
 
-    def test_a_reply_that_is_lost_leads_to_a_second_report_and_not_to_a_second_run(
-        self, start, push, service, redis, tmp_path
-    ):
-        service.lose_replies = True
-        worker = start("-c", "1")
-        push("Bill", 7)
-        wait_until(lambda: service.calls, 20)
-        service.lose_replies = False
-
-        worker.wait_for_output("no task waits for job")
-
-        all_sent(redis)
-        assert (tmp_path / "Bill").read_text() == "x"
-
     def test_a_worker_that_stops_sends_what_its_last_job_owes(
         self, start, push, service, tmp_path, redis
     ):
@@ -221,21 +190,6 @@ class TestFaults:
         assert worker.wait() == 0
         assert outcome(service) == "waited"
         assert not redis.exists(REPORTS)
-
-    def test_other_jobs_go_on_while_the_service_does_not_answer(
-        self, start, push, service, tmp_path, redis
-    ):
-        service.refuse["SendTaskSuccess"] = (400, "ThrottlingException")
-        worker = start("-c", "1")
-        for number in range(30):
-            push("Bill", number)
-        push("Bill", 0, task_token=None)
-
-        times(tmp_path, "Bill", 31)
-        wait_until(lambda: redis.zcard(REPORTS) == 30, 10)
-        assert worker.stop() == 0
-        assert redis.zcard(REPORTS) == 30
-        assert redis.keys("kb:inflight*") == []
 
 
 class TestHeartbeats:

@@ -73,18 +73,6 @@ class Named(Job):
     def perform(self):
         logging.getLogger("shop").info("hello from the job")
         note("jid " + self.jid)
-
-@job
-async def waits(name):
-    import asyncio
-    note("begin " + name)
-    await asyncio.sleep(600)
-
-@job
-async def later(name):
-    import asyncio
-    await asyncio.sleep(0)
-    note(name)
 """
 JID = "0123456789abcdef01234567"
 
@@ -387,18 +375,6 @@ class TestCtrlC:
         assert redis.lrange("queue:default", 0, -1) == [text("until_interrupted", "x")]
         nothing_is_left(redis)
 
-    def test_a_second_one_ends_async_jobs_as_well(self, redis, start, notes):
-        enqueue(redis, text("waits", "x"))
-        worker = start("-c", "1", "-t", "300")
-        worker.wait_for(lambda: notes.lines() == ["begin x"])
-
-        worker.signal(signal.SIGINT)
-        worker.wait_for_output("Ctrl-C once more")
-        worker.signal(signal.SIGINT)
-
-        assert worker.wait(30) == 0
-        assert redis.lrange("queue:default", 0, -1) == [text("waits", "x")]
-
     def test_term_after_it_is_no_second_one(self, redis, start, notes):
         enqueue(redis, text("until_open", "x"))
         worker = start("-c", "1", "-t", "300")
@@ -630,11 +606,6 @@ class TestRequire:
 
         worker.wait_for(lambda: notes.lines() == [known])
 
-    def test_without_it_a_warning_tells_how(self, start):
-        worker = start(require=None)
-
-        worker.wait_for_output("no jobs are loaded: name their module, file or directory with -r")
-
 
 class TestLog:
     TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -656,13 +627,6 @@ class TestLog:
         assert end["msg"] == "done"
         assert end["ctx"]["class"] == "note_it"
         assert end["ctx"]["tags"] == ["a", "b"]
-
-    def test_a_failure_is_told_with_its_traceback(self, redis, start):
-        worker = start("-c", "1", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
-        enqueue(redis, text("failing", "x"))
-
-        worker.wait_for_output("ValueError: no luck with x; it is tried again in")
-        worker.wait_for_output('raise ValueError("no luck with " + name)')
 
 
 def test_a_server_that_evicts_is_warned_of_at_the_start(tmp_path):
