@@ -24,7 +24,7 @@ class ScriptedConnection:
         if self.down:
             raise RedisUnavailable("cut off, by the test's will")
         name = NAMES[script.sha]
-        jobs = list(args[3:]) if name == "give_back" else list(args[6::3])
+        jobs = list(args[3:]) if name == "give_back" else list(args[3::4])
         self.calls.append((name, jobs))
         return len(jobs) if name == "give_back" else [1] * len(jobs)
 
