@@ -1,8 +1,8 @@
 """The numbers of the fleet as Prometheus reads them, and of a process as each form has them."""
 
-import builtins
 import json
 import socket
+import sys
 import time
 import urllib.request
 
@@ -20,7 +20,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.settle.metrics import Measured, Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
-from kiqbridge.telemetry.fleet import fetch_numbers, fleet_families
+from kiqbridge.telemetry.fleet import fleet_families
 from kiqbridge.telemetry.otel import OtelPush
 from kiqbridge.telemetry.process import ShownClasses, process_families
 from kiqbridge.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
@@ -270,7 +270,7 @@ def test_statsd_gets_those_of_the_fleet(redis, redis_url, operator, statsd):
     fill(redis, redis_url)
 
     push = StatsdPush(address)
-    push.send(fleet_families(fetch_numbers(operator)))
+    push.send(fleet_families(operator))
     push.close()
 
     found = lines(28)
@@ -285,7 +285,7 @@ def test_opentelemetry_asks_redis_once_for_all_instruments(redis, redis_url, ope
 
     def families():
         asked.append(1)
-        return [*process_families(IDENTITY, numbers()), *fleet_families(fetch_numbers(operator))]
+        return [*process_families(IDENTITY, numbers()), *fleet_families(operator)]
 
     reader = InMemoryMetricReader()
     push = OtelPush(families, identity=IDENTITY, reader=reader)
@@ -322,14 +322,8 @@ def test_opentelemetry_asks_redis_once_for_all_instruments(redis, redis_url, ope
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, setting, value, library, extra):
     config = merge(environ={f"KIQBRIDGE_{setting.upper()}": value}, flags={})
     require_extras(config)
-    original = builtins.__import__
-
-    def without(name, *args, **more):
-        if name.partition(".")[0] == library:
-            raise ImportError(name)
-        return original(name, *args, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.setitem(sys.modules, name, None)
 
     with pytest.raises(ConfigError, match=rf"pip install 'kiqbridge\[{extra}\]'"):
         require_extras(config)

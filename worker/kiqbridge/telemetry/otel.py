@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kiqbridge import __version__
-from kiqbridge.errors import ConfigError
-from kiqbridge.telemetry.catalogue import METRICS, Family, Metric
+from kiqbridge.telemetry.catalogue import METRICS, Distribution, Family, Metric, load
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class OtelPush:
     """
 
     def __init__(self, families: Read, *, identity: str, reader: Any = None) -> None:
-        load()
+        load("opentelemetry.exporter.otlp.proto.http.metric_exporter", "opentelemetry")
         from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only if asked for
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
 
@@ -74,12 +73,11 @@ class OtelPush:
             family = self._round.family(metric, part)
             if family is None:
                 return
-            for sample in family.samples:
+            for labels, value in family.values.items():
+                if isinstance(value, Distribution):
+                    value = sum(value.counts) if part == "count" else value.sum_s  # noqa: PLW2901
                 # The exporter refuses True and False.
-                yield Observation(+sample.value, dict(sample.labels))
-            for each in family.distributions:
-                value = sum(each.counts) if part == "count" else each.sum_s
-                yield Observation(value, dict(each.labels))
+                yield Observation(+value, dict(zip(metric.labels, labels, strict=True)))
 
         return observe
 
@@ -103,21 +101,6 @@ class _Round:
             self._given.clear()
         self._given.add(asked)
         return self._found.get(metric.name)
-
-
-def load() -> None:
-    """Load the SDK and its exporter.
-
-    Raises:
-        ConfigError: they are not installed.
-    """
-    try:
-        import opentelemetry.exporter.otlp.proto.http.metric_exporter  # noqa: PLC0415
-        import opentelemetry.sdk.metrics.export  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise ConfigError(
-            "OpenTelemetry needs its SDK and exporter: pip install 'kiqbridge[opentelemetry]'"
-        ) from error
 
 
 def _exporting_reader() -> Any:

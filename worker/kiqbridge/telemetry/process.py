@@ -1,29 +1,31 @@
 """The numbers of one worker process, out of its memory: no Redis, no lock."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from kiqbridge import __version__
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.settle.metrics import Measured
-from kiqbridge.telemetry import catalogue
-from kiqbridge.telemetry.catalogue import MOST_CLASSES, OTHERS, Distribution, Family, Sample, gauge
-from kiqbridge.telemetry.fleet import plain
+from kiqbridge.telemetry.catalogue import MOST_CLASSES, OTHERS, Distribution, Family, families
 from kiqbridge.wire.measures import BUCKETS
 
 
 def process_families(identity: str, numbers: ProcessNumbers) -> list[Family]:
-    """All metrics of a process; of many classes those that ran most, the rest together as `others`."""
-    return [
-        gauge(catalogue.WORKER_INFO, 1, identity=plain(identity), version=__version__),
-        gauge(catalogue.WORKER_PROCESSED, numbers.processed),
-        gauge(catalogue.WORKER_FAILED, numbers.failed),
-        gauge(catalogue.WORKER_BUSY, numbers.busy),
-        gauge(catalogue.WORKER_CONCURRENCY, numbers.concurrency),
-        gauge(catalogue.WORKER_QUIET, numbers.is_quiet),
-        gauge(catalogue.WORKER_ROUND_TRIP, numbers.round_trip_s),
-        gauge(catalogue.WORKER_LOST, numbers.lost_threads),
-        *_classes(numbers.classes),
-    ]
+    """All metrics of a process; of many classes those that ran first, the rest together as `others`."""
+    return families(
+        "worker",
+        {
+            "info": {(identity, __version__): 1},
+            "jobs_processed": numbers.processed,
+            "jobs_failed": numbers.failed,
+            "busy": numbers.busy,
+            "concurrency": numbers.concurrency,
+            "quiet": numbers.is_quiet,
+            "redis_round_trip_seconds": numbers.round_trip_s,
+            "lost_threads": numbers.lost_threads,
+            **_classes(numbers.classes),
+        },
+    )
 
 
 class ShownClasses:
@@ -41,33 +43,19 @@ class ShownClasses:
             if len(self._names) >= MOST_CLASSES:
                 return OTHERS
             self._names[name] = None
-        return plain(name)
+        return name
 
 
 _shown = ShownClasses()
 
 
-def _classes(classes: Mapping[str, Measured]) -> Iterable[Family]:
-    counts: dict[str, list[int]] = {}
-    sums: dict[str, float] = {}
+def _classes(classes: Mapping[str, Measured]) -> dict[str, Mapping[str, Any]]:
+    durations: dict[str, Distribution] = {}
     failures: dict[str, int] = {}
     for name, measured in classes.items():
         label = _shown(name)
-        counted = counts.setdefault(label, [0] * BUCKETS)
-        for index, count in measured.histogram.items():
-            counted[index] += count
-        sums[label] = sums.get(label, 0.0) + measured.ms / 1000
+        counts, sum_s = durations.get(label, ([0] * BUCKETS, 0.0))
+        added = [count + measured.histogram.get(at, 0) for at, count in enumerate(counts)]
+        durations[label] = Distribution(added, sum_s + measured.ms / 1000)
         failures[label] = failures.get(label, 0) + measured.failed
-    yield Family(
-        metric=catalogue.WORKER_DURATION,
-        distributions=[
-            Distribution(counts=counted, sum_s=sums[label], labels={"job_class": label})
-            for label, counted in counts.items()
-        ],
-    )
-    yield Family(
-        metric=catalogue.WORKER_CLASS_FAILED,
-        samples=[
-            Sample(value=count, labels={"job_class": label}) for label, count in failures.items()
-        ],
-    )
+    return {"job_duration_seconds": durations, "class_failed": failures}

@@ -3,13 +3,14 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.api.operator import Operator
-from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import job_forks
-from kiqbridge.telemetry.catalogue import REDIS_UP, Family, gauge
-from kiqbridge.telemetry.fleet import fetch_families
+from kiqbridge.telemetry.catalogue import Distribution, Family, families, load
+from kiqbridge.telemetry.fleet import fleet_families
 from kiqbridge.wire.measures import BOUNDS_MS
 
 if TYPE_CHECKING:
@@ -37,32 +38,16 @@ def prometheus_text(operator: Operator | None = None) -> bytes:
 
 def _fleet(operator: Operator | None) -> list[Family]:
     try:
-        return fetch_families(operator)
+        return fleet_families(operator)
     except KiqbridgeError as error:
         logger.warning("no numbers for Prometheus: %s", error)
-        return [gauge(REDIS_UP, 0)]
+        return families("fleet", {"redis_up": 0})
 
 
 def as_text(families: Callable[[], Iterable[Family]]) -> bytes:
     """Families as Prometheus reads them; raises as `prometheus_text`."""
-    client = load()
-    text: bytes = client.generate_latest(_registry(families))
+    text: bytes = load("prometheus_client", "prometheus").generate_latest(_registry(families))
     return text
-
-
-def load() -> Any:
-    """The library.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import prometheus_client  # noqa: PLC0415 - only where it is asked for
-    except ImportError as error:
-        raise ConfigError(
-            "Prometheus' numbers need the package prometheus-client: pip install 'kiqbridge[prometheus]'"
-        ) from error
-    return prometheus_client
 
 
 class PrometheusPort:
@@ -84,7 +69,7 @@ class PrometheusPort:
     def __init__(
         self, families: Callable[[], Iterable[Family]], *, host: str, port: int, count: int = 1
     ) -> None:
-        self._client = load()
+        self._client = load("prometheus_client", "prometheus")
         self._registry = _registry(families, of_process=True)
         self._host = host
         self._ports = range(port, port + count)
@@ -157,7 +142,7 @@ def _registry(
     families: Callable[[], Iterable[Family]], *, of_process: bool = False
 ) -> "CollectorRegistry":
     """A registry of its own: what other code of the process registers is not ours to serve."""
-    from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - see load
+    from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - loaded by load
 
     registry = CollectorRegistry()
     registry.register(_Collector(families))
@@ -183,25 +168,25 @@ class _Collector:
 
 
 def _converted(family: Family) -> "Metric":
-    from prometheus_client.core import (  # noqa: PLC0415 - see load
+    from prometheus_client.core import (  # noqa: PLC0415 - loaded by load
         CounterMetricFamily,
         GaugeMetricFamily,
         HistogramMetricFamily,
     )
 
     metric = family.metric
-    if metric.kind == "histogram":
-        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for each in family.distributions:
-            total, buckets = 0, []
-            for bound, count in zip((*BOUNDS_MS, None), each.counts, strict=True):
-                total += count
-                buckets.append(("+Inf" if bound is None else f"{bound / 1000:g}", total))
-            values = [each.labels[label] for label in metric.labels]
-            histogram.add_metric(values, buckets, sum_value=each.sum_s)
-        return histogram
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    made = kind(metric.name, metric.help, labels=metric.labels)
-    for sample in family.samples:
-        made.add_metric([sample.labels[label] for label in metric.labels], float(sample.value))
-    return made
+    kinds = {
+        "gauge": GaugeMetricFamily,
+        "counter": CounterMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    made: Any = kinds[metric.kind](metric.name, metric.help, labels=metric.labels)
+    for labels, value in family.values.items():
+        if isinstance(value, Distribution):
+            sums = accumulate(value.counts)
+            bounds = (*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf")
+            made.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=value.sum_s)
+        else:
+            made.add_metric(labels, float(value))
+    converted: Metric = made
+    return converted

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kiqbridge.errors import ConfigError
-from kiqbridge.telemetry.catalogue import Family
+from kiqbridge.telemetry.catalogue import Distribution, Family, load
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class StatsdPush:
     """
 
     def __init__(self, address: str) -> None:
-        self._library = load()
+        self._library = load("statsd", "statsd")
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._client: Any = None
@@ -70,12 +69,13 @@ class StatsdPush:
 
 def _values(family: Family) -> Iterable[tuple[str, float]]:
     name = family.metric.name.removeprefix(f"{PREFIX}_").removesuffix("_total")
-    for sample in family.samples:
-        yield ".".join((name, *map(_part, sample.labels.values()))), sample.value
-    for each in family.distributions:
-        parts = tuple(map(_part, each.labels.values()))
-        yield ".".join((f"{name}_count", *parts)), sum(each.counts)
-        yield ".".join((f"{name}_ms", *parts)), round(each.sum_s * 1000)
+    for labels, value in family.values.items():
+        parts = tuple(map(_part, labels))
+        if isinstance(value, Distribution):
+            yield ".".join((f"{name}_count", *parts)), sum(value.counts)
+            yield ".".join((f"{name}_ms", *parts)), round(value.sum_s * 1000)
+        else:
+            yield ".".join((name, *parts)), value
 
 
 def _part(value: str) -> str:
@@ -85,18 +85,3 @@ def _part(value: str) -> str:
 
 def _number(value: float) -> float:
     return int(value) if float(value).is_integer() else round(value, 6)
-
-
-def load() -> Any:
-    """The library.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import statsd  # noqa: PLC0415 - only where it is asked for
-    except ImportError as error:
-        raise ConfigError(
-            "StatsD needs the package statsd: pip install 'kiqbridge[statsd]'"
-        ) from error
-    return statsd

@@ -18,9 +18,8 @@ from kiqbridge.config.config import Config
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.threads import BoundedCall
-from kiqbridge.telemetry import otel, prometheus, statsd_push
-from kiqbridge.telemetry.catalogue import Family
-from kiqbridge.telemetry.fleet import fetch_numbers, fleet_families
+from kiqbridge.telemetry.catalogue import Family, load
+from kiqbridge.telemetry.fleet import fleet_families
 from kiqbridge.telemetry.otel import OtelPush
 from kiqbridge.telemetry.process import process_families
 from kiqbridge.telemetry.prometheus import PrometheusPort
@@ -106,7 +105,7 @@ class Telemetry:
             numbers.leads and not self._stopping.is_set()
         ):  # Redis may be away: the end must not wait
             with contextlib.suppress(KiqbridgeError):  # Redis is away, which others report
-                yield from fleet_families(fetch_numbers(self._operator))
+                yield from fleet_families(self._operator)
 
     def _push_on(self) -> None:
         while True:
@@ -139,12 +138,13 @@ def require_extras(config: Config) -> None:
     Raises:
         ConfigError: one is not installed; names the extra.
     """
-    if config.prometheus_port:
-        prometheus.load()
-    if config.statsd:
-        statsd_push.load()
-    if config.opentelemetry:
-        otel.load()
+    for is_asked, module, extra in (
+        (config.prometheus_port, "prometheus_client", "prometheus"),
+        (config.statsd, "statsd", "statsd"),
+        (config.opentelemetry, "opentelemetry.sdk.metrics.export", "opentelemetry"),
+    ):
+        if is_asked:
+            load(module, extra)
 
 
 def start_telemetry(

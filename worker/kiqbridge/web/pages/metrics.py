@@ -11,9 +11,7 @@ from starlette.routing import Route
 from kiqbridge.api import ClassCounts, Histogram, TopJobs, job_metrics, top_jobs
 from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, render, view_of
-from kiqbridge.web.plots import Mark, Series, histogram, sparkline, time_series
-from kiqbridge.web.plots.time_series import Shade, fold
-from kiqbridge.wire.measures import BOUNDS_MS
+from kiqbridge.web.plots import Series, Shade, fold, histogram, sparkline, time_series
 
 MINUTES: Final = {"1h": 60, "4h": 240, "8h": 480}
 """Span → minutes, as long as the counters of a minute are kept."""
@@ -98,11 +96,7 @@ def show_class(request: Request) -> Response:
         took_span=_took_span(span),
         plot=plot,
         bars=histogram(
-            took.counts,
-            BOUNDS_MS,
-            name="took",
-            title=f"How long executions took, in the last {_took_span(span)}",
-            percentiles={"p50": took.p50, "p95": took.p95, "p99": took.p99},
+            took, name="took", title=f"How long executions took, in the last {_took_span(span)}"
         )
         if took.count
         else "",
@@ -180,7 +174,7 @@ def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) ->
         title=title,
         starts_at=found.buckets[0],
         step_s=found.bucket_s,
-        marks=[Mark(at=at, label=label) for at, label in found.marks.items()],
+        marks=found.marks,
     )
 
 

@@ -12,12 +12,10 @@ from starlette.routing import Route
 from kiqbridge.api import Process, ProcessSet
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.plots import meter
 from kiqbridge.web.shown import noun, plain
 
 LATE_BEAT_S: Final = 30.0
 """A heartbeat comes every 5 or 10 s; older than this, something holds the process up."""
-_ALMOST_FULL: Final = 0.9
 
 
 def show(request: Request) -> Response:
@@ -32,7 +30,6 @@ def show(request: Request) -> Response:
         processes=processes,
         mixed=ours if len(ours) > 1 else [],
         version_of=version_of,
-        busy_meter=busy_meter,
         is_embedded=is_embedded,
         late_beat_s=LATE_BEAT_S,
     )
@@ -48,14 +45,6 @@ def version_of(process: Process) -> str:
 def is_embedded(process: Process) -> bool:
     """Whether it lives within another program, which ignores signals that are sent through Redis (§10.5)."""
     return process.info.get("embedded") is True
-
-
-def busy_meter(busy: int, threads: int) -> str:
-    """How many of the threads run a job, as a bar."""
-    share = busy / threads if threads else 0.0
-    return meter(
-        share, label=f"{busy} of {threads} busy", shade="warn" if share >= _ALMOST_FULL else "ok"
-    )
 
 
 @requires("admin")

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +22,6 @@ from kiqbridge.api.schedules import RUBY
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
-from kiqbridge.web.plots import Tick, TickState, tick_legend, tick_strip
 from kiqbridge.web.shown import absolute, duration
 
 TICKS: Final = 20
@@ -39,7 +37,6 @@ PAUSES: Final = (
     ("604800", "for 1 week"),
 )
 """Seconds, as a form has them, and what they are called."""
-_SIGNS: Final[Mapping[str, TickState]] = {"paused": "left out", "skipped": "left out"}
 _BAD: Final = ("dead", "discarded", "expired")
 
 
@@ -55,8 +52,7 @@ def show(request: Request) -> Response:
         page=page_of(matching, request, ROWS),
         total=len(found),
         wanted=wanted,
-        strip=strip,
-        legend=tick_legend(),
+        ticks_of=ticks_of,
         zoned=zoned,
         can_act=can_act,
         pauses=PAUSES,
@@ -79,8 +75,7 @@ def show_one(request: Request) -> Response:
         request,
         "schedule.html",
         schedule=schedule,
-        strip=strip(schedule, most=3 * TICKS),
-        legend=tick_legend(),
+        ticks_of=ticks_of,
         zoned=zoned,
         can_act=can_act,
         lateness=lateness(schedule),
@@ -110,12 +105,9 @@ def zoned(at: float, timezone: str) -> str:
     return f"{moment:%a %Y-%m-%d %H:%M}{seconds} {moment:%Z}"
 
 
-def strip(schedule: ScheduleView, most: int = TICKS) -> Markup:
-    """Its last occurrences as signs, the newest at the right."""
-    return tick_strip(
-        [_tick(each, schedule.timezone) for each in reversed(schedule.occurrences[:most])],
-        label=schedule.name,
-    )
+def ticks_of(schedule: ScheduleView, most: int = TICKS) -> list[tuple[str, str, bool]]:
+    """Its last occurrences, the newest last: the kind of each, its title, and whether a job of it will not be done."""
+    return [_tick(each, schedule.timezone) for each in reversed(schedule.occurrences[:most])]
 
 
 def lateness(schedule: ScheduleView) -> tuple[float, float] | None:
@@ -133,16 +125,17 @@ def is_bad(occurrence: Occurrence) -> bool:
     return occurrence.outcome in _BAD
 
 
-def _tick(occurrence: Occurrence, timezone: str) -> Tick:
-    state = _SIGNS.get(occurrence.kind, occurrence.kind)
-    words = [zoned(occurrence.at, timezone), occurrence.kind]
-    if occurrence.late_s is not None and occurrence.kind in ("late", "caught up"):
+def _tick(occurrence: Occurrence, timezone: str) -> tuple[str, str, bool]:
+    kind = occurrence.kind
+    words = [zoned(occurrence.at, timezone), kind]
+    if occurrence.late_s is not None and kind in ("late", "caught up"):
         words.append(f"{duration(occurrence.late_s)} late")
     if occurrence.deliveries > 1:
         words.append(f"delivered {occurrence.deliveries} times")
     if occurrence.outcome:
         words.append(occurrence.outcome)
-    return Tick(state=state, title=", ".join(words), is_bad=is_bad(occurrence))  # type: ignore[arg-type]
+    sign = "left out" if kind in ("paused", "skipped") else kind
+    return sign, ", ".join(words), is_bad(occurrence)
 
 
 @requires("operator")
