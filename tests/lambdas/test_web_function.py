@@ -10,7 +10,7 @@ from support.lambda_build import Build, build_once
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 from support.servers import find_free_port
 
-from kiqbridge.web.base_path import base_of_event
+from kiqbridge.web.middleware import base_of_event
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kiqbridge.api import Counts, Facts, JobRecord, Limits, Process, Work, judge
-from kiqbridge.api.facts import MissedFact, QueueFacts, SetFacts
-from kiqbridge.api.memory import Memory
+from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
 from kiqbridge.api.verdict import KINDS
 from kiqbridge.doctor import CATALOGUE
 from kiqbridge.inflight.incarnations import Incarnation

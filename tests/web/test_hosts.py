@@ -8,12 +8,13 @@ from starlette.routing import Route
 from support.pages import Browser
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.web.hosts import (
+from kiqbridge.web.middleware import (
     LOOPBACK_HOSTS,
-    KnownHosts,
-    TrustedProxies,
+    Layer,
     is_loopback,
+    known_hosts,
     parse_networks,
+    trusted_proxies,
 )
 
 
@@ -23,17 +24,15 @@ def show(request):
     )
 
 
-def browser(middleware, **options):
-    return Browser(
-        Starlette(routes=[Route("/", show)], middleware=[Middleware(middleware, **options)])
-    )
+def browser(serve):
+    return Browser(Starlette(routes=[Route("/", show)], middleware=[Middleware(Layer, serve)]))
 
 
 @pytest.mark.parametrize(
     "host", ["localhost:8000", "127.0.0.1", "LOCALHOST", "[::1]:80", "localhost."]
 )
 def test_on_loopback_its_own_names_are_served(host):
-    local = browser(KnownHosts, hosts=LOOPBACK_HOSTS)
+    local = browser(known_hosts(LOOPBACK_HOSTS))
 
     assert local.request("GET", "/", headers={"Host": host}).status_code == 200
 
@@ -50,7 +49,7 @@ def test_on_loopback_its_own_names_are_served(host):
     ],
 )
 def test_a_name_that_was_pointed_to_loopback_is_not(host):
-    local = browser(KnownHosts, hosts=LOOPBACK_HOSTS)
+    local = browser(known_hosts(LOOPBACK_HOSTS))
 
     answer = local.request("GET", "/", headers={"Host": host})
 
@@ -59,7 +58,7 @@ def test_a_name_that_was_pointed_to_loopback_is_not(host):
 
 
 def test_a_star_stands_for_subdomains():
-    ours = browser(KnownHosts, hosts=["*.example.com"])
+    ours = browser(known_hosts(["*.example.com"]))
     answers = {
         host: ours.request("GET", "/", headers={"Host": host}).status_code
         for host in ("ops.example.com", "example.com", "a.b.example.com", "evilexample.com")
@@ -75,8 +74,7 @@ def test_a_star_stands_for_subdomains():
 
 def test_without_names_all_are_served():
     assert (
-        browser(KnownHosts, hosts=None).request("GET", "/", headers={"Host": "x.y"}).status_code
-        == 200
+        browser(known_hosts(None)).request("GET", "/", headers={"Host": "x.y"}).status_code == 200
     )
 
 
@@ -90,14 +88,14 @@ FORWARDED = {
 def test_of_a_trusted_proxy_the_nearest_address_counts_that_is_no_proxy():
     networks = parse_networks(["127.0.0.1", "10.0.0.0/8"], "test")
 
-    answer = browser(TrustedProxies, networks=networks).request("GET", "/", headers=FORWARDED)
+    answer = browser(trusted_proxies(networks)).request("GET", "/", headers=FORWARDED)
 
     assert answer.text == "203.0.113.9 https ops.example.com"
 
 
 def test_of_anybody_else_no_forwarding_header_counts():
     for networks in ((), parse_networks(["10.0.0.0/8"], "test")):
-        answer = browser(TrustedProxies, networks=networks).request("GET", "/", headers=FORWARDED)
+        answer = browser(trusted_proxies(networks)).request("GET", "/", headers=FORWARDED)
         assert answer.text == "127.0.0.1 http testserver"
 
 
@@ -109,7 +107,7 @@ def test_nonsense_of_a_trusted_proxy_changes_nothing():
         "X-Forwarded-Host": "a b",
     }
 
-    answer = browser(TrustedProxies, networks=networks).request("GET", "/", headers=nonsense)
+    answer = browser(trusted_proxies(networks)).request("GET", "/", headers=nonsense)
 
     assert answer.text == "127.0.0.1 http testserver"
 

@@ -9,7 +9,7 @@ import pytest
 from support.web_jobs import failed, job, push
 
 from kiqbridge.api import DeadSet, RetrySet
-from kiqbridge.web.pages.selection import token_of
+from kiqbridge.web.pages.acting import token_of
 
 
 def packed(*lines):

@@ -10,7 +10,7 @@ from support.pages import ORIGIN
 from support.web_jobs import dead, failed, job
 
 from kiqbridge.api import DeadSet, RetrySet
-from kiqbridge.web.pages.selection import token_of
+from kiqbridge.web.pages.acting import token_of
 
 SETS = [("/retries", "retry"), ("/scheduled", "schedule"), ("/dead", "dead")]
 

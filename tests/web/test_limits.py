@@ -7,7 +7,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from support.pages import Browser
 
-from kiqbridge.web.limits import MAX_BUCKETS, BodyLimit, Buckets
+from kiqbridge.web.limits import MAX_BUCKETS, Buckets
+from kiqbridge.web.middleware import Layer, body_limit, faults
 
 
 class Clock:
@@ -67,7 +68,8 @@ async def endless():
 @pytest.fixture
 def browser():
     routes = [Route("/", count, methods=["POST"])]
-    return Browser(Starlette(routes=routes, middleware=[Middleware(BodyLimit, most=1000)]))
+    layers = [Middleware(Layer, serve) for serve in (faults, body_limit(1000))]
+    return Browser(Starlette(routes=routes, middleware=layers))
 
 
 def test_a_body_up_to_the_limit_is_read(browser):

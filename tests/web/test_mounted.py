@@ -12,7 +12,7 @@ from support.web_users import PASSWORD, cheap_hash
 
 from kiqbridge.web import create_app
 from kiqbridge.web.auth import Auth, User
-from kiqbridge.web.base_path import BasePath
+from kiqbridge.web.middleware import below as at_base_path
 
 PATHS = (
     "/",
@@ -57,8 +57,8 @@ def below(page):
         "a host of its own": (by_host, "", ""),
         "a proxy that takes the path off": (RootPathApp(page, "/ops"), "", "/ops"),
         "mounted, behind such a proxy": (RootPathApp(mounted, "/ops"), "/jobs", "/ops/jobs"),
-        "a base path of the settings": (BasePath(page, "/ops"), "", "/ops"),
-        "the same, not taken off": (BasePath(page, "/ops"), "/ops", "/ops"),
+        "a base path of the settings": (at_base_path("/ops", page), "", "/ops"),
+        "the same, not taken off": (at_base_path("/ops", page), "/ops", "/ops"),
     }
 
 

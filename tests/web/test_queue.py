@@ -6,7 +6,7 @@ import pytest
 from support.web_jobs import job, push
 
 from kiqbridge.api import Queue, read_audit
-from kiqbridge.web.pages.selection import find_jobs, token_of
+from kiqbridge.web.pages.acting import find_jobs, token_of
 
 
 def jids(redis, queue):

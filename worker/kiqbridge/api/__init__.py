@@ -12,15 +12,21 @@ from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
 from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.job_list import Page
-from kiqbridge.api.metric_reading import ClassCounts, Counts
-from kiqbridge.api.metrics import JobMetrics, TopJobs, class_histograms, job_metrics, top_jobs
-from kiqbridge.api.occurrences import Occurrence
+from kiqbridge.api.metrics import (
+    ClassCounts,
+    Counts,
+    JobMetrics,
+    TopJobs,
+    class_histograms,
+    job_metrics,
+    top_jobs,
+)
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
-from kiqbridge.api.schedules import ScheduleSet, ScheduleView
+from kiqbridge.api.schedules import Occurrence, ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history

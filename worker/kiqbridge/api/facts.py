@@ -7,19 +7,24 @@ that is missing, hides nothing else.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from kiqbridge.api.memory import Memory, parse_memory
-from kiqbridge.api.metric_reading import Counts, MetricReading
+from kiqbridge.api.metrics import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.processes import Process, Work, parse_process, parse_work
+from kiqbridge.api.processes import (
+    RETRY,
+    Process,
+    Work,
+    parse_process,
+    parse_work,
+    unknown_classes,
+)
 from kiqbridge.api.record import JobRecord
-from kiqbridge.api.unknown_classes import RETRY, unknown_classes
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.store.forgetting import KEPT_S, dropped_in
 from kiqbridge.store.pauses import Pause, read_entries, server_time
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import is_clustered, parse_info
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
@@ -77,6 +82,36 @@ class MissedFact:
     schedule: str
     at: int
     came_later: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Of a server.
+
+    Attributes:
+        used: bytes that it uses.
+        most: bytes that it may use (maxmemory); 0 = no limit.
+        policy: its eviction policy; empty if it does not say.
+        resident: bytes of the machine that its process takes.
+        machine: bytes that the machine has; 0 = not known.
+    """
+
+    used: int
+    most: int
+    policy: str
+    resident: int = 0
+    machine: int = 0
+
+    @property
+    def taken(self) -> tuple[int, int]:
+        """Bytes in use, and of how many; without maxmemory those of the machine. The second is 0 if there is no bound."""
+        return (self.used, self.most) if self.most else (self.resident, self.machine)
+
+    @property
+    def share(self) -> float:
+        """The part of it that is in use, 0 to 1; 0 if there is no bound."""
+        used, most = self.taken
+        return used / most if most else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +197,7 @@ class _Fetching:
             ("SMEMBERS", keys.processes),
             ("SMEMBERS", keys.paused),
             ("HGETALL", keys.pauses),
-            (
-                "ZRANGE",
-                keys.missed,
-                "+inf",
-                begun - MISSED_S,
-                "BYSCORE",
-                "REV",
-                "LIMIT",
-                0,
-                MOST_MISSED,
-            ),
+            ("ZREVRANGEBYSCORE", keys.missed, "+inf", begun - MISSED_S, "LIMIT", 0, MOST_MISSED),
             ("ZCARD", keys.dead),
             ("ZCOUNT", keys.dead, begun - LATELY_S, "+inf"),
             ("ZRANGE", keys.dead_trimmed, begun - KEPT_S, "+inf", "BYSCORE"),
@@ -232,55 +257,49 @@ class _Fetching:
         names = sorted(text_of(name) for name in queues)
         living = sorted(text_of(name) for name in identities)
         ticks = [_tick(member) for member in missed]
-        replies = self._ask(
-            *(("LLEN", keys.queue(name)) for name in names),
-            *(("LINDEX", keys.queue(name), -1) for name in names),
-            *(("LLEN", keys.suspects(name)) for name in names),
-            *(("HGETALL", keys.process(name)) for name in living),
-            *(("HGETALL", keys.work(name)) for name in living),
-            *(("HGETALL", keys.workers(name)) for name in living),
+        found = self._ask(
+            *(
+                command
+                for name in names
+                for command in (
+                    ("LLEN", keys.queue(name)),
+                    ("LINDEX", keys.queue(name), -1),
+                    ("LLEN", keys.suspects(name)),
+                )
+            ),
+            *(
+                ("HGETALL", key(name))
+                for name in living
+                for key in (keys.process, keys.work, keys.workers)
+            ),
             *(("ZCOUNT", keys.ticks(name), at, at) for at, name in ticks),
         )
-        sizes, oldest, suspects = (_part(replies, place, len(names)) for place in range(3))
-        of_processes = replies[3 * len(names) :]
-        hashes, works, older = (_part(of_processes, place, len(living)) for place in range(3))
-        came = of_processes[3 * len(living) :]
-        processes = [
-            process
-            for name, reply in zip(living, hashes, strict=True)
-            if (process := parse_process(name, reply or [], self._operator)) is not None
+        replies = iter(found)
+        of_queues: list[Any] = [(name, *islice(replies, 3)) for name in names]
+        beats: list[Any] = [(name, *islice(replies, 3)) for name in living]
+        came = [
+            MissedFact(schedule=name, at=at, came_later=bool(count))
+            for (at, name), count in zip(ticks, replies, strict=True)
         ]
-        work = [
-            found
-            for name, new, old in zip(living, works, older, strict=True)
+        read = [parse_process(name, reply or [], self._operator) for name, reply, *_ in beats]
+        processes = [process for process in read if process is not None]
+        works = [
+            parse_work(name, text_of(tid), text)
+            for name, _, new, old in beats
             for tid, text in pairs_of(new or old or []).items()
-            if (found := parse_work(name, text_of(tid), text)) is not None
+        ]
+        jobs = [
+            (f"queue {name}", JobRecord(oldest, queue=name))
+            for name, _, oldest, _ in of_queues
+            if oldest is not None
         ]
         return {
-            "queues": [
-                _queue(name, counts, now)
-                for name, counts in zip(
-                    names, zip(sizes, oldest, suspects, strict=True), strict=True
-                )
-            ],
+            "queues": [_queue(now, *each) for each in of_queues],
             "processes": processes,
             "gone": len(living) - len(processes),
-            "unknown": unknown_classes(
-                [
-                    *retries,
-                    *(
-                        (f"queue {name}", JobRecord(text, queue=name))
-                        for name, text in zip(names, oldest, strict=True)
-                        if text is not None
-                    ),
-                ],
-                processes,
-            ),
-            "work": sorted(work, key=lambda each: each.run_at),
-            "missed": [
-                MissedFact(schedule=name, at=at, came_later=bool(count))
-                for (at, name), count in zip(ticks, came, strict=True)
-            ],
+            "unknown": unknown_classes([*retries, *jobs], processes),
+            "work": sorted(filter(None, works), key=lambda each: each.run_at),
+            "missed": came,
         }
 
     def _leases(
@@ -312,11 +331,11 @@ class _Fetching:
         try:
             return self._pool.run(*commands)
         except RedisRefused:  # which one, is not known
-            return [self._answer(self._pool, command) for command in commands]
+            return [self._answer(command) for command in commands]
 
-    def _answer(self, pool: RedisPool, command: tuple[Any, ...]) -> Any:
+    def _answer(self, command: tuple[Any, ...]) -> Any:
         try:
-            return pool.run(command)[0]
+            return self._pool.run(command)[0]
         except RedisRefused as error:
             self._refused[f"{' '.join(map(str, command[:2]))}: {error}"] = None
             return None
@@ -337,9 +356,8 @@ def _set_facts(replies: Sequence[Any], now: float) -> SetFacts:
 
 
 def _queue(
-    name: str, counts: tuple[int | None, bytes | None, int | None], now: float
+    now: float, name: str, size: int | None, oldest: bytes | None, suspects: int | None
 ) -> QueueFacts:
-    size, oldest, suspects = counts
     job = JobRecord(oldest) if oldest is not None else None
     return QueueFacts(
         name=name,
@@ -366,10 +384,25 @@ def _pauses(paused: Sequence[bytes], pauses: Any, now: float) -> list[Pause]:
     ]
 
 
+def parse_memory(reply: bytes | None) -> Memory | None:
+    """The reply to INFO memory; None if it does not say how much is used."""
+    info = parse_info(reply or b"")
+    numbers = {
+        name: int(text)
+        for name in ("used_memory", "maxmemory", "used_memory_rss", "total_system_memory")
+        if (text := info.get(name, "")).isdigit()
+    }
+    if "used_memory" not in numbers:
+        return None
+    return Memory(
+        used=numbers["used_memory"],
+        most=numbers.get("maxmemory", 0),
+        policy=info.get("maxmemory_policy", ""),
+        resident=numbers.get("used_memory_rss", 0),
+        machine=numbers.get("total_system_memory", 0),
+    )
+
+
 def _tick(member: bytes) -> tuple[int, str]:
     instant, _, name = member.partition(b" ")
     return (int(instant) if instant.isdigit() else 0), text_of(name)
-
-
-def _part(replies: Sequence[Any], place: int, length: int) -> Sequence[Any]:
-    return replies[place * length : (place + 1) * length]

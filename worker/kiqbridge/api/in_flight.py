@@ -4,23 +4,20 @@ Ruby's workers keep no such lists (docs/reliability.md). What runs is known from
 within the last seconds may still be shown as not begun.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import parse_work
 from kiqbridge.api.record import JobRecord
-from kiqbridge.inflight.incarnations import SignOfLife
-from kiqbridge.store.pauses import server_time
+from kiqbridge.inflight.incarnations import State, list_registered
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.keys import LAYOUT, layout_of
 from kiqbridge.wire.names import text_of
 
 MOST_OF_A_LIST: Final = 100
 """Jobs of one claim that are read: a chunk is smaller, unless jobs are very short."""
-
-Owner = Literal["alive", "silent", "being reaped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class HeldJob:
     tid: str
     queue: str
     job: JobRecord
-    owner: Owner
+    owner: State
     begun: bool
 
     @property
@@ -68,7 +65,7 @@ class Suspects:
 def fetch_in_flight(
     operator: Operator | None = None, *, most: int = MOST_OF_A_LIST
 ) -> list[HeldJob]:
-    """What our workers hold, by process and thread, in three round trips.
+    """What our workers hold, by process and thread, in six round trips.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -79,14 +76,9 @@ def fetch_in_flight(
     """
     whose = operator or default_operator()
     pool, keys = whose.pool, whose.keys
-    registered, reaping, alive, clock = pool.run(
-        ("SMEMBERS", keys.inflight),
-        ("SMEMBERS", keys.reaping),
-        ("HGETALL", keys.alive),
-        ("TIME",),
-    )
-    owners = _owners(registered, reaping, pairs_of(alive), server_time(clock))
-    names = sorted(owners)
+    listed = list_registered(pool, keys)
+    owners = {each.name: each.state for each in listed if layout_of(each.name) == LAYOUT}
+    names = list(owners)
     if not names:
         return []
     replies = pool.run(
@@ -149,18 +141,6 @@ def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list
         )
         if count
     ]
-
-
-def _owners(
-    registered: Sequence[bytes], reaping: Sequence[bytes], beats: Mapping[bytes, bytes], now: float
-) -> dict[str, Owner]:
-    owners: dict[str, Owner] = {}
-    for raw in registered:
-        sign = SignOfLife.parse(beats.get(raw))
-        is_alive = sign is not None and now - sign.at <= sign.silent_after_s
-        owners[text_of(raw)] = "alive" if is_alive else "silent"
-    owners |= {text_of(raw): "being reaped" for raw in reaping}
-    return {name: owner for name, owner in owners.items() if layout_of(name) == LAYOUT}
 
 
 def _running(incarnation: str, reply: Sequence[bytes]) -> set[str]:

@@ -1,38 +1,86 @@
 """How often each class ran and failed and how long it took, out of what workers measured (protocol §12).
 
-metric_reading.py says how executions that are written in several forms count once.
+Sidekiq 7 and 8 write the same numbers under other names, and a worker of ours writes both. What lies under
+both names with equal numbers is one and the same. Where they differ, some processes wrote one form only:
+then the larger one holds the other, unless Ruby of both versions runs and none of ours: then it is the sum.
 """
 
+import calendar
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from kiqbridge.api.metric_reading import (
-    ClassCounts,
-    MetricReading,
-    are_written_apart,
-    one_of_both,
-)
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram, read_histogram
-from kiqbridge.api.processes import ProcessSet
+from kiqbridge.api.processes import Process, ProcessSet
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.measures import (
     field_name,
     histogram_minute_7,
     histogram_minute_8,
     minute_7,
+    minute_8,
     ten_minutes_8,
 )
+from kiqbridge.wire.names import text_of
 
 MOST_MINUTES: Final = 480
 """As long as the counters of a minute are kept."""
-
 MOST_HOURS: Final = 72
 """As long as those of ten minutes are kept."""
 
 _MINUTE_S: Final = 60
 _TEN_MINUTES_S: Final = 600
+_FIELDS: Final = ("p", "f", "ms")
+_AT_ONCE: Final = 250
+"""Commands of one round trip, so that no reply grows large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What was measured of a class.
+
+    Attributes:
+        executions: those that failed included.
+        failures: executions that raised.
+        ms: milliseconds of the executions that did not fail.
+    """
+
+    executions: int = 0
+    failures: int = 0
+    ms: int = 0
+
+    def __bool__(self) -> bool:
+        return self.executions > 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            executions=self.executions + other.executions,
+            failures=self.failures + other.failures,
+            ms=self.ms + other.ms,
+        )
+
+    @property
+    def average_ms(self) -> float | None:
+        """Milliseconds of an execution that succeeded; None if none did (§12.4)."""
+        succeeded = self.executions - self.failures
+        return self.ms / succeeded if succeeded > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassCounts:
+    """One class in a span of time.
+
+    Attributes:
+        job_class: as it was measured: for a Rails job the class that Rails knows.
+        total: of the whole span.
+        series: begin of a bucket (epoch seconds) → counts; only buckets in which it ran.
+    """
+
+    job_class: str
+    total: Counts
+    series: Mapping[float, Counts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +106,12 @@ class JobMetrics:
 
     Attributes:
         counts: totals and series by minute.
-        buckets: the begin of each minute, epoch seconds, oldest first.
         histogram: of the durations in the whole span.
-        histograms: begin of a minute → its histogram; only minutes in which it ran.
         marks: deployments in the span: minute (epoch seconds) → label.
     """
 
     counts: ClassCounts
-    buckets: Sequence[float]
     histogram: Histogram
-    histograms: Mapping[float, Histogram]
     marks: Mapping[float, str]
 
 
@@ -90,39 +134,30 @@ def top_jobs(
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    whose = operator or default_operator()
+    reading = MetricReading(operator or default_operator())
     moment = time.time() if now is None else now
-    length = _TEN_MINUTES_S if hours else _MINUTE_S
-    count = _within(hours, MOST_HOURS) * 6 if hours else _within(minutes, MOST_MINUTES)
-    starts = _starts(moment, length, count)
-    reading = _read_top(starts, hours, moment, whose)
+    if hours:
+        starts = _starts(moment, _TEN_MINUTES_S, _within(hours, MOST_HOURS) * 6)
+        for start in starts:
+            reading.ask_counts(start, 8, ten_minutes_8(time.gmtime(start)))
+        for minute in _starts(moment, _MINUTE_S, min(MOST_MINUTES, hours * 60)):
+            bucket = minute // _TEN_MINUTES_S * _TEN_MINUTES_S
+            if bucket in reading.asked:  # Sidekiq 7 has minutes only
+                reading.ask_counts(bucket, 7, minute_7(time.gmtime(minute)))
+    else:
+        starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
+        for start in starts:
+            reading.ask_minute(start)
+    reading.ask_marks(starts)
+    reading.read()
     classes = [reading.class_counts(name, starts) for name in sorted(reading.names)]
     classes.sort(key=lambda each: (-each.total.ms, -each.total.executions, each.job_class))
     return TopJobs(
-        bucket_s=length,
+        bucket_s=_TEN_MINUTES_S if hours else _MINUTE_S,
         buckets=starts,
         classes={each.job_class: each for each in classes},
         marks=reading.marks_within(starts[0], moment),
     )
-
-
-def _read_top(
-    starts: Sequence[float], hours: int | None, moment: float, whose: Operator
-) -> MetricReading:
-    reading = MetricReading(whose)
-    for start in starts:
-        if hours:
-            reading.ask_counts(start, 8, ten_minutes_8(time.gmtime(start)))
-        else:
-            reading.ask_minute(start)
-    if hours:  # Sidekiq 7 has minutes only
-        for minute in _starts(moment, _MINUTE_S, min(MOST_MINUTES, hours * 60)):
-            bucket = minute // _TEN_MINUTES_S * _TEN_MINUTES_S
-            if bucket in reading.asked:
-                reading.ask_counts(bucket, 7, minute_7(time.gmtime(minute)))
-    reading.ask_marks(starts)
-    reading.read()
-    return reading
 
 
 def job_metrics(
@@ -143,32 +178,20 @@ def job_metrics(
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    whose = operator or default_operator()
     moment = time.time() if now is None else now
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
     name = field_name(job_class)
-    reading = _read_class(starts, name, whose)
-    histograms = {start: reading.histogram(start) for start in starts}
-    kept = {start: each for start, each in histograms.items() if each.count}
-    return JobMetrics(
-        counts=reading.class_counts(name, starts),
-        buckets=starts,
-        histogram=_sum_of(kept.values()),
-        histograms=kept,
-        marks=reading.marks_within(starts[0], moment),
-    )
-
-
-def _read_class(starts: Sequence[float], name: str, whose: Operator) -> MetricReading:
-    reading = MetricReading(whose)
+    reading = MetricReading(operator or default_operator())
     for start in starts:
-        at = time.gmtime(start)
         reading.ask_minute(start, only=name)
-        reading.ask_histogram(start, 7, whose.keys.histogram_7(name, histogram_minute_7(at)))
-        reading.ask_histogram(start, 8, whose.keys.histogram_8(name, histogram_minute_8(at)))
+    reading.ask_histograms(name, starts)
     reading.ask_marks(starts)
     reading.read()
-    return reading
+    return JobMetrics(
+        counts=reading.class_counts(name, starts),
+        histogram=reading.histogram(name),
+        marks=reading.marks_within(starts[0], moment),
+    )
 
 
 def class_histograms(
@@ -189,33 +212,164 @@ def class_histograms(
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    whose = operator or default_operator()
     moment = time.time() if now is None else now
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
-    moments = [time.gmtime(start) for start in starts]
-    sevens = [histogram_minute_7(at) for at in moments]
-    eights = [histogram_minute_8(at) for at in moments]
-    commands: list[tuple[Any, ...]] = []
-    for name in map(field_name, names):
-        commands.append(("MGET", *(whose.keys.histogram_7(name, each) for each in sevens)))
-        commands.append(("MGET", *(whose.keys.histogram_8(name, each) for each in eights)))
-    if not commands:
-        return {}
-    replies = whose.pool.run(*commands)
-    are_apart = are_written_apart(list(ProcessSet(whose)))
-    return {
-        name: _sum_of(
-            one_of_both(read_histogram(seven), read_histogram(eight), are_apart=are_apart)
-            for seven, eight in zip(*replies[2 * place : 2 * place + 2], strict=True)
-            if seven or eight
-        )
-        for place, name in enumerate(names)
-    }
+    reading = MetricReading(operator or default_operator())
+    for name in names:
+        reading.ask_histograms(field_name(name), starts)
+    reading.read()
+    return {name: reading.histogram(field_name(name)) for name in names}
 
 
-def _sum_of(histograms: Iterable[Histogram]) -> Histogram:
-    counts = [each.counts for each in histograms]
-    return Histogram(tuple(map(sum, zip(*counts, strict=True)))) if counts else Histogram()
+class MetricReading:
+    """What is asked of Redis for one answer, and what it replied, by form (7, 8) and bucket.
+
+    Args:
+        operator: whose.
+
+    Attributes:
+        asked: bucket → form → class → what that form says.
+        names: all classes that were found.
+        commands: what is to be asked.
+        processes: those that live, if they are known; else they are read where they matter.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.asked: dict[float, dict[int, dict[str, Counts]]] = {}
+        self.names: set[str] = set()
+        self.processes: Sequence[Process] | None = None
+        self.commands: list[tuple[str, ...]] = []
+        self._takers: list[Callable[[Any], None]] = []
+        self._marks: dict[float, str] = {}
+        self._histograms: dict[tuple[str, int], list[Histogram]] = {}
+
+    def ask_minute(self, start: float, only: str = "") -> None:
+        """The counters of a minute in both forms, of all classes or one."""
+        at = time.gmtime(start)
+        self.ask_counts(start, 7, minute_7(at), only=only)
+        self.ask_counts(start, 8, minute_8(at), only=only)
+
+    def ask_counts(self, bucket: float, form: int, key_part: str, only: str = "") -> None:
+        """The counters of a bucket, of all classes or one; several keys may belong to one bucket."""
+        counts = self.asked.setdefault(bucket, {7: {}, 8: {}})[form]
+        key = self.operator.keys.metrics(key_part)
+        if only:
+            fields = [f"{only}|{each}" for each in _FIELDS]
+            self._ask(("HMGET", key, *fields), lambda reply: _add(counts, only, reply))
+        else:
+            self._ask(("HGETALL", key), lambda reply: self._add_all(counts, reply))
+
+    def ask_histograms(self, name: str, starts: Sequence[float]) -> None:
+        """The histograms of a class at these minutes; each is a plain string to Redis."""
+        moments = [time.gmtime(start) for start in starts]
+        keys = self.operator.keys
+
+        def ask(form: int, found: Iterable[str]) -> None:
+            def take(replies: Sequence[bytes | None]) -> None:
+                self._histograms[name, form] = list(map(read_histogram, replies))
+
+            self._ask(("MGET", *found), take)
+
+        ask(7, (keys.histogram_7(name, histogram_minute_7(at)) for at in moments))
+        ask(8, (keys.histogram_8(name, histogram_minute_8(at)) for at in moments))
+
+    def ask_marks(self, starts: Iterable[float]) -> None:
+        """The deployments of each UTC day of these buckets."""
+        for day in sorted({time.strftime("%Y%m%d", time.gmtime(start)) for start in starts}):
+            self._ask(("HGETALL", self.operator.keys.marks(day)), self._add_marks)
+
+    def _ask(self, command: tuple[str, ...], take: Callable[[Any], None]) -> None:
+        self.commands.append(command)
+        self._takers.append(take)
+
+    def read(self) -> None:
+        """Ask all of it, in as few round trips as replies of a fair size allow."""
+        replies: list[Any] = []
+        for first in range(0, len(self.commands), _AT_ONCE):
+            replies += self.operator.pool.run(*self.commands[first : first + _AT_ONCE])
+        self.take(replies)
+
+    def take(self, replies: Iterable[Any]) -> None:
+        """What Redis replied to `commands`; None: it refused that one."""
+        for take, reply in zip(self._takers, replies, strict=True):
+            if reply is not None:
+                take(reply)
+
+    def class_counts(self, name: str, starts: Iterable[float]) -> ClassCounts:
+        """Totals and series of one class."""
+        nothing = Counts()
+        series = {}
+        for start in starts:
+            seven, eight = (self.asked[start][form].get(name, nothing) for form in (7, 8))
+            each = self._one_of_both(seven, eight, lambda each: (each.executions, each.ms))
+            if each.executions or each.ms:
+                series[start] = each
+        return ClassCounts(job_class=name, total=sum(series.values(), nothing), series=series)
+
+    def totals(self) -> dict[str, Counts]:
+        """Class → what it did in all buckets."""
+        return {name: self.class_counts(name, self.asked).total for name in sorted(self.names)}
+
+    def histogram(self, name: str) -> Histogram:
+        """Durations in all minutes that were asked for, out of both forms."""
+        both = zip(self._histograms[name, 7], self._histograms[name, 8], strict=True)
+        minutes = [self._one_of_both(*each, lambda each: each.count) for each in both]
+        return sum(filter(None, minutes), Histogram())
+
+    def marks_within(self, since: float, until: float) -> Mapping[float, str]:
+        """Those of the span, oldest first."""
+        return {at: self._marks[at] for at in sorted(self._marks) if since <= at <= until}
+
+    def _one_of_both(
+        self, seven: "_Measured", eight: "_Measured", size: Callable[["_Measured"], Any]
+    ) -> "_Measured":
+        if not seven:
+            return eight
+        if seven == eight or not eight:
+            return seven
+        if self.processes is None:
+            self.processes = list(ProcessSet(self.operator))
+        # Written by Ruby of both versions, none of ours, they are different executions.
+        majors = {each.version.partition(".")[0] for each in self.processes}
+        newer = any(each.isdecimal() and int(each) > 7 for each in majors)  # noqa: PLR2004
+        if "7" in majors and newer and not any(each.is_ours for each in self.processes):
+            return seven + eight
+        return max(seven, eight, key=size)
+
+    def _add_all(self, counts: dict[str, Counts], reply: Any) -> None:
+        rows: dict[str, dict[str, bytes]] = {}
+        for raw, count in pairs_of(reply).items():
+            name, _, kind = text_of(raw).rpartition("|")
+            rows.setdefault(name, {})[kind] = count
+        for name, row in rows.items():
+            _add(counts, name, [row.get(each) for each in _FIELDS])
+        self.names.update(rows)
+
+    def _add_marks(self, reply: Any) -> None:
+        for stamp, label in pairs_of(reply).items():
+            try:
+                # Ruby's and ours are UTC without exception (§12.5).
+                at = calendar.timegm(time.strptime(text_of(stamp), "%Y-%m-%dT%H:%M:%SZ"))
+            except ValueError:
+                continue
+            self._marks[float(at)] = text_of(label)
+
+
+_Measured = TypeVar("_Measured", Counts, Histogram)
+
+
+def _add(counts: dict[str, Counts], name: str, reply: Sequence[bytes | None]) -> None:
+    executions, failures, ms = map(_number, reply)
+    new = Counts(executions=executions, failures=failures, ms=ms)
+    counts[name] = counts.get(name, Counts()) + new
+
+
+def _number(reply: bytes | None) -> int:
+    try:
+        return int(reply or 0)
+    except ValueError:
+        return 0
 
 
 def _within(count: int, most: int) -> int:

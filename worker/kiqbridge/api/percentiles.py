@@ -29,6 +29,9 @@ class Histogram:
     def __add__(self, other: "Histogram") -> "Histogram":
         return Histogram(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
 
+    def __bool__(self) -> bool:
+        return any(self.counts)
+
     @property
     def count(self) -> int:
         """Executions in all buckets."""

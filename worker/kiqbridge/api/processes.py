@@ -1,7 +1,8 @@
 """Processes of Python and Ruby, and the jobs that run in them (protocol §10)."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -9,15 +10,19 @@ from typing import Any, Final, Literal
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.record import JobRecord
+from kiqbridge.client.rails import performed_class
 from kiqbridge.store.process_set import remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.wire.names import text_of
+from kiqbridge.wire.names import shown, text_of
 from kiqbridge.wire.payload import read_timestamp
 
 LABEL: Final = "kiqbridge"
 CLASSES: Final = "kb_classes"
 """Field of a process' hash: the classes that its code declares, as a JSON list; empty if they are too many."""
 Signal = Literal["TSTP", "TERM", "TTIN"]
+RETRY: Final = "retry"
+NOT_FOUND: Final = "uninitialized constant"
+"""How the message of the error begins with which workers of both languages refuse a job of an unknown class."""
 SIGNALS: Final[Mapping[str, Signal]] = {"quiet": "TSTP", "stop": "TERM", "dump_threads": "TTIN"}
 
 
@@ -252,9 +257,18 @@ class WorkSet:
 
     def __iter__(self) -> Iterator[Work]:
         """Two round trips, however many processes there are."""
-        return iter(
-            sorted(_works(self.operator), key=lambda work: (work.run_at, work.process, work.tid))
-        )
+        pool, keys = self.operator.pool, self.operator.keys
+        names = [text_of(name) for name in pool.call("SMEMBERS", keys.processes)]
+        both = [key(name) for name in names for key in (keys.work, keys.workers)]
+        replies = pool.run(*(("HGETALL", key) for key in both)) if names else []
+        found = [
+            parse_work(name, text_of(tid), text)
+            # Up to 6.4 under the second name; ours write both.
+            for name, new, old in zip(names, replies[::2], replies[1::2], strict=True)
+            for tid, text in pairs_of(new or old).items()
+        ]
+        works = filter(None, found)
+        return iter(sorted(works, key=lambda work: (work.run_at, work.process, work.tid)))
 
     @property
     def size(self) -> int:
@@ -267,22 +281,6 @@ class WorkSet:
     def find_work(self, jid: str) -> Work | None:
         """The running job of this jid, None if it does not run."""
         return next((work for work in self if work.job.jid == jid), None)
-
-
-def _works(operator: Operator) -> list[Work]:
-    pool, keys = operator.pool, operator.keys
-    names = [text_of(name) for name in pool.call("SMEMBERS", keys.processes)]
-    keys_of_both = [key(name) for name in names for key in (keys.work, keys.workers)]
-    replies = pool.run(*(("HGETALL", key) for key in keys_of_both)) if names else []
-    found: list[Work] = []
-    for position, name in enumerate(names):
-        # Up to 6.4 under the second name; ours write both.
-        fields = replies[2 * position] or replies[2 * position + 1]
-        for tid, text in pairs_of(fields).items():
-            work = parse_work(name, text_of(tid), text)
-            if work is not None:
-                found.append(work)
-    return found
 
 
 def parse_process(identity: str, reply: Sequence[bytes], operator: Operator) -> Process | None:
@@ -312,6 +310,32 @@ def parse_work(process: str, tid: str, text: bytes) -> Work | None:
         return Work(process=process, tid=tid, job=job, run_at=run_at)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def unknown_classes(
+    jobs: Iterable[tuple[str, JobRecord]], processes: Sequence[Process]
+) -> Mapping[str, int]:
+    """`CLASS in PLACE` → how many of these jobs are of a class that is not declared where they would be performed.
+
+    Args:
+        jobs: where each lies (`queue NAME`, `retry`, `schedule`), and what it says.
+        processes: those that live. One that does not say what it declares, as Ruby's, may know any class.
+    """
+    serving: dict[str, list[Process]] = {}
+    for each in processes:
+        for queue in each.queues:
+            serving.setdefault(queue, []).append(each)
+    found: Counter[str] = Counter()
+    for place, job in jobs:
+        if not job.job_class:
+            continue
+        name = performed_class(job.item)
+        failed = place == RETRY and job.error_message.startswith(NOT_FOUND)
+        takers = [each.declared for each in serving.get(job.queue, ())]
+        nobody = bool(takers) and all(known is not None and name not in known for known in takers)
+        if failed or nobody:
+            found[f"{shown(name)} in {shown(place)}"] += 1
+    return found
 
 
 def _int(value: object) -> int:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from kiqbridge.api.audit import record_audit
-from kiqbridge.api.occurrences import Occurrence, occurrences_of
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import Read, known_of
 from kiqbridge.client.schedules import ScheduleRun, Schedules
@@ -25,11 +24,40 @@ from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.names import text_of
 
+LATE_S: Final = 60.0
+"""Seconds after its instant from which an occurrence counts as late: EventBridge's precision is a minute."""
 MOST_MISSED: Final = 2000
 _MOST_SKIPPED: Final = 1000
 RUBY: Final = "sidekiq-cron"
 
 State = Literal["enabled", "disabled", "paused", "unreadable"]
+Kind = Literal["on time", "late", "duplicate", "missed", "caught up", "paused", "skipped"]
+"""What became of an occurrence. `duplicate`: delivered more than once, and enqueued once. `caught up`: it did not
+come in time and came later. `paused`, `skipped`: delivered, and not enqueued because of that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """An instant at which a schedule was due.
+
+    Attributes:
+        at: the instant, epoch seconds.
+        kind: what became of it.
+        late_s: seconds from its instant to its enqueuing; below 0: placed ahead; None: it never came.
+        deliveries: how often it was delivered; enqueued was only the first one.
+        by: which clock enqueued it, such as `lambda:REQUEST`, or who ran it by hand.
+        jids: of its jobs.
+        outcome: how its jobs ended: `done`, or the worst of `dead`, `discarded`, `expired`, …; `open` as long as
+            one has no end; "" without jobs.
+    """
+
+    at: int
+    kind: Kind
+    late_s: float | None = None
+    deliveries: int = 0
+    by: str = ""
+    jids: Sequence[str] = ()
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +129,17 @@ class ScheduleSet:
         Raises:
             RedisUnavailable, RedisRefused: nothing was read.
         """
-        stored = _read_stored(self.operator)
-        ledgers = self._ledgers(list(stored.known), stored.now, last)
+        rows = self._read("", last, upcoming)
+        return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
+
+    def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
+        """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
+        return next(iter(self._read(name, last, upcoming)), None)
+
+    def _read(self, only: str, last: int, upcoming: int) -> list[ScheduleView]:
+        pool, keys = self.operator.pool, self.operator.keys
+        stored = _read_stored(self.operator, only)
+        ledgers = read_ledgers(pool, keys, list(stored.known), most=last, until=stored.now)
         rows = [
             _view(
                 name,
@@ -113,26 +150,10 @@ class ScheduleSet:
             )
             for name, each in stored.known.items()
         ]
-        ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
-        rows += [ruby_view(each, stored.now, upcoming) for each in ruby]
-        return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
-
-    def _ledgers(
-        self, names: Sequence[str], now: float, last: int
-    ) -> Mapping[str, Sequence[LedgerEntry]]:
-        pool, keys = self.operator.pool, self.operator.keys
-        return read_ledgers(pool, keys, names, most=last, until=now)
-
-    def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
-        """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
-        stored = _read_stored(self.operator, only=name)
-        if name not in stored.known:
-            ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
-            rows = (ruby_view(each, stored.now, upcoming) for each in ruby if each.name == name)
-            return next(rows, None)
-        ledgers = self._ledgers([name], stored.now, last)
-        occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
-        return _view(name, stored.known[name], stored, occurrences, upcoming)
+        ruby = [] if only and rows else read_sidekiq_cron(pool, keys)
+        return rows + [
+            ruby_view(each, stored.now, upcoming) for each in ruby if only in ("", each.name)
+        ]
 
     def run(self, name: str, *, counted: bool = False) -> ScheduleRun:
         """Enqueue its jobs now; see `Schedules.run`.
@@ -216,7 +237,7 @@ class _Stored:
     now: float
 
 
-def _read_stored(operator: Operator, only: str = "") -> _Stored:
+def _read_stored(operator: Operator, only: str) -> _Stored:
     keys = operator.keys
     read = [
         ("HMGET", key, only) if only else ("HGETALL", key)
@@ -344,6 +365,42 @@ def ruby_view(job: SidekiqCronJob, now: float, upcoming: int = 1) -> ScheduleVie
         if last is None
         else [Occurrence(at=int(last), kind="on time", deliveries=1, by=RUBY)],
     )
+
+
+def occurrences_of(
+    entries: Sequence[LedgerEntry], missed: Sequence[int], last: int
+) -> list[Occurrence]:
+    """Those of the ledger, and those that never came, newest first."""
+    by_instant = {each.at: each for each in entries}
+    instants = sorted({*by_instant, *missed}, reverse=True)[:last]
+    return [
+        _occurrence(by_instant[at], was_missed=at in missed)
+        if at in by_instant
+        else Occurrence(at=at, kind="missed")
+        for at in instants
+    ]
+
+
+def _occurrence(entry: LedgerEntry, *, was_missed: bool) -> Occurrence:
+    return Occurrence(
+        at=entry.at,
+        kind=_kind(entry, was_missed=was_missed),
+        late_s=entry.lateness_s,
+        deliveries=entry.attempts,
+        by=entry.by,
+        jids=entry.jids,
+        outcome=entry.outcome,
+    )
+
+
+def _kind(entry: LedgerEntry, *, was_missed: bool) -> Kind:
+    if entry.left_out:
+        return "paused" if entry.left_out == "paused" else "skipped"
+    if was_missed:
+        return "caught up"
+    if entry.lateness_s > LATE_S:
+        return "late"
+    return "duplicate" if entry.attempts > 1 else "on time"
 
 
 def _distinct(values: Iterable[object]) -> list[str]:

@@ -44,39 +44,22 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
     whose = operator or default_operator()
     if not jid:
         return []
-    looks = (_in_sets, _in_flight, _working, _in_queues)
-    return [found for look in looks for found in look(jid, whose)]
-
-
-def _in_sets(jid: str, operator: Operator) -> list[Found]:
-    found = ((kind.name, kind(operator).find_job(jid)) for kind in _SETS)
-    return [
-        Found(place=cast("Place", name), name=name, job=entry)
-        for name, entry in found
-        if entry is not None
+    looked: list[tuple[str, str, JobRecord | None]] = [
+        *((kind.name, kind.name, kind(whose).find_job(jid)) for kind in _SETS),
+        *(
+            ("in flight", held.queue, held.job)
+            for held in fetch_in_flight(whose, most=_LONGEST_CLAIM)
+            if held.job.jid == jid
+        ),
+        *(
+            ("working", f"{work.process} {work.tid}", work.job)
+            for work in WorkSet(whose)
+            if work.job.jid == jid
+        ),
+        *(("queue", queue.name, queue.find_job(jid)) for queue in Queue.all(whose)),
     ]
-
-
-def _in_queues(jid: str, operator: Operator) -> list[Found]:
-    found = [(queue.name, queue.find_job(jid)) for queue in Queue.all(operator)]
-    return [Found(place="queue", name=name, job=job) for name, job in found if job is not None]
-
-
-def _working(jid: str, operator: Operator) -> list[Found]:
     return [
-        Found(
-            place="working",
-            name=f"{work.process} {work.tid}",
-            job=work.job,
-        )
-        for work in WorkSet(operator)
-        if work.job.jid == jid
-    ]
-
-
-def _in_flight(jid: str, operator: Operator) -> list[Found]:
-    return [
-        Found(place="in flight", name=held.queue, job=held.job)
-        for held in fetch_in_flight(operator, most=_LONGEST_CLAIM)
-        if held.job.jid == jid
+        Found(place=cast("Place", place), name=name, job=job)
+        for place, name, job in looked
+        if job is not None
     ]

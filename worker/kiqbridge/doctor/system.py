@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from kiqbridge.api import Fact, Facts, JobRecord, Operator, Process, Verdict, fetch_facts, judge
-from kiqbridge.api.unknown_classes import unknown_classes
+from kiqbridge.api.processes import unknown_classes
 from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.pauses import server_time

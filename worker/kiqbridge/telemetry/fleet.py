@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
-from kiqbridge.api.metric_reading import Counts
+from kiqbridge.api.metrics import Counts
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.verdict import KINDS
 from kiqbridge.api.verdict_rules import judge

@@ -21,7 +21,7 @@ from kiqbridge.config.web_settings import WEB_BASE_PATH
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import deadline
 from kiqbridge.web.app import create_app
-from kiqbridge.web.base_path import BasePath, parse_base_path
+from kiqbridge.web.middleware import below, parse_base_path
 from kiqbridge.web.security import read_security
 
 logger: Final = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class WebFunction:
     def _page(self) -> Mangum:
         with self._lock:
             if self._made is None:
-                self._made = Mangum(BasePath(self._application(), self._base), lifespan="off")
+                self._made = Mangum(below(self._base, self._application()), lifespan="off")
             return self._made
 
     def _application(self) -> ASGIApp:

@@ -1,15 +1,10 @@
-"""How often somebody may do something, and how large a request may be."""
+"""How often somebody may do something."""
 
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
-
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from kiqbridge.web.plain_page import Refusal
 
 MAX_BUCKETS: Final = 10_000
 
@@ -54,56 +49,3 @@ class Buckets:
         current = min(self._capacity, level + (now - at) * self._per_s)
         self._levels[key] = (current, now)
         return current
-
-
-class BodyLimit:
-    """ASGI middleware: answers 413 to a body that is larger than the limit, by its length or as it comes.
-
-    Args:
-        app: what it guards.
-        most: bytes.
-    """
-
-    def __init__(self, app: ASGIApp, *, most: int) -> None:
-        self._app = app
-        self._most = most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > self._most:
-            await self._refuse(scope, receive, send)
-            return
-        size = 0
-        has_begun = False
-
-        async def count() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self._most:
-                raise _TooLargeError
-            return message
-
-        async def watch(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        try:
-            await self._app(scope, count, watch)
-        except _TooLargeError:
-            if has_begun:
-                raise
-            await self._refuse(scope, receive, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"A request may have {self._most:,} bytes (KIQBRIDGE_WEB_MAX_BODY_BYTES)."
-        await Refusal(413, "Too large", detail)(scope, receive, send)
-
-
-class _TooLargeError(Exception):
-    """The body is larger than it may be."""

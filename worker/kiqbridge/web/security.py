@@ -16,10 +16,16 @@ from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth, parse_users
 from kiqbridge.web.gate import Gate
 from kiqbridge.web.guard import Role, RoleRules, allows
-from kiqbridge.web.headers import SecurityHeaders
-from kiqbridge.web.hosts import KnownHosts, Network, TrustedProxies, parse_networks
-from kiqbridge.web.limits import BodyLimit
-from kiqbridge.web.plain_page import Faults
+from kiqbridge.web.middleware import (
+    Layer,
+    Network,
+    body_limit,
+    faults,
+    known_hosts,
+    parse_networks,
+    security_headers,
+    trusted_proxies,
+)
 from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
 from kiqbridge.web.tokens import TokenRules, check_algorithms
 
@@ -90,11 +96,11 @@ def protections(security: Security, *, by: str) -> list[Middleware]:
         )
     sessions = Sessions(key or secrets.token_bytes(MIN_KEY_BYTES), security.session_s)
     return [
-        Middleware(TrustedProxies, networks=security.proxies),
-        Middleware(SecurityHeaders),
-        Middleware(Faults),
-        Middleware(KnownHosts, hosts=security.hosts),
-        Middleware(BodyLimit, most=security.max_body_bytes),
+        Middleware(Layer, trusted_proxies(security.proxies)),
+        Middleware(Layer, security_headers),
+        Middleware(Layer, faults),
+        Middleware(Layer, known_hosts(security.hosts)),
+        Middleware(Layer, body_limit(security.max_body_bytes)),
         Middleware(
             Gate,
             auth=security.auth,

@@ -14,8 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.app import create_app
-from kiqbridge.web.base_path import BasePath, parse_base_path
-from kiqbridge.web.hosts import LOOPBACK_HOSTS, is_loopback
+from kiqbridge.web.middleware import LOOPBACK_HOSTS, below, is_loopback, parse_base_path
 from kiqbridge.web.security import Security
 
 END_WITHIN_S: Final = 3
@@ -118,7 +117,7 @@ def serve(place: Place, security: Security, *, on_ready: Callable[[str], None]) 
     if security.hosts is None and is_loopback(place.host):
         security = replace(security, hosts=LOOPBACK_HOSTS)
     base = parse_base_path(place.base_path)
-    app = BasePath(create_app(security=security), base)
+    app = below(base, create_app(security=security))
     with listen(place) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -1,6 +1,5 @@
 """Signing in by a form, and out again."""
 
-import html
 import logging
 import re
 import time
@@ -27,15 +26,6 @@ ATTEMPTS_PER_S: Final = 1 / 12
 ATTEMPTS_OF_NAME: Final = 20
 """Of one name, from all addresses, and again as many in four minutes."""
 
-_FORM: Final = """\
-{problem}<form method="post" action="{action}" class="sign-in">
-<input type="hidden" name="csrf" value="{token}">
-<input type="hidden" name="next" value="{target}">
-<p><label for="name">Name</label> <input id="name" name="name" autocomplete="username" required{focus_name} value="{name}"></p>
-<p><label for="password">Password</label> <input id="password" name="password" type="password" autocomplete="current-password" required{focus_password}></p>
-<p><button>Sign in</button></p>
-</form>
-"""
 # A path of ours: no other host (`//host`, `/\\host`), and nothing that ends a header.
 _PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 
@@ -134,18 +124,16 @@ class SignIn:
         scope = request.scope
         known = self._verifier.session(scope)
         session = known or self.anonymous()
-        content = _FORM.format(
-            problem=f'<p class="banner bad" role="alert">{html.escape(problem)}</p>\n'
-            if problem
-            else "",
-            action=html.escape(base_of(scope) + SIGN_IN, quote=True),
-            token=self._sessions.token(session.id),
-            target=html.escape(target, quote=True),
-            name=html.escape(name, quote=True),
-            focus_name="" if name else " autofocus",
-            focus_password=" autofocus" if name else "",
+        page = plain_page(
+            scope,
+            "sign_in.html",
+            title="Sign in",
+            problem=problem,
+            csrf=self._sessions.token(session.id),
+            target=target,
+            name=name,
         )
-        answer = HTMLResponse(plain_page(scope, "Sign in", content), status)
+        answer = HTMLResponse(page, status)
         if known is None:
             answer.headers["Set-Cookie"] = self.cookie(scope, session)
         return answer

@@ -14,9 +14,8 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, url, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.job_text import remarks, steps
-from kiqbridge.web.pages.acting import DONE, target_of
+from kiqbridge.web.pages.acting import DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import DELAYS, SCREENS
-from kiqbridge.web.pages.selection import find_jobs, token_of
 from kiqbridge.web.searches import searching
 from kiqbridge.web.shown import PAGE_CHARACTERS
 from kiqbridge.wire.tick_mark import tick_mark_of
@@ -88,8 +87,8 @@ def act(request: Request, form: FormData) -> Response:
         )
     if action == "delete" and not form.get("confirmed"):
         return _ask_to_delete(request, jid, found[0])
-    done = _act_on_entry if isinstance(found[0].job, SortedEntry) else _act_on_queued
-    return redirect(request, _address(found[0]), notice=done(view, found[0].job, action, form))
+    notice = _carry_out(view, found[0].job, action, form)
+    return redirect(request, _address(found[0]), notice=notice)
 
 
 def _ask_to_delete(request: Request, jid: str, found: Found) -> Response:
@@ -109,38 +108,29 @@ def _ask_to_delete(request: Request, jid: str, found: Found) -> Response:
     )
 
 
-def _act_on_entry(view: View, job: Any, action: str, form: FormData) -> str:
-    if action == "requeue":
+def _carry_out(view: View, job: Any, action: str, form: FormData) -> str:
+    gone = f"Job {job.jid} had moved on before: nothing was done."
+    if action == "requeue" and isinstance(job, SortedEntry):
         jid = job.requeue(**_edited(form))
-        return f"Job {job.jid} was pushed as edited." if jid else _gone(job)
-    if action not in ("retry", "kill", "delete", "reschedule"):
-        raise HTTPException(400, f"There is no action {action!r} for a job.")
+        return f"Job {job.jid} was pushed as edited." if jid else gone
+    if action not in job.parent.actions:
+        raise HTTPException(400, f"There is no action {action!r} for a job of {job.parent.target}.")
+    to = target_of(action, form)
     at = _new_time(view, form) if action == "reschedule" else None
     what = "pushed to its queue" if action == "retry" else DONE[action]
-    done = job.parent.apply(action, [job], at=at)
-    return f"Job {job.jid} was {what}." if done else _gone(job)
-
-
-def _act_on_queued(_: View, job: Any, action: str, form: FormData) -> str:
-    to = target_of(action, form)
-    if action not in ("delete", "kill", "move"):
-        raise HTTPException(400, f"There is no action {action!r} for a job in a queue.")
-    done = job.parent.apply(action, [job], to=to or None)
     where = f" to the queue {to}" if to else ""
-    return f"Job {job.jid} was {DONE[action]}{where}." if done else _gone(job)
+    done = job.parent.apply(action, [job], at=at, to=to or None)
+    return f"Job {job.jid} was {what}{where}." if done else gone
 
 
 def _edited(form: FormData) -> dict[str, Any]:
     """What the form changes: only what differs from what it was made with."""
-    changes: dict[str, Any] = {}
-    text = str(form.get("args") or "")
     try:
-        args = json.loads(text)
+        changes: dict[str, Any] = {"args": json.loads(str(form.get("args") or ""))}
     except ValueError as error:
         raise PayloadError(f"args: this is no JSON ({error}); nothing was done") from None
-    if not isinstance(args, list):
+    if not isinstance(changes["args"], list):
         raise PayloadError("args: write a list, as [1, true]; nothing was done")
-    changes["args"] = args
     for name in ("queue", "job_class"):
         value = str(form.get(name) or "").strip()
         if value and value != form.get(f"{name}_before"):
@@ -222,10 +212,6 @@ def _pretty(value: Any) -> str:
 def _raw(view: View, job: JobRecord) -> str:
     text = job.text.decode("utf-8", "backslashreplace")
     return text if view.redactor is None else view.redactor.text(text)
-
-
-def _gone(job: JobRecord) -> str:
-    return f"Job {job.jid} had moved on before: nothing was done."
 
 
 _KNOWN: Final = frozenset(

@@ -15,9 +15,15 @@ from starlette.routing import Route
 from kiqbridge.api import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.pages.acting import Place, act, ask_for_all, chosen_action, role_for_all
+from kiqbridge.web.pages.acting import (
+    Place,
+    act,
+    ask_for_all,
+    chosen_action,
+    role_for_all,
+    token_of,
+)
 from kiqbridge.web.pages.listing import CHUNK, looks_through, parse_listing, read_shared
-from kiqbridge.web.pages.selection import token_of
 from kiqbridge.web.searches import searching
 
 DELAYS: Final[Mapping[str, str]] = {

@@ -47,6 +47,13 @@ def is_embedded(process: Process) -> bool:
     return process.info.get("embedded") is True
 
 
+_DONE: Final = {
+    "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
+    "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
+    "dump_threads": "writes where each of its threads is to its log, within 10 s",
+}
+
+
 @requires("admin")
 def act_on_all(request: Request, form: FormData) -> Response:
     """Quiet or stop every process."""
@@ -55,7 +62,7 @@ def act_on_all(request: Request, form: FormData) -> Response:
         raise HTTPException(400, "Nothing was done: the form does not say that all are meant.")
     reached = [each for each in ProcessSet(view_of(request).operator) if not is_embedded(each)]
     for process in reached:
-        _send(process, action)
+        getattr(process, action)()
     done = {"quiet": "take no new jobs", "stop": "stop"}[action]
     asked = (
         f"{len(reached):,} {noun(len(reached), 'process was', 'processes were')} asked to {done}"
@@ -76,19 +83,14 @@ def act(request: Request, form: FormData) -> Response:
 
 
 def _act_on_one(request: Request, form: FormData, action: str) -> Response:
-    process = _process_of(request, form)
-    _send(process, action)
-    done = {
-        "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
-        "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
-        "dump_threads": "writes where each of its threads is to its log, within 10 s",
-    }[action]
+    process = ProcessSet(view_of(request).operator).find(str(form.get("identity", "")))
+    if process is None:
+        raise HTTPException(
+            404, "This process lives no more: it was stopped, or has lost Redis for a minute."
+        )
+    getattr(process, action)()
     name = f"{plain(process.hostname, 60)}:{process.pid}"
-    return redirect(request, "/processes", notice=f"{name} {done}.")
-
-
-def _send(process: Process, action: str) -> None:
-    {"quiet": process.quiet, "stop": process.stop, "dump_threads": process.dump_threads}[action]()
+    return redirect(request, "/processes", notice=f"{name} {_DONE[action]}.")
 
 
 def _action_of(form: FormData) -> str:
@@ -96,16 +98,6 @@ def _action_of(form: FormData) -> str:
     if action not in ("quiet", "stop"):
         raise HTTPException(400, f"The form asks for {json.dumps(action)}; there are quiet, stop.")
     return action
-
-
-def _process_of(request: Request, form: FormData) -> Process:
-    identity = str(form.get("identity", ""))
-    process = ProcessSet(view_of(request).operator).find(identity)
-    if process is None:
-        raise HTTPException(
-            404, "This process lives no more: it was stopped, or has lost Redis for a minute."
-        )
-    return process
 
 
 ROUTES: Final = [

@@ -23,9 +23,9 @@ from kiqbridge.web.pages.acting import (
     jobs,
     role_for_all,
     target_of,
+    token_of,
 )
 from kiqbridge.web.pages.listing import looks_through, page_of, parse_listing, read_shared
-from kiqbridge.web.pages.selection import token_of
 from kiqbridge.web.searches import searching
 
 PER_PAGE: Final = 100

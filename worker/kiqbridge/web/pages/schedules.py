@@ -17,8 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kiqbridge.api import ScheduleSet, ScheduleView
-from kiqbridge.api.occurrences import Occurrence
-from kiqbridge.api.schedules import RUBY
+from kiqbridge.api.schedules import RUBY, Occurrence
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
