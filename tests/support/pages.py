@@ -80,9 +80,9 @@ class Browser:
         assert response.status_code == status, response.text
         return Page(response)
 
-    def send(self, path, status=200, **fields) -> Page:
-        """POST with the token of the page at this path; follows the answer back to a page."""
-        token = self.open(path).fields["csrf"]
+    def send(self, path, status=200, form_at=None, **fields) -> Page:
+        """POST with the token of the page at this path, or at another; follows the answer back to a page."""
+        token = self.open(form_at or path).fields["csrf"]
         response = self.request("POST", path, data={"csrf": token, **fields})
         assert response.status_code == status, response.text
         return Page(response)

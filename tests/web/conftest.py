@@ -2,6 +2,7 @@
 
 import pytest
 from support.pages import Browser
+from support.running_system import System, fill_processes
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.web import create_app
@@ -24,3 +25,11 @@ def browser(operator) -> Browser:
 def viewer(operator) -> Browser:
     """Of somebody who may look only."""
     return Browser(create_app(operator=operator, role="viewer", environment="test"))
+
+
+@pytest.fixture
+def system(redis) -> System:
+    """Processes of Python and Ruby, with what they run and hold."""
+    system = System(server=redis)
+    fill_processes(system, None)
+    return system

@@ -3,17 +3,11 @@
 import json
 
 import pytest
-from support.pages import Page
-from support.running_system import OURS, System, fill_processes
+from support.running_system import OURS
 
 from kiqbridge.api import WorkSet, read_audit
 
-
-@pytest.fixture
-def system(redis) -> System:
-    system = System(server=redis)
-    fill_processes(system, None)
-    return system
+pytestmark = pytest.mark.usefixtures("system")
 
 
 def iterable_of(operator):
@@ -22,18 +16,6 @@ def iterable_of(operator):
     )
 
 
-def post(browser, path, status=200, **fields):
-    token = browser.open("/busy").fields["csrf"]
-    response = browser.request("POST", path, data={"csrf": token, **fields})
-    assert response.status_code == status, response.text
-    return Page(response)
-
-
-def test_without_a_process_it_says_so(browser, redis):
-    assert "Nothing runs. No process lives: start a worker" in browser.open("/busy").text
-
-
-@pytest.mark.usefixtures("system")
 def test_jobs_of_python_and_ruby_are_listed_the_longest_running_first(browser):
     text = browser.open("/busy").text
 
@@ -44,7 +26,6 @@ def test_jobs_of_python_and_ruby_are_listed_the_longest_running_first(browser):
     assert "Sidekiq rails-1.example.internal:2117 t1" in text
 
 
-@pytest.mark.usefixtures("system")
 def test_an_iterable_job_shows_how_far_it_is(browser):
     assert (
         'iterable at ["eu",48211], execution 3, 21 min before this one'
@@ -52,7 +33,6 @@ def test_an_iterable_job_shows_how_far_it_is(browser):
     )
 
 
-@pytest.mark.usefixtures("system")
 def test_what_was_taken_and_not_begun_is_listed_and_what_runs_is_not_among_it(browser):
     text = browser.open("/busy").text
 
@@ -62,23 +42,20 @@ def test_what_was_taken_and_not_begun_is_listed_and_what_runs_is_not_among_it(br
     assert "next in its thread" in held
 
 
-@pytest.mark.usefixtures("system")
 def test_what_a_silent_worker_holds_is_marked(browser, redis):
     redis.hset("kb:alive", f"v2:{OURS}:1", "9 1000 15000")
 
     assert "silent goes back to its queue if its worker stays silent" in browser.open("/busy").text
 
 
-@pytest.mark.usefixtures("system")
 def test_jobs_that_must_run_alone_are_named(browser):
     assert "default 1 ResizeImage" in browser.open("/busy").text
 
 
-@pytest.mark.usefixtures("system")
 def test_an_iterable_job_is_cancelled_and_that_is_audited(browser, operator, redis):
     jid = iterable_of(operator)
 
-    answer = post(browser, "/busy/cancel", jid=jid)
+    answer = browser.send("/busy/cancel", form_at="/busy", jid=jid)
 
     assert f"{jid} was asked to end" in answer.text
     assert "! cancelled" in answer.text
@@ -87,25 +64,14 @@ def test_an_iterable_job_is_cancelled_and_that_is_audited(browser, operator, red
     assert (entry.action, entry.target) == ("cancel", f"job:{jid}")
 
 
-@pytest.mark.usefixtures("system")
 def test_a_job_that_is_not_iterable_cannot_be_cancelled(browser, redis):
-    answer = post(browser, "/busy/cancel", 404, jid="f" * 24)
+    answer = browser.send("/busy/cancel", 404, form_at="/busy", jid="f" * 24)
 
     assert "is not iterable" in answer.text
     assert redis.exists(f"it-{'f' * 24}") == 0
 
 
-@pytest.mark.usefixtures("system")
-def test_who_may_only_look_sees_jobs_and_no_button(viewer):
-    page = viewer.open("/busy")
-
-    assert "ImportCustomers" in page.text
-    assert "Cancel" not in page.text
-
-
-def test_a_hostile_job_is_shown_as_text(browser, redis):
-    system = System(server=redis)
-    fill_processes(system, None)
+def test_a_hostile_job_is_shown_as_text(browser, system, redis):
     job = system.job("<script>alert(1)</script>", args=["\u202e<b>"], queue="a/b?c")
     work = {"queue": "a/b?c", "payload": json.dumps(job), "run_at": "soon"}
     redis.hset(f"{OURS}:work", "t9", json.dumps(work))

@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.routing import Mount
 from support.pages import Browser
+from support.running_system import System, fill_schedules
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web import create_app
@@ -46,19 +45,6 @@ def test_a_page_has_a_skip_link_one_heading_and_marks_where_it_is(browser):
     assert ("main", "main") in [(tag, given.get("id")) for tag, given in page.tags]
     assert sum(tag == "h1" for tag, _ in page.tags) == 1
     assert [given["href"] for tag, given in page.tags if given.get("aria-current")] == ["/queues"]
-
-
-def test_below_another_application_every_link_keeps_the_base_path(operator):
-    outer = Starlette(routes=[Mount("/ops/jobs", create_app(operator=operator))])
-    browser = Browser(outer)
-
-    page = browser.open("/ops/jobs/queues")
-
-    own = [link for link in page.links if not link.startswith("#")]
-    assert own
-    assert all(link.startswith("/ops/jobs/") for link in own)
-    style = next(given["href"] for tag, given in page.tags if given.get("rel") == "stylesheet")
-    assert browser.request("GET", style).status_code == 200
 
 
 def test_what_was_done_is_shown_once_as_text(browser):
@@ -106,10 +92,6 @@ def test_the_colours_that_the_viewer_chose_stay(browser, theme, kept):
     assert given.get("data-theme") == kept
 
 
-def test_an_unknown_path_is_a_page_that_says_so(browser):
-    assert "Not found" in browser.open("/nowhere", status=404).text
-
-
 def test_without_redis_a_page_says_so_and_what_was_tried():
     app = create_app("redis://:hunter2@127.0.0.1:1/0", environment="")
 
@@ -134,3 +116,38 @@ def test_a_wrong_role_is_refused_when_the_application_is_made(operator):
 @pytest.mark.parametrize("name", [path.name for path in (FOLDER / "static").iterdir()])
 def test_a_static_file_is_served(browser, name):
     assert browser.request("GET", f"/static/{name}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "meaning"),
+    [
+        ("/queues", "There are no queues. No job was ever pushed"),
+        ("/queues/mail", "No job waits in this queue."),
+        ("/busy", "Nothing runs. No process lives: start a worker"),
+        ("/processes", "No process lives. Nothing performs jobs until a worker is started"),
+        ("/schedules", "No schedule is known to this Redis. Declare one"),
+        *((path, " is empty. No ") for path in ("/retries", "/scheduled", "/dead")),
+    ],
+)
+@pytest.mark.usefixtures("redis")
+def test_what_is_empty_says_what_that_means(browser, path, meaning):
+    assert meaning in browser.open(path).text
+
+
+@pytest.mark.parametrize(
+    ("path", "meaning"),
+    [("/nowhere", "Not found"), ("/schedules/gone", "No schedule is named gone")],
+)
+@pytest.mark.usefixtures("redis")
+def test_what_is_unknown_is_a_page_that_says_so(browser, path, meaning):
+    assert meaning in browser.open(path, status=404).text
+
+
+@pytest.mark.parametrize("path", ["/processes", "/busy", "/schedules", "/schedules/invoices"])
+@pytest.mark.usefixtures("system")
+def test_who_may_only_look_sees_no_button(viewer, redis, operator, path):
+    fill_schedules(System(server=redis), operator.client)
+
+    page = viewer.open(path)
+
+    assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]

@@ -24,11 +24,6 @@ def token(operator, kind, jid):
 
 
 @pytest.mark.parametrize(("path", "key"), SETS)
-def test_an_empty_set_says_what_that_means(browser, path, key):
-    assert " is empty. No " in browser.open(path).text
-
-
-@pytest.mark.parametrize(("path", "key"), SETS)
 def test_a_row_shows_class_arguments_queue_and_time(browser, redis, path, key):
     redis.zadd(key, {failed("j1", tags=["vip"]): time.time() + 3700})
 

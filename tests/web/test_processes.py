@@ -5,29 +5,14 @@ import re
 import time
 
 import pytest
-from support.pages import Page
-from support.running_system import OLDER, OURS, RUBY, System, fill_processes
+from support.running_system import OLDER, OURS, RUBY
 
 from kiqbridge.api import ProcessSet, read_audit
 from kiqbridge.web.pages.processes import version_of
 
 
-@pytest.fixture
-def system(redis, redis_url) -> System:
-    system = System(server=redis)
-    fill_processes(system, None)
-    return system
-
-
 def signals(redis, identity):
     return [name.decode() for name in redis.lrange(f"{identity}-signals", 0, -1)]
-
-
-def test_without_a_process_the_page_says_what_that_means(browser, redis):
-    assert (
-        "No process lives. Nothing performs jobs until a worker is started"
-        in browser.open("/processes").text
-    )
 
 
 def test_processes_of_python_and_ruby_are_listed_with_what_they_serve_and_do(browser, system):
@@ -77,7 +62,7 @@ def test_of_one_process_long_names_and_many_queues_are_cut_and_tags_stand_once(b
 @pytest.mark.parametrize(("action", "name"), [("quiet", "TSTP"), ("stop", "TERM")])
 @pytest.mark.usefixtures("system")
 def test_one_process_is_asked_to_quiet_or_stop(browser, operator, redis, action, name):
-    answer = post(browser, "/processes/act", identity=OURS, action=action)
+    answer = browser.send("/processes/act", form_at="/processes", identity=OURS, action=action)
 
     assert "worker-1.example.internal:4711" in answer.text
     assert "within 10 s" in answer.text
@@ -88,17 +73,19 @@ def test_one_process_is_asked_to_quiet_or_stop(browser, operator, redis, action,
 
 
 def test_a_process_is_asked_to_dump_its_threads(browser, system, redis):
-    answer = post(browser, "/processes/dump-threads", identity=RUBY)
+    answer = browser.send("/processes/dump-threads", form_at="/processes", identity=RUBY)
 
     assert "writes where each of its threads is to its log" in answer.text
     assert signals(redis, RUBY) == ["TTIN"]
 
 
 def test_all_processes_are_asked_at_once(browser, system, redis):
-    post(browser, "/processes/act-on-all", status=400, action="stop")
+    browser.send("/processes/act-on-all", form_at="/processes", status=400, action="stop")
     assert signals(redis, OURS) == []
 
-    answer = post(browser, "/processes/act-on-all", action="stop", confirmed="1")
+    answer = browser.send(
+        "/processes/act-on-all", form_at="/processes", action="stop", confirmed="1"
+    )
 
     assert "3 processes were asked to stop" in answer.text
     assert [signals(redis, each) for each in (OURS, OLDER, RUBY)] == [["TERM"]] * 3
@@ -113,16 +100,9 @@ def test_all_processes_are_asked_at_once(browser, system, redis):
     ],
 )
 def test_what_is_no_action_or_no_process_is_refused(browser, system, redis, fields, status):
-    post(browser, "/processes/act", status, **fields)
+    browser.send("/processes/act", status, form_at="/processes", **fields)
 
     assert signals(redis, OURS) == []
-
-
-def test_who_may_only_look_sees_no_button(viewer, system):
-    page = viewer.open("/processes")
-
-    assert "Dump threads" not in page.text
-    assert not [tag for tag, given in page.tags if tag == "form" and given.get("method") == "post"]
 
 
 def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
@@ -143,11 +123,3 @@ def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
         process = ProcessSet(operator).find(RUBY)
         assert [dict(each.queues) for each in process.capsules] == queues
         assert version_of(process) == "Sidekiq before 7"
-
-
-def post(browser, path, status=200, **fields):
-    """POST with the token of the screen."""
-    token = browser.open("/processes").fields["csrf"]
-    response = browser.request("POST", path, data={"csrf": token, **fields})
-    assert response.status_code == status, response.text
-    return Page(response)

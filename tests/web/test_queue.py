@@ -19,10 +19,6 @@ def tokens(operator, queue, *wanted):
     ]
 
 
-def test_an_empty_queue_says_what_that_means(browser):
-    assert "No job waits in this queue." in browser.open("/queues/mail").text
-
-
 def test_jobs_stand_in_the_order_in_which_they_are_taken_or_the_reverse(browser, redis):
     push(redis, "mail", job("first", tags=["vip"]), job("second"))
 

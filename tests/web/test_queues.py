@@ -23,10 +23,6 @@ def push(redis, queue, *jids, age_s=0.0):
         redis.lpush(f"queue:{queue}", json.dumps(item))
 
 
-def test_without_a_queue_the_page_says_what_that_means(browser):
-    assert "There are no queues. No job was ever pushed" in browser.open("/queues").text
-
-
 def test_queues_are_listed_the_longest_first_with_size_and_latency(browser, redis):
     push(redis, "mail", "a", "b", age_s=125)
     push(redis, "default", "c", "d", "e")

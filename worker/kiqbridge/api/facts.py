@@ -38,6 +38,7 @@ MISSED_S: Final = 86_400.0
 """Ticks that did not come are counted so far back."""
 
 MOST_MISSED: Final = 100
+_NEWEST: Final = ("BYSCORE", "REV", "LIMIT")
 MEASURED_MINUTES: Final = 5
 
 
@@ -197,7 +198,7 @@ class _Fetching:
             ("SMEMBERS", keys.processes),
             ("SMEMBERS", keys.paused),
             ("HGETALL", keys.pauses),
-            ("ZREVRANGEBYSCORE", keys.missed, "+inf", begun - MISSED_S, "LIMIT", 0, MOST_MISSED),
+            ("ZRANGE", keys.missed, "+inf", begun - MISSED_S, *_NEWEST, 0, MOST_MISSED),
             ("ZCARD", keys.dead),
             ("ZCOUNT", keys.dead, begun - LATELY_S, "+inf"),
             ("ZRANGE", keys.dead_trimmed, begun - KEPT_S, "+inf", "BYSCORE"),

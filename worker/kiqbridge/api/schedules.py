@@ -4,7 +4,7 @@ Those of templates, of code, dynamic ones, and those of the Ruby gem sidekiq-cro
 last. 200 schedules are four round trips.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -138,22 +138,49 @@ class ScheduleSet:
 
     def _read(self, only: str, last: int, upcoming: int) -> list[ScheduleView]:
         pool, keys = self.operator.pool, self.operator.keys
-        stored = _read_stored(self.operator, only)
-        ledgers = read_ledgers(pool, keys, list(stored.known), most=last, until=stored.now)
-        rows = [
-            _view(
-                name,
-                each,
-                stored,
-                occurrences_of(ledgers[name], stored.missed.get(name, []), last),
-                upcoming,
+        definitions, states, missed, clock = pool.run(
+            *(
+                ("HMGET", key, only) if only else ("HGETALL", key)
+                for key in (keys.schedules, keys.schedule_states)
+            ),
+            ("ZRANGE", keys.missed, "+inf", "-inf", "BYSCORE", "REV", "LIMIT", 0, MOST_MISSED),
+            ("TIME",),
+        )
+        now = server_time(clock)
+        if only:
+            raw = only.encode("utf-8", "surrogateescape")
+            texts, held = ({raw: reply[0]} if reply[0] else {} for reply in (definitions, states))
+        else:
+            texts, held = pairs_of(definitions), pairs_of(states)
+        instants: dict[str, list[int]] = {}
+        for member in missed:
+            at, _, whose = member.partition(b" ")
+            if at.isdigit():
+                instants.setdefault(text_of(whose), []).append(int(at))
+        names = {text_of(raw): raw for raw in texts}
+        ledgers = read_ledgers(pool, keys, list(names), most=last, until=now)
+        rows = []
+        for name, raw in names.items():
+            state = held.get(raw, b"")
+            known = known_of(name, Read(texts[raw], state, b"", 0.0))
+            occurrences = occurrences_of(ledgers[name], instants.get(name, []), last)
+            rows.append(
+                schedule_view(
+                    known.definition, ScheduleState.from_text(state), now, occurrences, upcoming
+                )
+                if known and known.definition
+                else ScheduleView(
+                    name=name,
+                    expression="",
+                    timezone="",
+                    origin="",
+                    state="unreadable",
+                    note="cannot be read, so it never fires: save it again, or delete it",
+                    occurrences=occurrences,
+                )
             )
-            for name, each in stored.known.items()
-        ]
         ruby = [] if only and rows else read_sidekiq_cron(pool, keys)
-        return rows + [
-            ruby_view(each, stored.now, upcoming) for each in ruby if only in ("", each.name)
-        ]
+        return rows + [ruby_view(each, now, upcoming) for each in ruby if only in ("", each.name)]
 
     def run(self, name: str, *, counted: bool = False) -> ScheduleRun:
         """Enqueue its jobs now; see `Schedules.run`.
@@ -218,70 +245,6 @@ class ScheduleSet:
 
     def _audit(self, action: str, name: str, detail: str = "", count: int = 1) -> None:
         record_audit(self.operator, action, f"schedule:{name}", detail, count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """What Redis holds of a schedule; `definition` is None if it cannot be read."""
-
-    definition: ScheduleDefinition | None
-    state: ScheduleState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    """All schedules, the clock of Redis, and the ticks that did not come in time."""
-
-    known: Mapping[str, _Known]
-    missed: Mapping[str, Sequence[int]]
-    now: float
-
-
-def _read_stored(operator: Operator, only: str) -> _Stored:
-    keys = operator.keys
-    read = [
-        ("HMGET", key, only) if only else ("HGETALL", key)
-        for key in (keys.schedules, keys.schedule_states)
-    ]
-    definitions, states, missed, clock = operator.pool.run(
-        *read,
-        ("ZRANGE", keys.missed, "+inf", "-inf", "BYSCORE", "REV", "LIMIT", 0, MOST_MISSED),
-        ("TIME",),
-    )
-    if only:
-        named = only.encode("utf-8", "surrogateescape")
-        texts, held = ({named: reply[0]} if reply[0] else {} for reply in (definitions, states))
-    else:
-        texts, held = pairs_of(definitions), pairs_of(states)
-    known = {}
-    for raw, text in texts.items():
-        name = text_of(raw)
-        found = known_of(name, Read(text, held.get(raw, b""), b"", 0.0))
-        state = ScheduleState.from_text(held.get(raw))
-        definition = found.definition if found else None
-        known[name] = _Known(definition=definition, state=state)
-    instants: dict[str, list[int]] = {}
-    for member in missed:
-        at, _, whose = member.partition(b" ")
-        if at.isdigit():
-            instants.setdefault(text_of(whose), []).append(int(at))
-    return _Stored(known=known, missed=instants, now=server_time(clock))
-
-
-def _view(
-    name: str, known: _Known, stored: _Stored, occurrences: Sequence[Occurrence], upcoming: int
-) -> ScheduleView:
-    if known.definition is None:
-        return ScheduleView(
-            name=name,
-            expression="",
-            timezone="",
-            origin="",
-            state="unreadable",
-            note="cannot be read, so it never fires: save it again, or delete it",
-            occurrences=occurrences,
-        )
-    return schedule_view(known.definition, known.state, stored.now, occurrences, upcoming)
 
 
 def schedule_view(

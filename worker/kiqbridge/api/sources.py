@@ -69,18 +69,6 @@ def fetch_sources(operator: Operator | None = None) -> Sources:
         RedisUnavailable, RedisRefused: nothing was read.
     """
     whose = operator or default_operator()
-    stacks, total, guards = _read(whose)
-    guards.sort(key=lambda guard: guard.enqueued_at or 0.0, reverse=True)
-    return Sources(
-        stacks=sorted(stacks.values(), key=lambda each: each.stack),
-        guards=total,
-        looked_at=len(guards),
-        by_source=dict(Counter(guard.source for guard in guards).most_common()),
-        latest=guards[:SHOWN],
-    )
-
-
-def _read(whose: Operator) -> tuple[Mapping[str, StandingManifest], int, list[Guard]]:
     keys, pool = whose.keys, whose.pool
     manifests, total, names = pool.run(
         ("HGETALL", keys.manifests),
@@ -93,7 +81,14 @@ def _read(whose: Operator) -> tuple[Mapping[str, StandingManifest], int, list[Gu
         for name, value in zip(names, values, strict=True)
         if value is not None
     ]
-    return manifests_of(manifests), total, guards
+    guards.sort(key=lambda guard: guard.enqueued_at or 0.0, reverse=True)
+    return Sources(
+        stacks=sorted(manifests_of(manifests).values(), key=lambda each: each.stack),
+        guards=total,
+        looked_at=len(guards),
+        by_source=dict(Counter(guard.source for guard in guards).most_common()),
+        latest=guards[:SHOWN],
+    )
 
 
 def parse_guard(field: str, value: str) -> Guard:

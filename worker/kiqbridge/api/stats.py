@@ -49,24 +49,22 @@ class Stats:
         self.scheduled_size, self.retry_size, self.dead_size = scheduled, retry, dead
         self.processes_size = len(processes)
         names = sorted(text_of(name) for name in queues)
-        lists = [keys.queue(name) for name in names]
-        replies = (
-            pool.run(
-                *(("LLEN", key) for key in lists),
-                *(("LINDEX", key, -1) for key in lists),
-                *(("HGET", keys.process(text_of(each)), "busy") for each in processes),
-            )
-            if lists or processes
-            else []
-        )
-        sizes, oldest = replies[: len(names)], replies[len(names) : 2 * len(names)]
-        self.workers_size = sum(_count(busy) for busy in replies[2 * len(names) :])
+        commands = [
+            *(
+                command
+                for key in map(keys.queue, names)
+                for command in (("LLEN", key), ("LINDEX", key, -1))
+            ),
+            *(("HGET", keys.process(text_of(each)), "busy") for each in processes),
+        ]
+        replies = pool.run(*commands) if commands else []
+        busy = replies[2 * len(names) :]
+        self.workers_size = sum(map(_count, busy))
         found = {
             name: QueueStats(
-                size=size,
-                latency=JobRecord(text).latency(self.fetched_at) if text else 0.0,
+                size=size, latency=JobRecord(text).latency(self.fetched_at) if text else 0.0
             )
-            for name, size, text in zip(names, sizes, oldest, strict=True)
+            for name, size, text in zip(names, replies[::2], replies[1::2], strict=False)
         }
         self.queues: Mapping[str, QueueStats] = dict(
             sorted(found.items(), key=lambda each: (-each[1].size, each[0]))

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kiqbridge.web.passwords import hash_password  # noqa: PLC0415 - an extra
         from kiqbridge.web.security import read_security  # noqa: PLC0415 - an extra
-        from kiqbridge.web.server import Place, serve  # noqa: PLC0415 - an extra
+        from kiqbridge.web.server import serve  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"web: {error}; pip install 'kiqbridge[web]'") from error
     if options.hash_password:
@@ -59,10 +59,13 @@ def run(options: argparse.Namespace) -> int:
     def read(setting: Setting) -> object:
         return setting.parse(*pick(setting, os.environ, flags=flags))
 
-    place = Place(
-        host=str(read(WEB_HOST)), port=int(str(read(WEB_PORT))), base_path=str(read(WEB_BASE_PATH))
+    return serve(
+        str(read(WEB_HOST)),
+        int(str(read(WEB_PORT))),
+        read_security(os.environ, flags),
+        base_path=str(read(WEB_BASE_PATH)),
+        on_ready=_show,
     )
-    return serve(place, read_security(os.environ, flags), on_ready=_show)
 
 
 def _show(address: str) -> None:

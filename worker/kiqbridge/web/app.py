@@ -9,20 +9,16 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from kiqbridge.api import Operator, open_operator
-from kiqbridge.errors import (
-    KiqbridgeError,
-    PayloadError,
-    RedisUnavailable,
-)
+from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
 from kiqbridge.web.context import FOLDER, Site, build_templates, render
-from kiqbridge.web.guard import Role, parse_role
+from kiqbridge.web.guard import Endpoint, Role, parse_role
 from kiqbridge.web.pages import (
     audit,
     busy,
@@ -37,22 +33,40 @@ from kiqbridge.web.pages import (
     schedules,
     sources,
 )
-from kiqbridge.web.searches import Searches
+from kiqbridge.web.pages.listing import looks_through
+from kiqbridge.web.searches import Searches, searching
 from kiqbridge.web.security import Security, protections, read_security
 
+
+def _post(path: str, endpoint: Endpoint) -> Route:
+    return Route(path, endpoint, methods=["POST"])
+
+
 ROUTES: Final[list[BaseRoute]] = [
-    *now.ROUTES,
-    *queues.ROUTES,
-    *job_sets.ROUTES,
-    *job.ROUTES,
-    *busy.ROUTES,
-    *schedules.ROUTES,
-    *metrics.ROUTES,
-    *processes.ROUTES,
-    *doctor.ROUTES,
-    *audit.ROUTES,
-    *sources.ROUTES,
-    *monitoring.ROUTES,
+    Route("/", now.show),
+    Route("/queues", queues.show_all),
+    Route("/queues/{name:path}", searching(queues.show, looks_through)),
+    _post("/queues/{name:path}", queues.post),
+    *(route for screen in job_sets.SCREENS.values() for route in job_sets.routes(screen)),
+    Route("/jobs", job.find),
+    Route("/jobs/{jid:path}", searching(job.show)),
+    _post("/jobs/{jid:path}", job.act),
+    Route("/busy", busy.show),
+    _post("/busy/cancel", busy.cancel),
+    Route("/schedules", schedules.show),
+    _post("/schedules/act", schedules.act),
+    Route("/schedules/{name:path}", schedules.show_one),
+    Route("/metrics", metrics.show),
+    Route("/metrics/{job_class:path}", metrics.show_class),
+    Route("/processes", processes.show),
+    _post("/processes/act", processes.act),
+    _post("/processes/act-on-all", processes.act_on_all),
+    _post("/processes/dump-threads", processes.dump_threads),
+    Route("/doctor", doctor.show),
+    Route("/audit", audit.show),
+    Route("/sources", sources.show),
+    Route("/prometheus", monitoring.prometheus),
+    Route("/healthz", monitoring.health),
     Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
 ]
 ENVIRONMENT_VARIABLES = ("APP_ENV", "RAILS_ENV", "RACK_ENV")
@@ -131,15 +145,11 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def _answer_our_error(request: Request, error: Exception) -> Response:
-    status = 502
     if isinstance(error, RedisUnavailable):
-        status = 503
-    elif isinstance(error, PayloadError):
-        status = 400
-    title = "Redis does not answer" if status == 503 else None  # noqa: PLR2004 - as above
-    return _error_page(request, status, str(error), title)
+        return _error_page(request, 503, str(error), "Redis does not answer")
+    return _error_page(request, 400 if isinstance(error, PayloadError) else 502, str(error))
 
 
-def _error_page(request: Request, status: int, detail: str, title: str | None = None) -> Response:
+def _error_page(request: Request, status: int, detail: str, title: str = "") -> Response:
     title = title or TITLES.get(status, "This did not work")
     return render(request, "error.html", status, title=title, detail=detail)

@@ -16,7 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.web.guard import Caller, Role, RoleRules, parse_role
+from kiqbridge.web.guard import ROLES, Caller, Role, RoleRules, parse_role
 from kiqbridge.web.passwords import check_hash, is_right
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.tokens import TokenReader, TokenRefused, TokenRules, name_of
@@ -153,13 +153,10 @@ class Verifier:
         name = name_of(claims)
         if not name:
             return Refused(reason="the token names nobody")
-        return self._with_role(name, self._role_of_claims(tokens.roles(claims)), "token")
-
-    def _role_of_claims(self, values: list[str]) -> Role | None:
         rules = self._auth.roles
         if not rules.globs:
-            rules = RoleRules((("viewer", "viewer"), ("operator", "operator"), ("admin", "admin")))
-        return rules.role_of(values)
+            rules = RoleRules(tuple((role, role) for role in ROLES))
+        return self._with_role(name, rules.role_of(tokens.roles(claims)), "token")
 
     def _of_password(self, authorization: str) -> Caller | Refused:
         try:

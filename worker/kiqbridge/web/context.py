@@ -82,7 +82,6 @@ class View:
         site: the application.
         operator: acts in the name of who asks.
         role: what they may do.
-        by: who asks.
         base: path under which the application is mounted, without a slash at its end.
         now: epoch seconds, one for the whole page.
         zone: in which absolute times are shown.
@@ -93,7 +92,6 @@ class View:
     site: Site
     operator: Operator
     role: Role
-    by: str
     base: str
     now: float
     zone: tzinfo
@@ -143,7 +141,6 @@ def view_of(request: Request) -> View:
         site=site,
         operator=replace(site.operator, by=request.state.by, via="web"),
         role=request.state.role,
-        by=request.state.by,
         base=request.scope.get("root_path", "").rstrip("/"),
         now=time.time(),
         zone=zone,

@@ -9,20 +9,21 @@ the page: an image of that site would let the page read and search. For each one
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kiqbridge.web.auth import Auth, Refused, Verifier, shown
-from kiqbridge.web.guard import Caller, Role, least
+from kiqbridge.web.auth import Refused, Verifier, shown
+from kiqbridge.web.guard import Caller, least
 from kiqbridge.web.limits import Buckets
 from kiqbridge.web.plain_page import Refusal, inner_path, wants_html
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.sign_in import SIGN_IN, SIGN_OUT, SignIn, redirect
+
+if TYPE_CHECKING:
+    from kiqbridge.web.security import Security
 
 logger: Final = logging.getLogger(__name__)
 
@@ -39,37 +40,25 @@ class Gate:
 
     Args:
         app: what it guards.
-        auth: how callers are verified.
+        security: how callers are verified, what they may do, how often, and from where forms may come.
         sessions: reads and writes cookies.
-        role: of everybody, if nobody is verified; else the most that anybody may do.
         by: in whose name everybody acts, if nobody is verified.
-        writes_per_minute: for each caller.
-        origins: other addresses from which forms may come.
 
     Raises:
         ConfigError: a way of verification cannot work; names the setting.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        auth: Auth,
-        sessions: Sessions,
-        role: Role,
-        by: str,
-        writes_per_minute: int,
-        origins: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, security: "Security", sessions: Sessions, by: str) -> None:
         self._app = app
-        self._auth = auth
+        self._auth = security.auth
         self._sessions = sessions
-        self._role = role
+        self._role = security.most
         self._by = by
-        self._origins = frozenset(each.rstrip("/") for each in origins)
-        self._verifier = Verifier(auth, sessions)
+        self._origins = frozenset(each.rstrip("/") for each in security.origins)
+        self._verifier = Verifier(security.auth, sessions)
         self._sign_in = SignIn(self._verifier, sessions)
-        self._writes = Buckets(writes_per_minute, writes_per_minute / 60)
+        most = security.writes_per_minute
+        self._writes = Buckets(most, most / 60)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -78,7 +67,9 @@ class Gate:
             return
         reads = scope["method"] in READS
         if fault := _embedded(scope) if reads else _foreign(scope, self._origins):
-            await self._refuse_foreign(fault, scope, receive, send)
+            logger.warning("web: refused a %s of %s: %s", scope["method"], address_of(scope), fault)
+            detail = "The request comes from another page. Open this page itself, and do it there."
+            await Refusal(403, "Not from this page", detail)(scope, receive, send)
             return
         path = inner_path(scope)
         if self._verifier.has_users and path in (SIGN_IN, SIGN_OUT):
@@ -94,22 +85,20 @@ class Gate:
         if not isinstance(caller, Caller):
             await self._ask(caller, scope, receive, send)
             return
-        if scope["method"] not in READS and (wait_s := self._writes.take(_key(scope, caller))):
+        key = f"{address_of(scope)} {caller.way} {caller.name}"
+        if scope["method"] not in READS and (wait_s := self._writes.take(key)):
             logger.warning("web: too many writes of %s", shown(caller.name))
             await too_often(wait_s)(scope, receive, send)
             return
-        if caller.way in COLLECTED_WAYS:
-            self._admit(scope, caller, f"{caller.way}:{caller.name}")
-            await self._app(scope, receive, send)
-            return
-        session = self._verifier.session(scope)
-        if session is not None:
-            self._admit(scope, caller, session.id)
-            await self._app(scope, receive, send)
-            return
-        begun = self._sign_in.anonymous()
-        self._admit(scope, caller, begun.id)
-        await self._app(scope, receive, self._with_cookie(scope, begun, send))
+        seed = f"{caller.way}:{caller.name}"
+        if caller.way not in COLLECTED_WAYS:
+            session = self._verifier.session(scope)
+            if session is None:
+                session = self._sign_in.anonymous()
+                send = self._with_cookie(scope, session, send)
+            seed = session.id
+        self._admit(scope, caller, seed)
+        await self._app(scope, receive, send)
 
     async def _find(self, scope: Scope) -> Caller | Refused | ASGIApp:
         if not self._auth.is_needed:
@@ -162,19 +151,10 @@ class Gate:
             target = {"next": place} if scope["method"] in READS and place != "/" else {}
             await redirect(scope, SIGN_IN, **target)(scope, *channel)
             return
-        await self._unverified()(scope, *channel)
-
-    def _unverified(self) -> Refusal:
         realm = 'Basic realm="Kiqbridge", charset="UTF-8"'
-        way = realm if self._verifier.has_users else "Bearer"
-        return Refusal(
-            401, "Sign in", "Nobody has verified who you are.", {"WWW-Authenticate": way}
-        )
-
-    async def _refuse_foreign(self, fault: str, scope: Scope, *channel: Any) -> None:
-        logger.warning("web: refused a %s of %s: %s", scope["method"], address_of(scope), fault)
-        detail = "The request comes from another page. Open this page itself, and do it there."
-        await Refusal(403, "Not from this page", detail)(scope, *channel)
+        way = {"WWW-Authenticate": realm if self._verifier.has_users else "Bearer"}
+        unverified = Refusal(401, "Sign in", "Nobody has verified who you are.", way)
+        await unverified(scope, *channel)
 
 
 def too_often(wait_s: float) -> Refusal:
@@ -188,10 +168,6 @@ def address_of(scope: Scope) -> str:
     """The caller's address; that of the proxy, unless the proxy is trusted."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
-
-
-def _key(scope: Scope, caller: Caller) -> str:
-    return f"{address_of(scope)} {caller.way} {caller.name}"
 
 
 def _embedded(scope: Scope) -> str:
@@ -215,11 +191,7 @@ def _foreign(scope: Scope, others: frozenset[str]) -> str:
         return f"Sec-Fetch-Site is {shown(site)}"
     if origin is None or origin in others:
         return ""
-    try:
-        parts = urlsplit(origin)
-        is_ours = parts.scheme in ("http", "https") and parts.netloc == headers.get("host", "")
-    except ValueError:
-        is_ours = False
-    return (
-        "" if is_ours else f"Origin is {shown(origin)}, and the host {shown(headers.get('host'))}"
-    )
+    host = headers.get("host", "")
+    if origin in (f"http://{host}", f"https://{host}"):
+        return ""
+    return f"Origin is {shown(origin)}, and the host {shown(host)}"

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.middleware import Middleware
@@ -27,7 +26,7 @@ from kiqbridge.web.middleware import (
     trusted_proxies,
 )
 from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
-from kiqbridge.web.tokens import TokenRules, check_algorithms
+from kiqbridge.web.tokens import TokenRules, check_algorithms, read_file
 
 OIDC_HEADER: Final = "x-amzn-oidc-data"
 NOBODY: Final = "nobody"
@@ -101,15 +100,7 @@ def protections(security: Security, *, by: str) -> list[Middleware]:
         Middleware(Layer, faults),
         Middleware(Layer, known_hosts(security.hosts)),
         Middleware(Layer, body_limit(security.max_body_bytes)),
-        Middleware(
-            Gate,
-            auth=security.auth,
-            sessions=sessions,
-            role=security.most,
-            by=by,
-            writes_per_minute=security.writes_per_minute,
-            origins=security.origins,
-        ),
+        Middleware(Gate, security=security, sessions=sessions, by=by),
     ]
 
 
@@ -146,7 +137,8 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
 def _read_auth(read: Reader) -> Auth:
     users = parse_users(read(settings.WEB_USERS), settings.WEB_USERS.env[0])
     if path := read(settings.WEB_USERS_FILE):
-        users |= parse_users(_text_of(path), path)
+        what = "the path of a file with one NAME:ROLE:HASH a line"
+        users |= parse_users(read_file(path, f"web_users_file: {path!r}", what), path)
     secret = read(settings.WEB_SECRET)
     return Auth(
         users=users,
@@ -178,13 +170,3 @@ def _read_tokens(read: Reader) -> TokenRules | None:
         role_claim=read(settings.WEB_JWT_ROLE_CLAIM),
         signer=signer or None,
     )
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"web_users_file: {path!r} cannot be read: {type(error).__name__}; write the path of a file with one "
-            "NAME:ROLE:HASH a line"
-        ) from error

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -23,21 +23,6 @@ MOST_AT_ONCE: Final = 2000
 """Connections; others get 503."""
 SILENT_S: Final = 10.0
 """A request must be whole within this time, and the reader of an answer take some of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the page is served.
-
-    Attributes:
-        host: name or address of this machine.
-        port: 0 = one that is free.
-        base_path: under which a proxy shows it.
-    """
-
-    host: str
-    port: int
-    base_path: str = ""
 
 
 class Server(uvicorn.Server):
@@ -102,23 +87,27 @@ def _awaited_state(connection: H11Protocol) -> _State | None:
     return None
 
 
-def serve(place: Place, security: Security, *, on_ready: Callable[[str], None]) -> int:
+def serve(
+    host: str, port: int, security: Security, *, base_path: str, on_ready: Callable[[str], None]
+) -> int:
     """Serve until INT or TERM; the exit code.
 
     Args:
-        place: where.
+        host: name or address of this machine.
+        port: 0 = one that is free.
         security: what protects the page.
+        base_path: under which a proxy shows it.
         on_ready: called with the page's address when it is served.
 
     Raises:
         ConfigError: it would be open to others without sign-in, or the port is in use.
     """
-    require_sign_in(place.host, security)
-    if security.hosts is None and is_loopback(place.host):
+    require_sign_in(host, security)
+    if security.hosts is None and is_loopback(host):
         security = replace(security, hosts=LOOPBACK_HOSTS)
-    base = parse_base_path(place.base_path)
+    base = parse_base_path(base_path)
     app = below(base, create_app(security=security))
-    with listen(place) as listener:
+    with listen(host, port) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
@@ -155,14 +144,14 @@ def require_sign_in(host: str, security: Security) -> None:
     )
 
 
-def listen(place: Place) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there.
 
     Raises:
         ConfigError: it cannot; says why.
     """
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
         try:
@@ -175,7 +164,7 @@ def listen(place: Place) -> socket.socket:
             raise
     except OSError as error:
         raise ConfigError(
-            f"web: nothing can listen on {place.host}, port {place.port}: {error.strerror or error}; choose "
+            f"web: nothing can listen on {host}, port {port}: {error.strerror or error}; choose "
             "another --port (0 = one that is free) or --host, or end what uses it"
         ) from error
     return listener

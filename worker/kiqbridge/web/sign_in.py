@@ -81,11 +81,7 @@ class SignIn:
         if path == SIGN_OUT:
             return self._sign_out(request, session)
         name, password = str(form.get("name", ""))[:MAX_NAME], str(form.get("password", ""))
-        return await self._try(request, session, name, password, _ours(str(form.get("next", ""))))
-
-    async def _try(
-        self, request: Request, session: Session, name: str, password: str, target: str
-    ) -> Response:
+        target = _ours(str(form.get("next", "")))
         address = request.client.host if request.client else "unknown"
         if wait_s := self.take_attempt(address, name):
             problem = f"Too many attempts. Wait {int(wait_s) + 1} s, then try again."

@@ -206,11 +206,21 @@ def name_of(claims: Mapping[str, Any]) -> str:
 def _text_of(key: str) -> str:
     if "-----BEGIN" in key or key.lstrip().startswith("{") or "/" not in key:
         return key
+    # It is not shown: it may be a secret with a slash in it.
+    return read_file(key, "web_jwt_key: the file", "the path of a PEM or JWKS file")
+
+
+def read_file(path: str, named: str, what: str) -> str:
+    """The text of a file that a setting names.
+
+    Raises:
+        ConfigError: it cannot be read; names it so, and says what to write.
+    """
     try:
-        return Path(key).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"web_jwt_key: the file cannot be read: {type(error).__name__}; write the path of a PEM or JWKS file"
+            f"{named} cannot be read: {type(error).__name__}; write {what}"
         ) from error
 
 

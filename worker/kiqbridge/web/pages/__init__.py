@@ -1,1 +1,1 @@
-"""The screens, a module each with its `ROUTES`; `web/app.py` lists them."""
+"""The screens, a module each; `web/app.py` has their addresses."""

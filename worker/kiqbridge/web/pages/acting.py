@@ -8,8 +8,9 @@ lay open never hits another job.
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from starlette.datastructures import FormData
@@ -17,14 +18,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import JobRecord, JobSet, Queue, QueuedJob, SortedEntry
+from kiqbridge.api import JobRecord, JobSet, Page, Queue, QueuedJob, SortedEntry
 from kiqbridge.api.sets import score_text
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import Role, require_role
-from kiqbridge.web.pages.listing import Listing, Rows, parse_listing
+from kiqbridge.web.pages.listing import Listing, Rows, parse_listing, read_shared
 
+DELAYS: Final[Mapping[str, str]] = {
+    "60": "in 1 min",
+    "600": "in 10 min",
+    "3600": "in 1 h",
+    "21600": "in 6 h",
+    "86400": "in 1 d",
+    "604800": "in 7 d",
+}
 MOST: Final = 200
 """Jobs of one form."""
+_MAX_DELAY_S: Final = 366 * 86_400.0
 _AT_ONE_SCORE: Final = 10_000
 _READ_AT_ONCE: Final = 500
 _TAKEN_MEANWHILE: Final = 50_000
@@ -66,6 +76,12 @@ class Place:
         if action not in self.labels:
             raise HTTPException(400, f"There is no action {action!r} for jobs {self.name}.")
 
+    def page(self, number: int, size: int, *, newest_first: bool) -> Page[Any]:
+        """A page of the jobs."""
+        if isinstance(self.jobs, Queue):
+            return self.jobs.page(number, size, oldest_first=not newest_first)
+        return self.jobs.page(number, size, newest_first=newest_first)
+
 
 def role_for_all(action: str) -> Role:
     """Who may do it to all that match: what cannot be undone is for administrators."""
@@ -78,17 +94,54 @@ def chosen_action(form: FormData) -> tuple[str, str]:
     return action, token
 
 
-def act(request: Request, form: FormData, place: Place, **how: Any) -> Response:
+def show_jobs(
+    request: Request, place: Place, template: str, more: Callable[[Listing], Mapping[str, Any]]
+) -> Response:
+    """A page of a list of jobs; or the question before all that match are acted on.
+
+    Args:
+        request: its address has filter, page and order.
+        place: where the jobs are.
+        template: of the page.
+        more: what else it shows.
+    """
+    view = view_of(request)
+    asked = parse_listing(request.query_params, view)
+    is_usual = not isinstance(place.jobs, Queue) and place.jobs.newest_first
+    newest_first = asked.order == "newest" if asked.order else is_usual
+    read = partial(place.page, newest_first=newest_first)
+    rows = read_shared(view, place.jobs.target, read, asked)
+    if action := request.query_params.get("confirm", ""):
+        return ask_for_all(request, place, asked, rows, action)
+    return render(
+        request,
+        template,
+        here=place.path,
+        listing=asked,
+        rows=rows,
+        token_of=token_of,
+        newest_first=newest_first,
+        role_for_all=role_for_all,
+        delays=DELAYS,
+        **more(asked),
+    )
+
+
+def act(request: Request, form: FormData, place: Place) -> Response:
     """Do what the form asks for, or ask first; then back to the page.
 
     Args:
         request: its address has the filter.
         form: as it was sent.
         place: where the jobs are.
-        how: `to` of `move`, `at` of `reschedule`.
     """
     action, token = chosen_action(form)
-    asked = parse_listing(request.query_params, view_of(request))
+    place.require(action)
+    view = view_of(request)
+    asked = parse_listing(request.query_params, view)
+    how: dict[str, Any] = {"to": target_of(action, form)} if action == "move" else {}
+    if action == "reschedule" and (form.get("confirmed") or not form.get("all")):
+        how["at"] = view.now + _delay_s(form)
     jobs_of: Any = place.jobs  # the actions of a set and of a queue are other literals
     done_what = DONE[action] + (f" to {how['to']}" if "to" in how else "")
     if form.get("all"):
@@ -128,13 +181,7 @@ def act(request: Request, form: FormData, place: Place, **how: Any) -> Response:
 
 
 def ask_for_all(
-    request: Request,
-    place: Place,
-    asked: Listing,
-    rows: Rows[Any],
-    action: str,
-    *,
-    delays: Mapping[str, str] | None = None,
+    request: Request, place: Place, asked: Listing, rows: Rows[Any], action: str
 ) -> Response:
     """The page that names filter and count, with the button that does it to all; `clear` knows no filter."""
     clears = action == "clear"
@@ -162,7 +209,7 @@ def ask_for_all(
         detail=detail,
         hidden=[("all", "1"), *([("to", to)] if to else [])],
         entries=rows.page.rows[:5],
-        at=delays if action == "reschedule" else None,
+        at=DELAYS if action == "reschedule" else None,
     )
 
 
@@ -176,6 +223,13 @@ def target_of(action: str, given: Mapping[str, Any]) -> str:
     if action == "move" and not to:
         raise HTTPException(400, "Write the name of the queue to move the jobs to.")
     return to
+
+
+def _delay_s(form: FormData) -> float:
+    text = str(form.get("in_s") or "")
+    if not (text.isascii() and text.isdecimal() and float(text) <= _MAX_DELAY_S):
+        raise HTTPException(400, "Choose when the jobs are to be due, up to a year from now.")
+    return float(text)
 
 
 def jobs(number: int) -> str:

@@ -4,7 +4,6 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import AuditEntry, Operator, read_audit
 from kiqbridge.web.context import render, view_of
@@ -66,6 +65,3 @@ def _matches(entry: AuditEntry, wanted: dict[str, str]) -> bool:
     return all(
         text.casefold() in str(getattr(entry, name)).casefold() for name, text in wanted.items()
     )
-
-
-ROUTES: Final = [Route("/audit", show)]

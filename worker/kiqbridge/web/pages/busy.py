@@ -7,7 +7,6 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import (
     Limits,
@@ -74,9 +73,3 @@ def cancel(request: Request, form: FormData) -> Response:
         "/busy",
         notice=f"{jid} was asked to end: it does so before its next item, within about 5 s, and counts as complete.",
     )
-
-
-ROUTES: Final = [
-    Route("/busy", show),
-    Route("/busy/cancel", cancel, methods=["POST"]),
-]

@@ -4,7 +4,6 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.web.context import render, view_of
 
@@ -28,6 +27,3 @@ def show(request: Request) -> Response:
 def sentence(text: str) -> str:
     """A finding as it is shown: rules write no capital letter and no full stop."""
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?")) else ".")
-
-
-ROUTES: Final = [Route("/doctor", show)]

@@ -7,16 +7,14 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from kiqbridge.api import Found, JobRecord, JobSet, Queue, SortedEntry, find_job
 from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, url, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.job_text import remarks, steps
-from kiqbridge.web.pages.acting import DONE, find_jobs, target_of, token_of
-from kiqbridge.web.pages.job_sets import DELAYS, SCREENS
-from kiqbridge.web.searches import searching
+from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
+from kiqbridge.web.pages.job_sets import SCREENS
 from kiqbridge.web.shown import PAGE_CHARACTERS
 from kiqbridge.wire.tick_mark import tick_mark_of
 
@@ -233,9 +231,3 @@ _KNOWN: Final = frozenset(
     ]
 )
 """Fields that have a place of their own on the page; the others are listed."""
-
-ROUTES: Final = [
-    Route("/jobs", find),
-    Route("/jobs/{jid:path}", searching(show)),
-    Route("/jobs/{jid:path}", act, methods=["POST"]),
-]

@@ -4,41 +4,24 @@ import glob
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import FormData
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
+from kiqbridge.api import DeadSet, JobSet, RetrySet, ScheduledSet
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.pages.acting import (
-    Place,
-    act,
-    ask_for_all,
-    chosen_action,
-    role_for_all,
-    token_of,
-)
-from kiqbridge.web.pages.listing import CHUNK, looks_through, parse_listing, read_shared
+from kiqbridge.web.pages.acting import Place, act, show_jobs
+from kiqbridge.web.pages.listing import CHUNK, Listing, looks_through
 from kiqbridge.web.searches import searching
 
-DELAYS: Final[Mapping[str, str]] = {
-    "60": "in 1 min",
-    "600": "in 10 min",
-    "3600": "in 1 h",
-    "21600": "in 6 h",
-    "86400": "in 1 d",
-    "604800": "in 7 d",
-}
 AT_ONCE: Final = 200
 """Members whose groups the page of a set shows: about two milliseconds."""
 AT_MOST: Final = 20_000
 """Members that the page of groups looks at: about a fifth of a second."""
-_MAX_DELAY_S: Final = 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +56,12 @@ class Screen:
         )
 
 
+_LABELS: Final = {
+    "retry": "Retry now",
+    "reschedule": "Reschedule",
+    "kill": "Kill",
+    "delete": "Delete",
+}
 SCREENS: Final = {
     screen.kind.name: screen
     for screen in (
@@ -82,12 +71,7 @@ SCREENS: Final = {
             kind=RetrySet,
             when="Next try",
             has_errors=True,
-            actions={
-                "retry": "Retry now",
-                "reschedule": "Reschedule",
-                "kill": "Kill",
-                "delete": "Delete",
-            },
+            actions=_LABELS,
             empty="No job has failed and waits for its next try.",
         ),
         Screen(
@@ -151,29 +135,15 @@ class Groups:
 def show(request: Request, screen: Screen) -> Response:
     """Groups, if jobs have errors, then the rows; or the question before all that match are acted on."""
     view = view_of(request)
-    asked = parse_listing(request.query_params, view)
-    job_set = screen.kind(view.operator)
-    newest_first = asked.order == "newest" if asked.order else job_set.newest_first
+    place = screen.place(view)
 
-    def read(number: int, size: int) -> Page[SortedEntry]:
-        return job_set.page(number, size, newest_first=newest_first)
+    def more(asked: Listing) -> Mapping[str, Any]:
+        shows_groups = screen.has_errors and not asked.where and asked.number == 1
+        job_set = screen.kind(view.operator)
+        groups = _read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None
+        return {"screen": screen, "groups": groups}
 
-    rows = read_shared(view, job_set.name, read, asked)
-    if action := request.query_params.get("confirm", ""):
-        return ask_for_all(request, screen.place(view), asked, rows, action, delays=DELAYS)
-    shows_groups = screen.has_errors and not asked.where and asked.number == 1
-    return render(
-        request,
-        "job_set.html",
-        screen=screen,
-        listing=asked,
-        rows=rows,
-        groups=_read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None,
-        token_of=token_of,
-        delays=DELAYS,
-        newest_first=newest_first,
-        role_for_all=role_for_all,
-    )
+    return show_jobs(request, place, "job_set.html", more)
 
 
 def show_groups(request: Request, screen: Screen) -> Response:
@@ -209,35 +179,16 @@ def fetch_groups(job_set: JobSet, most: int) -> Groups:
     return Groups(groups=groups, looked_at=looked_at, all=total)
 
 
-def _delay_s(form: FormData) -> float:
-    text = str(form.get("in_s") or "")
-    if not (text.isascii() and text.isdecimal() and float(text) <= _MAX_DELAY_S):
-        raise HTTPException(400, "Choose when the jobs are to be due, up to a year from now.")
-    return float(text)
-
-
-def _routes(screen: Screen) -> list[Route]:
+def routes(screen: Screen) -> list[Route]:
     """The pages of a set; those with errors have their groups besides."""
 
     @requires("operator")
     def post(request: Request, form: FormData) -> Response:
-        view = view_of(request)
-        place = screen.place(view)
-        action, _ = chosen_action(form)
-        place.require(action)
-        asks = form.get("all") and not form.get("confirmed")
-        if action == "reschedule" and not asks:
-            return act(request, form, place, at=view.now + _delay_s(form))
-        return act(request, form, place)
+        return act(request, form, screen.place(view_of(request)))
 
-    found = [
+    groups = searching(partial(show_groups, screen=screen))
+    return [
         Route(screen.path, searching(partial(show, screen=screen), looks_through)),
         Route(screen.path, post, methods=["POST"]),
+        *([Route(f"{screen.path}/groups", groups)] if screen.has_errors else []),
     ]
-    if screen.has_errors:
-        groups = searching(partial(show_groups, screen=screen))
-        found.append(Route(f"{screen.path}/groups", groups))
-    return found
-
-
-ROUTES: Final = [route for screen in SCREENS.values() for route in _routes(screen)]

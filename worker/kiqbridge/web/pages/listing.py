@@ -17,15 +17,8 @@ from kiqbridge.api.filters import parse_filter
 from kiqbridge.web.context import View
 
 FILTERS: Final = (
-    "class",
-    "error_class",
-    "error",
-    "queue",
-    "tag",
-    "arg",
-    "text",
-    "older_than_s",
-    "newer_than_s",
+    *("class", "error_class", "error", "queue", "tag", "arg", "text"),
+    *("older_than_s", "newer_than_s"),
 )
 HIDDEN_FILTERS: Final = ("arg", "text", "error")
 """They look into what may be hidden: who may not see it could guess it by them, letter by letter."""

@@ -6,7 +6,6 @@ from typing import Any, Final
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import ClassCounts, Histogram, TopJobs, job_metrics, top_jobs
 from kiqbridge.api.metrics import class_histograms
@@ -181,9 +180,3 @@ def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) ->
 def _trend(counts: ClassCounts, found: TopJobs) -> Markup:
     [folded], _ = fold([Series(name="", values=_values(counts, found))], found.bucket_s)
     return sparkline(folded.values, label=f"Executions of {counts.job_class} over the span")
-
-
-ROUTES: Final = [
-    Route("/metrics", show),
-    Route("/metrics/{job_class:path}", show_class),
-]

@@ -10,7 +10,6 @@ from typing import Final
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.telemetry.prometheus import CONTENT_TYPE, prometheus_text
@@ -51,6 +50,3 @@ def prometheus(request: Request) -> Response:
     except ConfigError as error:
         return PlainTextResponse(f"{error}\n", status_code=HTTPStatus.NOT_IMPLEMENTED)
     return Response(text, media_type=CONTENT_TYPE)
-
-
-ROUTES: Final = [Route("/prometheus", prometheus), Route("/healthz", health)]

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import DeadSet, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
 from kiqbridge.web.context import View, render, view_of
@@ -70,6 +69,3 @@ def rate_per_minute(top: TopJobs) -> float:
         if at in each.series
     )
     return done * _MINUTE_S / (len(buckets) * top.bucket_s) if buckets else 0.0
-
-
-ROUTES: Final = [Route("/", show)]

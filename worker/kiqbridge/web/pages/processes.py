@@ -7,7 +7,6 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import Process, ProcessSet
 from kiqbridge.web.context import redirect, render, view_of
@@ -98,11 +97,3 @@ def _action_of(form: FormData) -> str:
     if action not in ("quiet", "stop"):
         raise HTTPException(400, f"The form asks for {json.dumps(action)}; there are quiet, stop.")
     return action
-
-
-ROUTES: Final = [
-    Route("/processes", show),
-    Route("/processes/act", act, methods=["POST"]),
-    Route("/processes/act-on-all", act_on_all, methods=["POST"]),
-    Route("/processes/dump-threads", dump_threads, methods=["POST"]),
-]

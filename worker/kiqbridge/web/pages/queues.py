@@ -2,31 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from kiqbridge.api import Operator, Page, ProcessSet, Queue, QueuedJob, QueueStats, Stats
+from kiqbridge.api import Operator, ProcessSet, Queue, QueueStats, Stats
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import require_role, requires
-from kiqbridge.web.pages.acting import (
-    Place,
-    act,
-    ask_for_all,
-    chosen_action,
-    jobs,
-    role_for_all,
-    target_of,
-    token_of,
-)
-from kiqbridge.web.pages.listing import looks_through, page_of, parse_listing, read_shared
-from kiqbridge.web.searches import searching
+from kiqbridge.web.pages.acting import Place, act, chosen_action, jobs, role_for_all, show_jobs
+from kiqbridge.web.pages.listing import Listing, page_of
 
 PER_PAGE: Final = 100
 ACTIONS: Final[Mapping[str, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
@@ -38,23 +26,6 @@ PAUSES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
-    """One queue in the list.
-
-    Attributes:
-        latency: seconds for which its oldest job has waited; negative if its `enqueued_at` is in the future.
-        pause: why no worker takes its jobs; None if they do.
-        served_by: how many processes take jobs from it, quiet ones left out.
-    """
-
-    name: str
-    size: int
-    latency: float
-    pause: Pause | None
-    served_by: int
-
-
 def show_all(request: Request) -> Response:
     """A page of the queues, the longest first."""
     view = view_of(request)
@@ -63,63 +34,36 @@ def show_all(request: Request) -> Response:
         request,
         "queues.html",
         page=page_of(rows, request, PER_PAGE),
-        longest=max((row.size for row in rows), default=0),
-        waiting=sum(row.size for row in rows),
+        longest=max((stats.size for _, stats, *_ in rows), default=0),
+        waiting=sum(stats.size for _, stats, *_ in rows),
     )
 
 
-def _fetch_rows(operator: Operator) -> list[QueueRow]:
+def _fetch_rows(operator: Operator) -> list[tuple[str, QueueStats, Pause | None, int]]:
+    """Name, size and latency, why it is paused, and how many processes take jobs from it, of each queue."""
     pauses = {each.name: each for each in operator.pauses() if each.kind == "queue"}
-    served = Counter(
-        name
-        for process in ProcessSet(operator)
-        if not process.is_quiet
-        for name in set(process.queues)
-    )
-    found = Stats(operator).queues
+    at_work = [process for process in ProcessSet(operator) if not process.is_quiet]
+    served = Counter(name for process in at_work for name in set(process.queues))
     # A queue can be paused before the first job was pushed to it.
-    nothing = QueueStats(size=0, latency=0.0)
-    rows = [
-        QueueRow(
-            name=name,
-            size=stats.size,
-            latency=stats.latency,
-            pause=pauses.get(name),
-            served_by=served[name],
-        )
-        for name, stats in (dict.fromkeys(pauses, nothing) | dict(found)).items()
+    nothing = dict.fromkeys(pauses, QueueStats(size=0, latency=0.0))
+    found = sorted((nothing | dict(Stats(operator).queues)).items(), key=lambda each: each[0])
+    return [
+        (name, stats, pauses.get(name), served[name])
+        for name, stats in sorted(found, key=lambda each: -each[1].size)
     ]
-    return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
 def show(request: Request) -> Response:
     """The jobs of one; or the question before all of them are acted on."""
     view = view_of(request)
     place, queue = _place_of(request)
-    asked = parse_listing(request.query_params, view)
 
-    def read(number: int, size: int) -> Page[QueuedJob]:
-        return queue.page(number, size, oldest_first=asked.order != "newest")
+    def more(_: Listing) -> Mapping[str, Any]:
+        pause, latency = view.read(("queue", queue.name), lambda: (queue.pause, queue.latency))
+        shown = {"queue": queue, "pause": pause, "latency": latency}
+        return {**shown, "actions": ACTIONS, "pauses": PAUSES}
 
-    rows = read_shared(view, f"queue:{queue.name}", read, asked)
-    if action := request.query_params.get("confirm", ""):
-        return ask_for_all(request, place, asked, rows, action)
-    pause, latency = view.read(("queue", queue.name), lambda: (queue.pause, queue.latency))
-    return render(
-        request,
-        "queue.html",
-        queue=queue,
-        here=place.path,
-        listing=asked,
-        rows=rows,
-        pause=pause,
-        latency=latency,
-        token_of=token_of,
-        actions=ACTIONS,
-        pauses=PAUSES,
-        newest_first=asked.order == "newest",
-        role_for_all=role_for_all,
-    )
+    return show_jobs(request, place, "queue.html", more)
 
 
 @requires("operator")
@@ -144,9 +88,6 @@ def post(request: Request, form: FormData) -> Response:
         require_role(request, role_for_all("clear"))
         notice = f"{queue.name} is cleared: {jobs(queue.clear())} deleted."
         return redirect(request, "/queues", notice=notice)
-    place.require(action)
-    if action == "move":
-        return act(request, form, place, to=target_of(action, form))
     return act(request, form, place)
 
 
@@ -154,10 +95,3 @@ def _place_of(request: Request) -> tuple[Place, Queue]:
     queue = Queue(request.path_params["name"], view_of(request).operator)
     name = f"in the queue {queue.name}"
     return Place(jobs=queue, path=f"/queues/{queue.name}", name=name, labels=ACTIONS), queue
-
-
-ROUTES: Final = [
-    Route("/queues", show_all),
-    Route("/queues/{name:path}", searching(show, looks_through)),
-    Route("/queues/{name:path}", post, methods=["POST"]),
-]

@@ -14,7 +14,6 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api import ScheduleSet, ScheduleView
 from kiqbridge.api.schedules import RUBY, Occurrence
@@ -200,8 +199,3 @@ _ACTIONS: Final[Mapping[str, Callable[[ScheduleSet, str, FormData, View], str]]]
     "resume": _resume,
     "skip": _skip,
 }
-ROUTES: Final = [
-    Route("/schedules", show),
-    Route("/schedules/act", act, methods=["POST"]),
-    Route("/schedules/{name:path}", show_one),
-]

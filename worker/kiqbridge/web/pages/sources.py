@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kiqbridge.api.sources import fetch_sources
 from kiqbridge.config.function_settings import MAPPINGS, SPILL_FIFO_QUEUE_URL, SPILL_QUEUE_URL
@@ -26,32 +25,17 @@ FILE_FRESH_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MappingRow:
-    """One entry of mappings.yml, in words.
-
-    Attributes:
-        name: of the entry.
-        takes: which events.
-        jobs: classes and queues of what it makes of one.
-    """
-
-    name: str
-    takes: str
-    jobs: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Mappings:
     """The file of mappings.
 
     Attributes:
         path: of the file; empty if this process sees none.
-        rows: its entries.
+        rows: of each entry its name, which events it takes, and classes and queues of the jobs that it makes of one.
         fault: why it cannot be read, or what is wrong in it; else empty.
     """
 
     path: str = ""
-    rows: Sequence[MappingRow] = ()
+    rows: Sequence[tuple[str, str, str]] = ()
     fault: str = ""
 
 
@@ -108,7 +92,7 @@ def read_mappings(environ: Mapping[str, str], folder: Path = FUNCTION_FOLDER) ->
     )
 
 
-def _row(mapping: "EventMapping") -> MappingRow:
+def _row(mapping: "EventMapping") -> tuple[str, str, str]:
     match = [f"{key} {' or '.join(globs)}" for key, globs in mapping.match.items()]
     if mapping.filter:
         match.append(f"where {mapping.filter}")
@@ -117,7 +101,7 @@ def _row(mapping: "EventMapping") -> MappingRow:
         f"{job.fixed.get('class', job.fixed.get('active_job'))} into {job.fixed.get('queue', 'default')}"
         for job in mapping.jobs
     )
-    return MappingRow(name=mapping.name, takes=", ".join(match), jobs=f"{each}{jobs}")
+    return mapping.name, ", ".join(match), f"{each}{jobs}"
 
 
 def read_spill(environ: Mapping[str, str]) -> Sequence[SpillQueue]:
@@ -148,6 +132,3 @@ def _depth(url: str) -> SpillQueue:
         waiting=int(found.get("ApproximateNumberOfMessages", 0)),
         in_flight=int(found.get("ApproximateNumberOfMessagesNotVisible", 0)),
     )
-
-
-ROUTES: Final = [Route("/sources", show)]
