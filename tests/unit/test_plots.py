@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.api import Histogram
+from kiqbridge.api import Histogram, TopJobs
 from kiqbridge.web.context import build_templates
 from kiqbridge.web.plots import (
     AT_MOST,
@@ -118,7 +118,7 @@ def test_a_mark_is_drawn_at_its_time_and_listed_and_one_outside_is_not():
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=500))
 def test_a_long_series_is_added_up_without_loss(values):
-    [folded], step = fold([Series(name="executions", values=values)], 60)
+    [folded], step = fold([Series("executions", values)], 60)
 
     assert sum(folded.values) == sum(values)
     assert len(folded.values) <= AT_MOST
@@ -229,16 +229,15 @@ def test_what_others_named_is_text_and_no_plot_has_a_style_or_a_script(markup):
 
 
 def series_of(executions, failures, marks=None):
+    buckets = [NOON + 60 * place for place in range(len(executions))]
     return time_series(
         [
-            Series(name="executions", values=executions, total=sum(executions), is_area=True),
-            Series(name="failures", values=failures, total=sum(failures), shade="bad"),
+            Series("executions", executions, sum(executions), is_area=True),
+            Series("failures", failures, sum(failures), "bad"),
         ],
+        TopJobs(bucket_s=60, buckets=buckets, classes={}, marks=marks or {}),
         name="throughput",
         title="Throughput",
-        starts_at=NOON,
-        step_s=60,
-        marks=marks or {},
     )
 
 

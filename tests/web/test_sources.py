@@ -91,9 +91,9 @@ def test_mappings_are_shown_in_words_with_what_is_wrong(tmp_path):
 
     found = read_mappings({}, tmp_path)
 
-    [row] = found.rows
-    assert (row.name, row.jobs) == ("new object", "HealthPulse into low")
-    assert row.takes == "detail-type Object Created, source aws.s3"
+    assert found.rows == [
+        ("new object", "detail-type Object Created, source aws.s3", "HealthPulse into low")
+    ]
     assert found.fault == ""
     (tmp_path / "mappings.yml").write_text(MAPPINGS + "    filtre: x\n")
     assert "mappings.yml:8" in read_mappings({}, tmp_path).fault

@@ -62,13 +62,12 @@ def _iteration(jid: str, reply: Sequence[bytes | None]) -> Iteration:
         found = json_text.loads(cursor or b"null")
     except json_text.MalformedJSON:
         found = None
-    asked_at = _number(cancelled)
     return Iteration(
         jid=jid,
         executions=int(_number(executions)),
         runtime_s=_number(runtime),
         cursor=found,
-        cancelled_at=asked_at or None,
+        cancelled_at=_number(cancelled) or None,
     )
 
 

@@ -314,8 +314,9 @@ class MetricReading:
     def histogram(self, name: str) -> Histogram:
         """Durations in all minutes that were asked for, out of both forms."""
         both = zip(self._histograms[name, 7], self._histograms[name, 8], strict=True)
-        minutes = [self._one_of_both(*each, lambda each: each.count) for each in both]
-        return sum(filter(None, minutes), Histogram())
+        minutes = (self._one_of_both(*each, lambda each: each.count) for each in both)
+        counts = [each.counts for each in minutes if each]
+        return Histogram(tuple(map(sum, zip(*counts, strict=True)))) if counts else Histogram()
 
     def marks_within(self, since: float, until: float) -> Mapping[float, str]:
         """Those of the span, oldest first."""

@@ -78,8 +78,11 @@ class Histogram:
 def read_histogram(raw: bytes | None) -> Histogram:
     """What lies under a histogram's key: unsigned 16-bit counters, the first one first (`u16 #0` …)."""
     if not raw:
-        return Histogram()
+        return _NOTHING
     return Histogram(_WORDS.unpack(raw[: _WORDS.size].ljust(_WORDS.size, b"\0")))
+
+
+_NOTHING: Final = Histogram()
 
 
 def bucket_label(index: int) -> str:

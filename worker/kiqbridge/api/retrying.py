@@ -73,16 +73,15 @@ def _parsed(job: JobRecord) -> dict[str, Any]:
     try:
         payload = json_text.loads(job.text)
     except json_text.MalformedJSON as error:
-        raise PayloadError(
-            f"job {job.jid or '(without jid)'}: it cannot be pushed, since its text cannot be read ({error}); "
-            "it stays where it is, and can be deleted or killed"
-        ) from error
-    if not isinstance(payload, dict):
-        raise PayloadError(
-            "job: it cannot be pushed, since its text is no object; it stays where it is, and can be deleted "
-            "or killed"
-        )
-    return payload
+        payload, problem = None, f"its text cannot be read ({error})"
+    else:
+        problem = "its text is no object"
+    if isinstance(payload, dict):
+        return payload
+    raise PayloadError(
+        f"job {job.jid or '(without jid)'}: it cannot be pushed, since {problem}; it stays where it is, and can be "
+        "deleted or killed"
+    )
 
 
 def _count_down(payload: dict[str, Any]) -> None:

@@ -230,9 +230,9 @@ def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> in
     """
     if not config.reports_numbers:
         return _run_until_stopped(launcher, inbox)
-    from kiqbridge.telemetry.worker import start_telemetry  # noqa: PLC0415 - most workers need none
+    from kiqbridge.telemetry.worker import Telemetry  # noqa: PLC0415 - most workers need none
 
-    telemetry = start_telemetry(
+    telemetry = Telemetry(
         config, identity=launcher.identity, numbers=launcher.parts.numbers, client=launcher.client
     )
     try:

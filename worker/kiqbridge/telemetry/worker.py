@@ -35,7 +35,7 @@ STOP_S: Final = 2.0
 
 
 class Telemetry:
-    """All that the settings ask for.
+    """All that the settings ask for, served and sent from the beginning on.
 
     Args:
         config: the settings.
@@ -72,9 +72,6 @@ class Telemetry:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._push_on, name="kiqbridge-statsd", daemon=True)
         self._otel = OtelPush(self._all, identity=identity) if config.opentelemetry else None
-
-    def start(self) -> None:
-        """Serve and send from now on."""
         if self._port is not None:
             self._port.start()
         if self._statsd is not None:
@@ -145,12 +142,3 @@ def require_extras(config: Config) -> None:
     ):
         if is_asked:
             load(module, extra)
-
-
-def start_telemetry(
-    config: Config, *, identity: str, numbers: Callable[[], ProcessNumbers], client: Client
-) -> Telemetry:
-    """Start what the settings ask for; arguments and errors as `Telemetry`."""
-    telemetry = Telemetry(config, identity=identity, numbers=numbers, client=client)
-    telemetry.start()
-    return telemetry

@@ -4,7 +4,6 @@ The application is made at the first invocation, not at init: its key is in Redi
 each other's forms. Who calls is what AWS has verified (`identities`).
 """
 
-import json
 import logging
 import secrets
 import threading
@@ -21,7 +20,8 @@ from kiqbridge.config.web_settings import WEB_BASE_PATH
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import deadline
 from kiqbridge.web.app import create_app
-from kiqbridge.web.middleware import below, parse_base_path
+from kiqbridge.web.middleware import Layer, below, parse_base_path, security_headers
+from kiqbridge.web.plain_page import Refusal
 from kiqbridge.web.security import read_security
 
 logger: Final = logging.getLogger(__name__)
@@ -29,6 +29,19 @@ logger: Final = logging.getLogger(__name__)
 KEY_BYTES: Final = 32
 MARGIN_S: Final = 1.0
 """What is left for the answer when the time of an invocation goes by at Redis."""
+
+
+_UNAVAILABLE: Final = Mangum(
+    Layer(
+        Refusal(
+            503,
+            "Redis does not answer",
+            "Redis does not answer; the log of the function has the reason.",
+        ),
+        security_headers,
+    ),
+    lifespan="off",
+)
 
 
 class WebFunction:
@@ -60,7 +73,7 @@ class WebFunction:
                 page = self._page()
             except (RedisUnavailable, RedisRefused) as error:
                 logger.error("web: %s", error)  # noqa: TRY400 - the message says it all
-                return _unavailable()
+                return _UNAVAILABLE(event, context)
             return page(event, context)
 
     def _page(self) -> Mangum:
@@ -98,17 +111,3 @@ def fetch_shared_key(operator: Operator) -> bytes:
 def _seconds_left(context: Any) -> float:
     read_left: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
     return 20.0 if read_left is None else max(read_left() / 1000 - MARGIN_S, 0.1)
-
-
-def _unavailable() -> dict[str, Any]:
-    detail = "Redis does not answer; the log of the function has the reason."
-    return {
-        "statusCode": 503,
-        "headers": {
-            "content-type": "application/json",
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-        },
-        "body": json.dumps({"error": "Redis does not answer", "detail": detail}),
-        "isBase64Encoded": False,
-    }

@@ -9,6 +9,7 @@ the page: an image of that site would let the page read and search. For each one
 """
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -94,7 +95,7 @@ class Gate:
         if caller.way not in COLLECTED_WAYS:
             session = self._verifier.session(scope)
             if session is None:
-                session = self._sign_in.anonymous()
+                session = self._sessions.begin(time.time())
                 send = self._with_cookie(scope, session, send)
             seed = session.id
         self._admit(scope, caller, seed)
@@ -112,7 +113,7 @@ class Gate:
             return too_often(wait_s)
         found = await run_in_threadpool(self._verifier.find, scope)
         if isinstance(found, Caller):
-            self._sign_in.give_back(address)
+            self._sign_in.by_address.give_back(address)
         return found
 
     def _admit(self, scope: Scope, caller: Caller, seed: str) -> None:

@@ -7,14 +7,14 @@ ones pixels: a plot is as wide as its place, and its text keeps the size of the 
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from markupsafe import Markup
 
-from kiqbridge.api import Histogram, bucket_label
+from kiqbridge.api import Histogram, TopJobs, bucket_label
 from kiqbridge.web.context import build_templates
 from kiqbridge.web.shown import milliseconds
 from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
@@ -22,7 +22,6 @@ from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 AT_MOST: Final = 120
 """Points of a series; with more, neighbours are added up."""
 _TALL: Final = 164
-_ACROSS: Final = 1000
 _STEPS_S: Final = tuple(
     60 * minutes
     for minutes in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, 1440, 2880, 10080)
@@ -33,7 +32,7 @@ _EDGE: Final = 0.06
 Shade = Literal["ok", "bad", "1", "2", "3", "4", "5"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
     """A row of counts.
 
@@ -52,26 +51,17 @@ class Series:
     is_area: bool = False
 
 
-def time_series(
-    series: Sequence[Series],
-    *,
-    name: str,
-    title: str,
-    starts_at: float,
-    step_s: float,
-    marks: Mapping[float, str],
-) -> Markup:
+def time_series(series: Sequence[Series], span: TopJobs, *, name: str, title: str) -> Markup:
     """Counts over time, as a figure: legend, plot, list of deployments, and the numbers as a folded table.
 
     Args:
         series: of the same length, at least one value each; drawn in this order.
+        span: the first bucket begins the first step; deployments outside of the plot are left out.
         name: of the plot on its page, for ids.
         title: what it shows.
-        starts_at: epoch seconds at which the first step begins.
-        step_s: seconds of a step, whole minutes.
-        marks: deployments: epoch seconds → label; those outside of the plot are left out.
     """
-    folded, step_s = fold(series, step_s)
+    starts_at = span.buckets[0]
+    folded, step_s = fold(series, span.bucket_s)
     starts = [starts_at + place * step_s for place in range(len(folded[0].values))]
     ends_at = starts[-1] + step_s
     ticks = value_ticks(max(max(each.values) for each in folded))
@@ -79,7 +69,7 @@ def time_series(
         (full_time(at), *(f"{each.values[place]:,.0f}" for each in folded))
         for place, at in enumerate(starts)
     ]
-    xs = [f"{_ACROSS * (place + 0.5) / len(starts):.4g}" for place in range(len(starts))]
+    xs = [f"{1000 * (place + 0.5) / len(starts):.4g}" for place in range(len(starts))]
 
     def place(at: float, last: float) -> tuple[str, str]:
         share = (at - starts_at) / (ends_at - starts_at)
@@ -97,7 +87,7 @@ def time_series(
         grid=_grid(ticks),
         marks=[
             (*place(at, 1 - _EDGE), full_time(at), label)
-            for at, label in marks.items()
+            for at, label in span.marks.items()
             if starts_at <= at < ends_at
         ],
         axis=[

@@ -36,12 +36,15 @@ class SignIn:
     Args:
         verifier: knows the users.
         sessions: writes the cookies.
+
+    Attributes:
+        by_address: attempts; a right password is given back.
     """
 
     def __init__(self, verifier: Verifier, sessions: Sessions) -> None:
         self._verifier = verifier
         self._sessions = sessions
-        self._by_address = Buckets(ATTEMPTS, ATTEMPTS_PER_S)
+        self.by_address = Buckets(ATTEMPTS, ATTEMPTS_PER_S)
         self._by_name = Buckets(ATTEMPTS_OF_NAME, ATTEMPTS_PER_S)
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,16 +60,8 @@ class SignIn:
 
     def take_attempt(self, address: str, name: str | None = None) -> float:
         """Count an attempt; the seconds to wait if there were too many, else 0."""
-        wait_s = self._by_address.take(address)
+        wait_s = self.by_address.take(address)
         return wait_s or (0.0 if name is None else self._by_name.take(name))
-
-    def give_back(self, address: str) -> None:
-        """The password was right."""
-        self._by_address.give_back(address)
-
-    def anonymous(self) -> Session:
-        """A session of somebody who has not signed in, for the token of forms."""
-        return self._sessions.begin(time.time())
 
     def cookie(self, scope: Scope, session: Session) -> str:
         """The `Set-Cookie` header of a session."""
@@ -93,7 +88,7 @@ class SignIn:
             logger.warning("web: %s failed to sign in as %s", address, shown(name))
             problem = "Name or password is wrong."
             return self._form(request, problem=problem, status=401, target=target, name=name)
-        self.give_back(address)
+        self.by_address.give_back(address)
         self._sessions.end(session, time.time())
         logger.info("web: %s signed in from %s", shown(name), address)
         answer = redirect_to(request.scope, target or "/")
@@ -119,7 +114,7 @@ class SignIn:
     ) -> Response:
         scope = request.scope
         known = self._verifier.session(scope)
-        session = known or self.anonymous()
+        session = known or self._sessions.begin(time.time())
         page = plain_page(
             scope,
             "sign_in.html",

@@ -122,21 +122,15 @@ def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) ->
 
     The bucket that still grows is not drawn, but counts in the sum, which is that of the lists and cards.
     """
-    sums = [
-        Series(
-            name=name,
-            values=[
-                sum(at)
-                for at in zip(*(_values(each, found, name) for each in classes), strict=True)
-            ]
-            or [0.0] * len(found.buckets[:-1]),
-            total=sum(getattr(each.total, name) for each in classes),
-            shade=shade,
-            is_area=True,
+    nothing = [0] * len(found.buckets[:-1])
+    series = []
+    for name, shade in _SHADES.items():
+        rows = [_values(each, found, name) for each in classes]
+        total = sum(getattr(each.total, name) for each in classes)
+        series.append(
+            Series(name, list(map(sum, zip(nothing, *rows, strict=True))), total, shade, True)
         )
-        for name, shade in _SHADES.items()
-    ]
-    return _plot(found, sums, name="throughput", title=title)
+    return time_series(series, found, name="throughput", title=title)
 
 
 def _took_span(span: str) -> str:
@@ -148,16 +142,11 @@ def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
     if len(classes) < 2:  # noqa: PLR2004 - one is drawn already
         return Markup("")
     series = [
-        Series(
-            name=each.job_class,
-            values=_values(each, found),
-            total=each.total.executions,
-            shade=shade,
-        )
+        Series(each.job_class, _values(each, found), each.total.executions, shade)
         for shade, each in zip(_LINES, classes, strict=False)
     ]
     title = f"Executions of the {len(series)} classes that took the most time"
-    return _plot(found, series, name="classes", title=title)
+    return time_series(series, found, name="classes", title=title)
 
 
 def _values(counts: ClassCounts, found: TopJobs, name: str = "executions") -> list[int]:
@@ -166,17 +155,6 @@ def _values(counts: ClassCounts, found: TopJobs, name: str = "executions") -> li
     return [getattr(counts.series[at], name) if at in counts.series else 0 for at in buckets]
 
 
-def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) -> Markup:
-    return time_series(
-        series,
-        name=name,
-        title=title,
-        starts_at=found.buckets[0],
-        step_s=found.bucket_s,
-        marks=found.marks,
-    )
-
-
 def _trend(counts: ClassCounts, found: TopJobs) -> Markup:
-    [folded], _ = fold([Series(name="", values=_values(counts, found))], found.bucket_s)
+    [folded], _ = fold([Series("", _values(counts, found))], found.bucket_s)
     return sparkline(folded.values, label=f"Executions of {counts.job_class} over the span")
