@@ -43,7 +43,7 @@ class Finishes:
         self.error = error
 
     def read(self, _text, _queue):
-        return SimpleNamespace(definition=None, payload={}, run=None)
+        return SimpleNamespace(definition=None, payload={}, run=None, is_watched=False)
 
     def perform(self, _execution, thread):
         if self.error is not None:
