@@ -4,10 +4,10 @@ import json
 import time
 
 import pytest
+from support.jobs import own_declarations
 
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.flow_ops import make_op, write_ops
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
@@ -19,7 +19,7 @@ from kiqbridge.wire.flow_mark import FlowEnd
 
 @pytest.fixture(scope="module")
 def jobs():
-    with own_default_client():
+    with own_declarations():
 
         @job(name="BatchTestSend")
         def send(number: int, copy: bool = False) -> None: ...
