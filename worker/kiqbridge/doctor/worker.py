@@ -111,7 +111,8 @@ STOP_TIMEOUT: Final = _rule(
     id="stop-timeout",
     reports="a KIQBRIDGE_TIMEOUT_S that ends later than the orchestrator kills (--stop-timeout gives its time)",
     why="a worker that is killed before it gives its jobs back lets them wait for half a minute, and begin again",
-    action="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise the time of the orchestrator",
+    action="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise StopTimeout (ECS), terminationGracePeriodSeconds "
+    "(Kubernetes), TimeoutStopSec (systemd)",
 )
 
 POOL: Final = _rule(
