@@ -207,15 +207,6 @@ def test_nothing_is_done_to_all_before_the_question(browser, redis, action):
     assert redis.zcard("dead") == 3
 
 
-def test_scheduled_jobs_are_added_to_their_queue(browser, redis):
-    redis.zadd("schedule", {job("s", enqueued_at=None): time.time() + 60})
-
-    page = browser.send("/scheduled", action="retry", all="1", confirmed="1")
-
-    assert "1 job pushed" in page.text
-    assert redis.zcard("schedule") == 0
-
-
 @pytest.mark.parametrize("fields", [{"action": "explode"}, {"one": "kill x"}, {}])
 def test_an_action_that_the_set_does_not_have_is_refused(browser, redis, fields):
     dead(redis, 1)
@@ -242,16 +233,6 @@ def test_a_viewer_sees_no_secrets_no_buttons_and_may_not_guess(viewer, redis):
     for name in ("arg", "text", "error"):
         assert "hidden from the role viewer" in viewer.open(f"/dead?{name}=h", status=403).text
     assert viewer.open("/dead?confirm=retry", status=403)
-
-
-def test_what_is_done_stands_in_the_audit_log(browser, operator, redis):
-    from kiqbridge.api import read_audit
-
-    dead(redis, 2)
-    browser.send("/dead", action="retry", all="1", confirmed="1")
-
-    [entry] = read_audit(operator)
-    assert (entry.action, entry.target, entry.count, entry.via) == ("retry", "dead", 2, "web")
 
 
 HOSTILE = [

@@ -1,14 +1,8 @@
 """The first screen: a verdict before all, then counts, throughput, what comes, who died."""
 
-import time
+from support.running_system import System, fill, fill_queues
 
-import pytest
-from support.running_system import System, fill, fill_processes, fill_queues
-
-from kiqbridge import Client
 from kiqbridge.api import top_jobs
-from kiqbridge.client.schedule import Schedule
-from kiqbridge.client.schedules import Schedules
 from kiqbridge.web.pages.now import rate_per_minute
 
 
@@ -55,39 +49,3 @@ def test_the_rate_is_of_the_last_five_whole_minutes(operator, redis):
         redis.hset(f"j|261122|{minute}", mapping={"Mail|p": count, "Mail|ms": 1})
 
     assert rate_per_minute(top_jobs(60, operator=operator, now=now + 7)) == 12
-
-
-def test_many_viewers_cost_redis_little_more_than_one(browser, redis, redis_url):
-    fill(redis_url, dead=7, queued=12)
-
-    def commands():
-        return sum(each["calls"] for each in redis.info("commandstats").values())
-
-    begun = commands()
-    browser.open("/")
-    first, at = commands() - begun, time.monotonic()
-    for _ in range(30):
-        browser.open("/")
-    more, seconds = commands() - begun - first, time.monotonic() - at
-
-    assert first > 100  # the throughput, which is read each ten seconds
-    assert more < (seconds + 2) * first
-
-
-@pytest.mark.parametrize("base", ["", "/ops"])
-def test_links_of_facts_keep_the_base_path(browser, redis, base):
-    fill_queues(System(server=redis), 1)
-    browser.root_path = base
-
-    response = browser.request("GET", f"{base}/")
-
-    assert f'href="{base}/processes"' in response.text
-
-
-def test_a_name_of_others_is_text(browser, redis, redis_url):
-    client = Client(redis_url)
-    Schedules(client).save(Schedule("a", "Mail<b>", cron="* * * * *"))
-    client.close()
-    fill_processes(System(server=redis), None)
-
-    assert "Mail&lt;b&gt;" in browser.open("/").html

@@ -24,7 +24,7 @@ from kiqbridge.api.record import JobRecord
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.store.forgetting import KEPT_S, dropped_in
-from kiqbridge.store.pauses import Pause, read_entries, server_time
+from kiqbridge.store.pauses import Pause, pauses_of, server_time
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import is_clustered, parse_info
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
@@ -227,7 +227,7 @@ class _Fetching:
         return Facts(
             at=now,
             **found,
-            pauses=_pauses(paused or [], pauses or [], now),
+            pauses=pauses_of(pairs_of(pauses or []), paused or [], now),
             retry=_set_facts(sets[:3], now),
             schedule=_set_facts(sets[3:], now),
             dead=dead or 0,
@@ -367,22 +367,6 @@ def _queue(
         suspects=suspects or 0,
         is_readable=job is None or bool(job.item),
     )
-
-
-def _pauses(paused: Sequence[bytes], pauses: Any, now: float) -> list[Pause]:
-    known = {
-        (entry.pause.kind, entry.pause.name): entry.pause
-        for entry in read_entries(pairs_of(pauses))
-    }
-    queues = [
-        known.get(("queue", name)) or Pause(kind="queue", name=name)
-        for name in sorted(text_of(member) for member in paused)
-    ]
-    classes = [each for each in known.values() if each.kind == "class"]
-    return [
-        *queues,
-        *(each for each in classes if each.until is None or each.until > now),
-    ]
 
 
 def parse_memory(reply: bytes | None) -> Memory | None:

@@ -42,12 +42,9 @@ class JobRecord(JobText):
             return own
         if self.job_class not in ACTIVE_JOB_WRAPPERS:
             return self.job_class
-        wrapped = shown(self.item.get("wrapped")) or shown(self._active_job.get("job_class"))
-        if wrapped in _MAILERS:
-            mailer = self._active_job.get("arguments")
-            if isinstance(mailer, list) and len(mailer) > 1:
-                return f"{shown(mailer[0])}#{shown(mailer[1])}"
-        return wrapped or self.job_class
+        if self._wrapped in _MAILERS and len(self._arguments) > 1:
+            return f"{shown(self._arguments[0])}#{shown(self._arguments[1])}"
+        return self._wrapped or self.job_class
 
     @property
     def args(self) -> Sequence[Any]:
@@ -59,10 +56,7 @@ class JobRecord(JobText):
     def display_args(self) -> Sequence[Any]:
         """The arguments as people know them: of a Rails job its own; an encrypted one is not shown."""
         if self.job_class in ACTIVE_JOB_WRAPPERS:
-            own = self._active_job.get("arguments")
-            args = own if isinstance(own, list) else []
-            wrapped = shown(self.item.get("wrapped")) or shown(self._active_job.get("job_class"))
-            return args[_MAILERS.get(wrapped, 0) :]
+            return self._arguments[_MAILERS.get(self._wrapped, 0) :]
         if self.item.get("encrypt") and self.args:
             return [*self.args[:-1], "[encrypted data]"]
         return self.args
@@ -71,6 +65,15 @@ class JobRecord(JobText):
     def _active_job(self) -> Mapping[str, Any]:
         first = self.args[0] if self.args else None
         return first if isinstance(first, dict) else {}
+
+    @property
+    def _wrapped(self) -> str:
+        return shown(self.item.get("wrapped")) or shown(self._active_job.get("job_class"))
+
+    @property
+    def _arguments(self) -> Sequence[Any]:
+        own = self._active_job.get("arguments")
+        return own if isinstance(own, list) else []
 
     @property
     def tags(self) -> Sequence[str]:

@@ -3,9 +3,8 @@
 The rules are in verdict_rules.py, what they look at in facts.py.
 """
 
-import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 Severity = Literal["critical", "warning"]
@@ -46,7 +45,6 @@ class Limits:
 
     Attributes:
         latency_s: seconds that the oldest job of a queue may wait.
-        queue_latency_s: glob of queues → their own limit; the first that matches counts.
         much_worse: so many times the limit is critical.
         overdue_s: seconds that a job of `retry` or `schedule` may be due without being moved.
         retries: jobs that may wait to be retried.
@@ -60,7 +58,6 @@ class Limits:
     """
 
     latency_s: float = 60.0
-    queue_latency_s: Mapping[str, float] = field(default_factory=dict)
     much_worse: float = 10.0
     overdue_s: float = 60.0
     retries: int = 1000
@@ -72,12 +69,8 @@ class Limits:
     memory_warning: float = 0.75
     memory_critical: float = 0.9
 
-    def latency_of(self, queue: str) -> float:
-        """Seconds that the oldest job of this queue may wait."""
-        for pattern, seconds in self.queue_latency_s.items():
-            if fnmatch.fnmatchcase(queue, pattern):
-                return seconds
-        return self.latency_s
+
+LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +113,3 @@ class Verdict:
     def severity(self) -> Literal["healthy", "warning", "critical"]:
         """Of the worst fact."""
         return self.facts[0].severity if self.facts else "healthy"
-
-    def worst(self, most: int = 3) -> Sequence[Fact]:
-        """The first so many."""
-        return self.facts[:most]

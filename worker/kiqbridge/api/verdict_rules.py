@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.verdict import Fact, Limits, Verdict
+from kiqbridge.api.verdict import LIMITS, Fact, Verdict
 from kiqbridge.store.pauses import Pause
 from kiqbridge.store.server_check import (
     CLUSTERED,
@@ -28,7 +28,7 @@ _NAMED: Final = 3
 """So many names are in a sentence; more are only counted."""
 
 
-def _no_worker(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _no_worker(facts: Facts) -> Iterator[Fact]:
     waiting = sum(queue.size for queue in facts.queues)
     due = facts.retry.due + facts.schedule.due
     if facts.processes or not waiting + due:
@@ -46,7 +46,7 @@ def _no_worker(facts: Facts, _: Limits) -> Iterator[Fact]:
     )
 
 
-def _all_quiet(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _all_quiet(facts: Facts) -> Iterator[Fact]:
     waiting = sum(queue.size for queue in facts.queues)
     if facts.processes and waiting and all(each.is_quiet for each in facts.processes):
         yield Fact(
@@ -59,7 +59,7 @@ def _all_quiet(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _unserved(facts: Facts) -> Iterator[Fact]:
     at_work = [each for each in facts.processes if not each.is_quiet]
     if not at_work:
         return
@@ -78,7 +78,7 @@ def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
             )
 
 
-def _unknown(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _unknown(facts: Facts) -> Iterator[Fact]:
     if facts.unknown:
         names = [f"{name} ({count:,})" for name, count in facts.unknown.items()]
         yield Fact(
@@ -91,11 +91,11 @@ def _unknown(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _pollers(facts: Facts, limits: Limits) -> Iterator[Fact]:
+def _pollers(facts: Facts) -> Iterator[Fact]:
     if not facts.processes:
         return
     for name, link, each in _due_sets(facts):
-        if each.due and each.late_s > limits.overdue_s:
+        if each.due and each.late_s > LIMITS.overdue_s:
             yield Fact(
                 kind="overdue",
                 severity="critical",
@@ -107,7 +107,7 @@ def _pollers(facts: Facts, limits: Limits) -> Iterator[Fact]:
             )
 
 
-def _orphans(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _orphans(facts: Facts) -> Iterator[Fact]:
     held = sum(each.held_jobs for each in facts.orphans)
     if not held:
         return
@@ -126,17 +126,17 @@ def _orphans(facts: Facts, _: Limits) -> Iterator[Fact]:
     )
 
 
-def _memory(facts: Facts, limits: Limits) -> Iterator[Fact]:
+def _memory(facts: Facts) -> Iterator[Fact]:
     memory = facts.memory
     if memory is None:
         return
     yield from eviction_facts(memory.policy)
-    if memory.share >= limits.memory_warning:
+    if memory.share >= LIMITS.memory_warning:
         used, most = memory.taken
         whose = "maxmemory" if memory.most else "the machine's memory"
         yield Fact(
             kind="memory",
-            severity="critical" if memory.share >= limits.memory_critical else "warning",
+            severity="critical" if memory.share >= LIMITS.memory_critical else "warning",
             what=f"Redis uses {memory.share:.0%} of {whose} ({_megabytes(used)} of {_megabytes(most)}); "
             "when it is full, no job can be pushed.",
             do="Look for what grows (kiqbridge stats): more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
@@ -158,7 +158,7 @@ def eviction_facts(policy: str) -> Iterator[Fact]:
         )
 
 
-def _cluster(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _cluster(facts: Facts) -> Iterator[Fact]:
     if facts.is_cluster:
         yield Fact(
             kind="cluster",
@@ -177,7 +177,7 @@ def _cluster(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _missed(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _missed(facts: Facts) -> Iterator[Fact]:
     for came_later in (False, True):
         ticks = [each for each in facts.missed if each.came_later is came_later]
         if not ticks:
@@ -195,11 +195,11 @@ def _missed(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
+def _latency(facts: Facts) -> Iterator[Fact]:
     served = {name for each in facts.processes for name in each.queues}
     paused = _paused_queues(facts)
     late = [
-        (queue.latency_s / limits.latency_of(queue.name), queue)
+        (queue.latency_s / LIMITS.latency_s, queue)
         for queue in facts.queues
         if queue.size and queue.name in served and queue.name not in paused
     ]
@@ -207,7 +207,7 @@ def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
         if factor > 1:
             yield Fact(
                 kind="queue-latency",
-                severity="critical" if factor > limits.much_worse else "warning",
+                severity="critical" if factor > LIMITS.much_worse else "warning",
                 what=f"The oldest job of the queue {shown(queue.name)} has waited for "
                 f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}.",
                 do=f"Look at what runs ({_busy(facts)}): add workers or threads, or give slow jobs a queue of "
@@ -216,8 +216,8 @@ def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
             )
 
 
-def _deaths(facts: Facts, limits: Limits) -> Iterator[Fact]:
-    if facts.dead_lately > limits.deaths:
+def _deaths(facts: Facts) -> Iterator[Fact]:
+    if facts.dead_lately > LIMITS.deaths:
         yield Fact(
             kind="deaths",
             severity="warning",
@@ -229,7 +229,7 @@ def _deaths(facts: Facts, limits: Limits) -> Iterator[Fact]:
         )
 
 
-def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _dead_set(facts: Facts) -> Iterator[Fact]:
     bounds = facts.dead_bounds
     is_over = bounds.is_kept and facts.dead > bounds.most
     if facts.dead_dropped:
@@ -258,8 +258,8 @@ def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _retries(facts: Facts, limits: Limits) -> Iterator[Fact]:
-    if facts.retry.size > limits.retries:
+def _retries(facts: Facts) -> Iterator[Fact]:
+    if facts.retry.size > LIMITS.retries:
         yield Fact(
             kind="retries",
             severity="warning",
@@ -269,10 +269,10 @@ def _retries(facts: Facts, limits: Limits) -> Iterator[Fact]:
         )
 
 
-def _failing(facts: Facts, limits: Limits) -> Iterator[Fact]:
+def _failing(facts: Facts) -> Iterator[Fact]:
     for name, counts in sorted(facts.classes.items(), key=lambda each: -each[1].failures):
-        enough = counts.executions >= limits.fewest_executions
-        if enough and counts.failures >= limits.failed_share * counts.executions:
+        enough = counts.executions >= LIMITS.fewest_executions
+        if enough and counts.failures >= LIMITS.failed_share * counts.executions:
             yield Fact(
                 kind="failing-class",
                 severity="warning",
@@ -283,8 +283,8 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Fact]:
             )
 
 
-def _beats(facts: Facts, limits: Limits) -> Iterator[Fact]:
-    late = [each for each in facts.processes if facts.at - each.beat_at > limits.beat_s]
+def _beats(facts: Facts) -> Iterator[Fact]:
+    late = [each for each in facts.processes if facts.at - each.beat_at > LIMITS.beat_s]
     if late:
         oldest = min(late, key=lambda each: each.beat_at)
         yield Fact(
@@ -308,15 +308,15 @@ def _beats(facts: Facts, limits: Limits) -> Iterator[Fact]:
         )
 
 
-def _long_jobs(facts: Facts, limits: Limits) -> Iterator[Fact]:
-    running = [each for each in facts.work if facts.at - each.run_at > limits.job_s]
+def _long_jobs(facts: Facts) -> Iterator[Fact]:
+    running = [each for each in facts.work if facts.at - each.run_at > LIMITS.job_s]
     if running:
         first = running[0]
         yield Fact(
             kind="long-jobs",
             severity="warning",
             what=f"{count_text(len(running), 'job')} {_are(len(running))} running for more than "
-            f"{span_text(limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
+            f"{span_text(LIMITS.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
             f"{span_text(facts.at - first.run_at)}.",
             do="Dump the threads of its process to see where it is. Give calls over a network a timeout; make "
             "long work an iterable job.",
@@ -324,7 +324,7 @@ def _long_jobs(facts: Facts, limits: Limits) -> Iterator[Fact]:
         )
 
 
-def _suspects(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _suspects(facts: Facts) -> Iterator[Fact]:
     queues = [each for each in facts.queues if each.suspects]
     if queues:
         count = sum(each.suspects for each in queues)
@@ -339,7 +339,7 @@ def _suspects(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _paused(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _paused(facts: Facts) -> Iterator[Fact]:
     sizes = {queue.name: queue.size for queue in facts.queues}
     for pause in facts.pauses:
         size = sizes.get(pause.name, 0) if pause.kind == "queue" else 0
@@ -353,7 +353,7 @@ def _paused(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
+def _unreadable(facts: Facts) -> Iterator[Fact]:
     for queue in facts.queues:
         if not queue.is_readable:
             yield Fact(
@@ -375,7 +375,7 @@ def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
 
 
-RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
+RULES: Final[Sequence[Callable[[Facts], Iterator[Fact]]]] = (
     *(_no_worker, _all_quiet, _unserved, _unknown, _pollers, _orphans, _cluster, _memory, _missed),
     _latency,
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
@@ -383,15 +383,14 @@ RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
 """In the order in which facts of the same severity are shown."""
 
 
-def fetch_verdict(operator: Operator | None = None, limits: Limits | None = None) -> Verdict:
+def fetch_verdict(operator: Operator | None = None) -> Verdict:
     """The verdict now; raises as `fetch_facts`."""
-    return judge(fetch_facts(operator), limits)
+    return judge(fetch_facts(operator))
 
 
-def judge(facts: Facts, limits: Limits | None = None) -> Verdict:
+def judge(facts: Facts) -> Verdict:
     """What is wrong, the worst first."""
-    bounds = limits or Limits()
-    found = [fact for rule in RULES for fact in rule(facts, bounds)]
+    found = [fact for rule in RULES for fact in rule(facts)]
     return Verdict(at=facts.at, facts=sorted(found, key=lambda fact: fact.severity != "critical"))
 
 

@@ -18,6 +18,7 @@ from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import printable
 
+_WORST = 3
 _DEATHS = 5
 _LEAST_ROWS = 3
 """Rows that a table keeps, however low the terminal is."""
@@ -45,7 +46,7 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     today = fetch_history(1, operator=operator)
     deaths = DeadSet(operator).page(1, _DEATHS).rows
     yield from _head(facts, sum(today.processed.values()), sum(today.failed.values()))
-    worst = judge(facts).worst()
+    worst = judge(facts).facts[:_WORST]
     for fact in worst:
         yield Text(printable(fact.what), style="red" if fact.severity == "critical" else "yellow")
     rows = max(_LEAST_ROWS, (console.height - 12 - len(worst) - len(deaths)) // 2)

@@ -157,11 +157,13 @@ def list_pauses(pool: RedisPool, keys: Keys) -> list[Pause]:
         RedisUnavailable: nothing was read.
     """
     pairs, members, time = pool.run(("HGETALL", keys.pauses), ("SMEMBERS", keys.paused), ("TIME",))
-    now = server_time(time)
-    known = {
-        (entry.pause.kind, entry.pause.name): entry.pause
-        for entry in read_entries(dict(zip(pairs[::2], pairs[1::2], strict=True)))
-    }
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    return pauses_of(fields, members, server_time(time))
+
+
+def pauses_of(fields: Mapping[bytes, bytes], members: Iterable[bytes], now: float) -> list[Pause]:
+    """As `list_pauses`, out of our fields and the names of the queues that are paused, at `now` (epoch seconds)."""
+    known = {(entry.pause.kind, entry.pause.name): entry.pause for entry in read_entries(fields)}
     names = [text_of(member) for member in members]
     queues = [known.get(("queue", name)) or Pause(kind="queue", name=name) for name in names]
     classes = [

@@ -17,7 +17,7 @@ from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
-from kiqbridge.web.context import FOLDER, Site, build_templates, render
+from kiqbridge.web.context import FOLDER, Site, render
 from kiqbridge.web.guard import Endpoint, Role, parse_role
 from kiqbridge.web.pages import (
     audit,
@@ -127,7 +127,6 @@ def create_app(
         redactor=redactor or safe.redactor,
         hides_from=safe.hides_from,
         cache=Cache(),
-        templates=build_templates(),
         searches=Searches(),
     )
     return app

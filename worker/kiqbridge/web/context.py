@@ -61,7 +61,6 @@ class Site:
         redactor: hides arguments by their names; None = shows all to all.
         hides_from: whether it does so for a role.
         cache: reads that many viewers share.
-        templates: the pages.
         searches: bounds what looks through many jobs.
     """
 
@@ -70,7 +69,6 @@ class Site:
     redactor: Redactor | None
     hides_from: Callable[[Role], bool]
     cache: Cache
-    templates: Environment
     searches: Searches
 
 
@@ -173,15 +171,18 @@ def url(request: Request, path: str, **query: object) -> str:
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """A page; its template sees `values`, `view`, `csrf`, `url(path, **query)` and the filters of `shown`."""
     view = view_of(request)
-    page = view.site.templates.get_template(template)
-    text = page.render(
-        view=view,
-        request=request,
-        path=request.url.path.removeprefix(view.base) or "/",
-        csrf=csrf_token(request),
-        notice=_notice(request),
-        url=lambda path, **query: url(request, path, **query),
-        **values,
+    text = (
+        build_templates()
+        .get_template(template)
+        .render(
+            view=view,
+            request=request,
+            path=request.url.path.removeprefix(view.base) or "/",
+            csrf=csrf_token(request),
+            notice=_notice(request),
+            url=lambda path, **query: url(request, path, **query),
+            **values,
+        )
     )
     # Nobody's lone surrogate may take down a page, wherever it came in.
     answer = HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
