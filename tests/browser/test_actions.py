@@ -6,8 +6,6 @@ import pytest
 from support.operated import STOCK
 from support.waiting import wait_until
 
-from kiqbridge.api import open_operator, read_audit
-
 pytestmark = [pytest.mark.browser, pytest.mark.interop]
 
 
@@ -61,19 +59,6 @@ def test_chosen_dead_jobs_are_deleted(view, shop):
     assert classes(shop.redis, "dead").count("SendInvoice") == 3
 
 
-def test_a_dead_job_is_retried(view, shop):
-    before = failures(shop.redis, "dead", "SendInvoice")
-    view.go("/dead?class=SendInvoice")
-    with view.page.expect_navigation():
-        view.page.click("button[name=one] >> nth=0")
-
-    def failed_again():
-        now = failures(shop.redis, "dead", "SendInvoice")
-        return now.keys() == before.keys() and len(now.items() - before.items()) == 1
-
-    wait_until(failed_again, 120, lambda: failures(shop.redis, "dead", "SendInvoice"))
-
-
 def test_chosen_retries_are_killed(view, shop):
     view.go("/retries")
     choose(view, "RubyMailer")
@@ -81,16 +66,6 @@ def test_chosen_retries_are_killed(view, shop):
 
     assert classes(shop.redis, "dead").count("RubyMailer") == 3
     assert "RubyMailer" not in classes(shop.redis, "retry")
-
-
-def test_a_retry_is_put_off(view, shop):
-    before = shop.redis.zrange("retry", 0, -1, withscores=True)
-    view.go("/retries")
-    view.page.check("input[name=key] >> nth=0")
-    press(view, "reschedule")
-
-    assert shop.redis.zrange("retry", 0, -1, withscores=True) != before
-    assert shop.redis.zcard("retry") == len(before)
 
 
 def test_all_that_match_a_filter_are_retried_after_a_question(view, shop):
@@ -155,15 +130,6 @@ def test_a_job_is_edited_and_pushed(view, shop):
         view.page.click("button[value=requeue]")
 
     assert jobs(shop.redis, "queue:edited")[0]["args"] == ["edited", "goodbye"]
-
-
-def test_all_that_was_done_is_in_the_audit_log(view, shop):
-    view.go("/audit")
-
-    entries = read_audit(open_operator(shop.url))
-    assert {entry.via for entry in entries} == {"web"}
-    assert {"delete", "retry", "kill", "reschedule"} <= {entry.action for entry in entries}
-    assert "delete" in view.text
 
 
 def test_a_schedule_is_run_paused_resumed_and_skipped(view, shop):

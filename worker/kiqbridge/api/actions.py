@@ -14,11 +14,11 @@ queue: so a script takes a millisecond in a queue of any length, and no job wait
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
-from kiqbridge.api.retrying import edited, pushed_text
+from kiqbridge.api.retrying import pushed_text
 from kiqbridge.errors import JobRemoved, PayloadError
 from kiqbridge.settle.dying import killed
 from kiqbridge.settle.ending import ending
@@ -220,31 +220,6 @@ class Operation(Generic[_Listed]):
             is_queue=self._jobs.is_queue,
             thorough=thorough,
         )
-
-
-def requeue(
-    entry: "SortedEntry",
-    *,
-    args: Sequence[Any] | None,
-    queue: str | None,
-    job_class: str | None,
-) -> str | None:
-    """See `SortedEntry.requeue`."""
-    jobs, now = entry.parent, time.time()
-    operator = jobs.operator
-    given = (("args", args), ("queue", queue), ("class", job_class))
-    changes: Mapping[str, Any] = {name: value for name, value in given if value is not None}
-    pushed = edited(operator, entry, changes, now, is_retry=jobs.name != "schedule")
-    if pushed is None:
-        raise PayloadError(
-            f"job {entry.jid}: client middleware stopped its push; it stays where it is"
-        )
-    name, text = pushed
-    detail = f"{entry.display_class} {entry.jid}, changed: {', '.join(changes) or 'nothing'}"
-    batch = Batch(new_note(operator, "requeue", jobs.target, detail), 1, now)
-    act = Act(entry.text, entry.score, "push", text, name)
-    done = operate(operator.pool, operator.keys, jobs.redis_key, [act], batch, is_queue=False)
-    return entry.jid if done else None
 
 
 def clear_jobs(jobs: "JobList[Any]") -> int:

@@ -3,15 +3,18 @@
 A set of 1,000,000 members is read in pages, so memory stays constant and no command takes long.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kiqbridge.api import actions
 from kiqbridge.api.actions import Operation
+from kiqbridge.api.audit import new_note
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.job_list import READ_AT_ONCE, JobList, ListedJob, Page
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.store.operating import LOOK, SEEN, read_set
+from kiqbridge.api.retrying import edited
+from kiqbridge.errors import PayloadError
+from kiqbridge.store.operating import LOOK, SEEN, Act, Batch, operate, read_set
 
 
 class SortedEntry(ListedJob):
@@ -71,7 +74,20 @@ class SortedEntry(ListedJob):
         Raises:
             PayloadError: a value that a push would refuse, or a job that cannot be read; it stays as it is.
         """
-        return actions.requeue(self, args=args, queue=queue, job_class=job_class)
+        jobs, operator, now = self.parent, self.parent.operator, time.time()
+        given = {"args": args, "queue": queue, "class": job_class}
+        changes = {name: value for name, value in given.items() if value is not None}
+        pushed = edited(operator, self, changes, now, is_retry=jobs.name != "schedule")
+        if pushed is None:
+            raise PayloadError(
+                f"job {self.jid}: client middleware stopped its push; it stays where it is"
+            )
+        name, text = pushed
+        detail = f"{self.display_class} {self.jid}, changed: {', '.join(changes) or 'nothing'}"
+        batch = Batch(new_note(operator, "requeue", jobs.target, detail), 1, now)
+        act = Act(self.text, self.score, "push", text, name)
+        done = operate(operator.pool, operator.keys, jobs.redis_key, [act], batch, is_queue=False)
+        return self.jid if done else None
 
 
 class JobSet(JobList[SortedEntry]):
