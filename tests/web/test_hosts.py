@@ -13,6 +13,7 @@ from kiqbridge.web.middleware import (
     Layer,
     is_loopback,
     known_hosts,
+    parse_base_path,
     parse_networks,
     trusted_proxies,
 )
@@ -134,3 +135,11 @@ def test_a_network_that_is_none_is_refused():
 )
 def test_only_this_machine_reaches_loopback(host, local):
     assert is_loopback(host) is local
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/..", "/ops/./jobs", "/ops//jobs", "/ops;jobs"]
+)
+def test_a_base_path_that_browsers_would_resolve_or_that_is_none_is_refused(path):
+    with pytest.raises(ConfigError, match="is no path"):
+        parse_base_path(path)

@@ -158,11 +158,6 @@ def test_a_wrong_role_is_a_fault_of_usage():
     ("arguments", "message"),
     [
         (["--base-path", "jobs"], "web_base_path: 'jobs' is no path"),
-        (["--base-path", "//evil.example"], "is no path"),
-        (["--base-path", "/.."], "is no path"),
-        (["--base-path", "/ops/./jobs"], "is no path"),
-        (["--base-path", "/ops//jobs"], "is no path"),
-        (["--base-path", "/ops;jobs"], "is no path"),
         (["--port", "x"], "web_port: 'x' is not a whole number"),
         (["--host", "no host"], "nobody would have to sign in"),
     ],
