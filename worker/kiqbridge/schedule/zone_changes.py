@@ -1,6 +1,7 @@
 """When the clocks of a time zone change, and which times of an expression are left out or come twice by it; pure."""
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,10 +10,9 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.schedule.cron import Bounds, Cron, ScheduleExpression
 
-_DAY: Final = timedelta(days=1)
-_SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
-_DAYS_AHEAD: Final = 400  # a zone whose clocks change does so within a year
+_DAY_S: Final = 86_400
+_AHEAD_S: Final = 401 * _DAY_S  # a zone whose clocks change does so within a year
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,31 +55,23 @@ class ZoneChange:
 def next_change(timezone: str, instant: datetime) -> ZoneChange | None:
     """The first change of a zone's clocks after an instant; None: none within 400 days."""
     zone = ZoneInfo(timezone)
-    low = instant.astimezone(UTC).replace(microsecond=0)
-    offset = low.astimezone(zone).utcoffset()
-    for _ in range(_DAYS_AHEAD):
-        high = low + _DAY
-        if high.astimezone(zone).utcoffset() != offset:
-            return _between(timezone, low, high)
-        low = high
-    return None
+    start = instant.astimezone(UTC).replace(microsecond=0)
+    offset = start.astimezone(zone).utcoffset()
 
+    def has_changed(seconds: int) -> bool:
+        return (start + timedelta(seconds=seconds)).astimezone(zone).utcoffset() != offset
 
-def _between(timezone: str, low: datetime, high: datetime) -> ZoneChange:
-    zone = ZoneInfo(timezone)
-    offset = low.astimezone(zone).utcoffset()
-    while high - low > _SECOND:
-        middle = low + _SECOND * int((high - low) / _SECOND / 2)
-        if middle.astimezone(zone).utcoffset() == offset:
-            low = middle
-        else:
-            high = middle
-    after = high.astimezone(zone)
-    before = high + (offset or timedelta())
+    day = next((end for end in range(_DAY_S, _AHEAD_S, _DAY_S) if has_changed(end)), None)
+    if day is None:
+        return None
+    second = bisect_left(range(day), True, lo=day - _DAY_S, key=has_changed)
+    change = start + timedelta(seconds=second)
+    before = (change - timedelta(seconds=1)).astimezone(zone)
+    after = change.astimezone(zone)
     return ZoneChange(
         timezone=timezone,
-        instant=high,
-        before=before.replace(tzinfo=None),
+        instant=change,
+        before=(change + (offset or timedelta())).replace(tzinfo=None),
         after=after.replace(tzinfo=None),
-        names=(low.astimezone(zone).tzname() or "", after.tzname() or ""),
+        names=(before.tzname() or "", after.tzname() or ""),
     )
