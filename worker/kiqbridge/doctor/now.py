@@ -37,7 +37,8 @@ UNSERVED_QUEUE: Final = _rule(
 )
 UNKNOWN_CLASS: Final = _rule(
     id="unknown-class",
-    reports="jobs whose class no process declares that serves their queue, while all of these are Python",
+    reports="jobs whose queue only Python processes serve, none of which declares the class; jobs in retry that "
+    "failed since their class was not found",
     why="each attempt fails, and after the last retry the job is dead",
     action="load the module in the worker (-r), serve the queue by a process that knows it, or correct the name",
 )
@@ -67,13 +68,15 @@ LATE_TICKS: Final = _rule(
 )
 LATENCY: Final = _rule(
     id="queue-latency",
-    reports=f"served queues whose oldest job waits for more than {_LIMITS.latency_s:.0f} s; much longer is a problem",
+    reports=f"served queues whose oldest job has waited for more than {_LIMITS.latency_s:.0f} s (a problem from "
+    f"{span_text(_LIMITS.latency_s * _LIMITS.much_worse)} on)",
     why="more is pushed than is performed, or the workers are stuck in long jobs",
     action="add workers or threads, or give slow jobs a queue of their own",
 )
 FAILING_CLASS: Final = _rule(
     id="failing-class",
-    reports=f"classes of which {_LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed",
+    reports=f"classes of which {_LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed, "
+    f"from {_LIMITS.fewest_executions} executions on",
     why="their jobs fill the retry set, and die when their retries are used up",
     action="look at the errors; pause the class or its queue while the cause lasts",
 )
@@ -87,7 +90,8 @@ DEAD_FULL: Final = _rule(
     id="dead-full",
     reports=f"a dead set that is {WARNING_SHARE:.0%} full (dead_max_jobs), and dead jobs that were dropped within a day",
     why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
-    action="remove the cause, then retry or delete the jobs: kiqbridge dead; or raise dead_max_jobs",
+    action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
+    "dead_overflow: keep, or name a dead_archive",
 )
 RETRIES: Final = _rule(
     id="retries",

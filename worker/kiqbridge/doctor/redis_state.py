@@ -52,7 +52,7 @@ CLIENTS: Final = _rule(
     id="clients",
     reports=f"more than {MANY_CLIENTS:.0%} of maxclients connected",
     why="further workers, functions and pages cannot connect",
-    action="raise maxclients, or find with CLIENT LIST who opens so many",
+    action="raise maxclients, or find with CLIENT LIST who opens so many; a worker needs its concurrency and ten more",
 )
 
 OUTPUT_LIMIT: Final = _rule(
@@ -153,7 +153,7 @@ def check_replicas(system: System) -> Iterator[Finding]:
         yield REPLICAS.problem(
             f"this server is a replica of {info.get('master_host')}:{info.get('master_port')}",
             why="it refuses writes: nothing can be pushed or performed",
-            action="write the address of the primary into REDIS_URL, or use redis+sentinel://",
+            action="write the address of the primary (its endpoint in ElastiCache) into REDIS_URL, or use redis+sentinel://",
         )
         return
     good = info.get("min_slaves_good_slaves")

@@ -74,7 +74,8 @@ ROUTES: Final = _rule(
     id="vpc-endpoints",
     reports="functions in a VPC whose template makes neither endpoints nor a NAT gateway",
     why="a function in a VPC has no internet: it cannot read its secret, nor spill into SQS, and times out",
-    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway",
+    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
+    "the rule if the subnets have one",
 )
 FUNCTION_TIMEOUT: Final = _rule(
     id="function-timeout",
