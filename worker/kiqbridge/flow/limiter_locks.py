@@ -66,7 +66,7 @@ def give_back(held: Held) -> None:
     try:
         give_back_lock(held.lock)
     except BaseException as error:
-        _keeper().give_back_later(held)  # also after an interruption: a second time does nothing
+        _keeper().put(held)  # also after an interruption: a second time does nothing
         if isinstance(error, JobTimeout) or not isinstance(error, KiqbridgeError):
             raise
         logger.warning(
@@ -85,7 +85,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     def put(self, held: Held) -> None:
-        """Renew this one until it is over."""
+        """Renew this one until it is over; give one that is over back as soon as Redis is there."""
         self._inbox.put(held)
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
@@ -93,10 +93,6 @@ class Keeper:
                     target=self._run, name="kiqbridge-limiter-locks", daemon=True
                 )
                 self._thread.start()
-
-    def give_back_later(self, held: Held) -> None:
-        """Give this one back as soon as Redis is there."""
-        self.put(held)
 
     def look(self, now: float) -> None:
         """Renew what is due, and give back what is over."""
