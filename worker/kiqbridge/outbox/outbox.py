@@ -16,8 +16,15 @@ from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.outbox.batch_effects import begin_next, count_end
-from kiqbridge.outbox.effects import EffectMaker, Scene, keep_result, pass_report, unlock
+from kiqbridge.outbox.effects import (
+    EffectMaker,
+    Scene,
+    begin_next,
+    count_end,
+    keep_result,
+    pass_report,
+    unlock,
+)
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until

@@ -17,12 +17,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from kiqbridge.client.iterable import is_iterable
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.perform.execution import Execution, Run
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.role import Role
 from kiqbridge.settle.failure import not_performed
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.store.locks import begin_lock
@@ -39,7 +40,7 @@ RETRY_S = 1.0
 MOST_JID = 100
 
 
-class RunMarks:
+class RunMarks(Role):
     """The marks of one process.
 
     Args:
@@ -59,6 +60,7 @@ class RunMarks:
         cancel: Callable[[str], object],
         wall_now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__("run marks", self._write_on)
         self._keys = keys
         self._connect = connect
         self._identity = identity
@@ -68,9 +70,7 @@ class RunMarks:
         self._ended: deque[tuple[RunMark, bool]] = deque()
         self._writing = threading.Lock()
         self._starting = threading.Lock()  # never held while Redis is asked: an event loop takes it
-        self._some = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._has_begun = False
 
     def begin(
         self, connection: RedisConnection, execution: Execution, incarnation: str
@@ -158,14 +158,6 @@ class RunMarks:
             self._start_thread()
             self._some.set()
 
-    def stop(self, timeout_s: float) -> None:
-        """Write what is left, as far as Redis allows; marks that stay are void with the incarnation."""
-        self._stopping.set()
-        self._some.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout_s)
-
     def _left_out(self, execution: Execution, outcome: EndKind, why: str) -> Settlement:
         keys, now = self._keys, self._wall_now()
         return not_performed(keys, execution.payload, execution.queue, outcome, why, now=now)
@@ -187,37 +179,23 @@ class RunMarks:
 
     def _start_thread(self) -> None:
         with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="kiqbridge-run-marks", daemon=True
-                )
-                self._thread.start()
+            if not self._has_begun:
+                self._has_begun = True
+                self.start()
 
-    def _run(self) -> None:
-        connection = self._connect()
-        threads.keep_running(
-            "run marks",
-            lambda: self._write_on(connection),
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
-        connection.close()
-
-    def _write_on(self, connection: RedisConnection) -> None:
-        while True:
-            threads.rest()
-            self._some.wait()
-            threads.beat()
-            self._some.clear()
-            try:
-                self._write_ended(connection)
-            except KiqbridgeError as error:
-                logger.debug("marks of runs wait for Redis: %s", error)
-                if self._stopping.wait(RETRY_S):
-                    return
-                self._some.set()
-            if self._stopping.is_set():
-                return
+    def _write_on(self) -> None:
+        with closing(self._connect()) as connection:
+            while not self._stopping.is_set() or self._some.is_set():
+                threads.rest()
+                self._some.wait()
+                threads.beat()
+                self._some.clear()
+                try:
+                    self._write_ended(connection)
+                except KiqbridgeError as error:
+                    logger.debug("marks of runs wait for Redis: %s", error)
+                    if not self._stopping.wait(RETRY_S):
+                        self._some.set()
 
 
 class MarkedRun(Run):
