@@ -125,11 +125,6 @@ class TestJob:
         assert message in err
         assert redis.keys() == []
 
-    def test_without_redis_it_is_exit_code_3(self, run, monkeypatch):
-        monkeypatch.setenv("REDIS_URL", NOWHERE)
-
-        assert run("Mail")[0] == 3
-
 
 class TestEvent:
     def test_dry_run_shows_jobs_identity_and_answer_without_redis(self, run, event, monkeypatch):
@@ -221,11 +216,6 @@ class TestEvent:
         assert code == 2
         assert json.loads(out)["error"] in err
         assert "no mapping takes it (source: 'bus', origin: 'aws.s3'" in err
-
-    def test_without_redis_it_is_exit_code_3(self, run, event, monkeypatch):
-        monkeypatch.setenv("REDIS_URL", NOWHERE)
-
-        assert run("--event", event(messages({"class": "HealthPulse", "args": [1]})))[0] == 3
 
     @pytest.mark.parametrize("text", [None, "", "{", '{"a": NaN}'])
     def test_a_file_that_is_no_event_is_exit_code_2(self, run, tmp_path, text):

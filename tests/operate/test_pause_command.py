@@ -141,14 +141,6 @@ class TestList:
             "own"
         ]
 
-    def test_no_redis(self, run, monkeypatch):
-        monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
-
-        code, out, err = run("queue", "list")
-
-        assert (code, out) == (3, "")
-        assert "cannot be reached" in err
-
 
 @pytest.mark.parametrize(
     ("text", "seconds"),

@@ -85,14 +85,6 @@ class TestStats:
 
         assert (code, pauses, len(out.splitlines())) == (0, [5.0, 5.0], 2)
 
-    def test_no_redis(self, run, monkeypatch):
-        monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
-
-        code, out, err = run("stats")
-
-        assert (code, out) == (3, "")
-        assert "cannot be reached" in err
-
 
 class TestProcesses:
     def test_processes_and_their_jobs(self, run, redis):

@@ -199,14 +199,5 @@ def test_nobody_is_there(run):
     assert run() == (0, "no worker is registered\nno worker has to be rescued\n", "")
 
 
-def test_no_redis(run, monkeypatch):
-    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
-
-    code, out, err = run()
-
-    assert (code, out) == (3, "")
-    assert "cannot be reached" in err
-
-
 def test_two_ways_at_once_are_none(run):
     assert run("--now", "x", "--all-dead")[0] == 2

@@ -182,12 +182,3 @@ class TestCommand:
         assert code == 2
         assert said in err
         assert redis.dbsize() == 0
-
-    def test_without_redis_it_ends_with_3(self, run, monkeypatch):
-        monkeypatch.setenv("REDIS_URL", f"redis://:secret@127.0.0.1:{find_free_port()}")
-
-        code, _, told = run("deploy-mark", "v1")
-
-        assert code == 3
-        assert "cannot be reached" in told
-        assert "secret" not in told

@@ -129,7 +129,9 @@ class Reloader:
                 return self._status
             if not self._is_ending:
                 self._look()
-            self._kill_overdue()
+            if self._child and self._kill_at is not None and time.monotonic() > self._kill_at:
+                logger.error("the worker did not end in time and is killed; its jobs go back")
+                self._child.kill()
 
     def _start(self) -> None:
         self._watch.mark_start()  # before it reads them: what changes from now on is noticed
@@ -170,11 +172,6 @@ class Reloader:
         else:
             said = f"exit code {status}" if status > 0 else f"signal {-status}"
             logger.error("the worker has ended (%s); it is started again when a file changes", said)
-
-    def _kill_overdue(self) -> None:
-        if self._child and self._kill_at is not None and time.monotonic() > self._kill_at:
-            logger.error("the worker did not end in time and is killed; its jobs go back")
-            self._child.kill()
 
     def _pass_on(self) -> None:
         while self._noted:

@@ -8,7 +8,6 @@ skip and run for schedules of templates as well; pause and resume are in pause_c
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from kiqbridge.api import ScheduleSet, open_operator
@@ -43,20 +42,15 @@ _WHEN: Final = {
     "--at TIME": "once: ISO 8601",
     "--expression TEXT": "in any form, such as 'rate(5 minutes)'",
 }
-_OPTIONS: Final[Sequence[tuple[str, str, Mapping[str, Any]]]] = (
-    ("--timezone ZONE", "such as Europe/Paris (default: UTC)", {}),
-    ("--start TIME", "ISO 8601; nothing is due before", {"type": str}),
-    ("--end TIME", "ISO 8601; nothing is due after", {"type": str}),
-    ("--overlap", "default: allow", {"choices": get_args(Overlap)}),
-    ("--jitter SECONDS", "", {"dest": "jitter_s", "type": int}),
-    ("--max-age SECONDS", "", {"dest": "max_age_s"}),
-    ("--missed", "default: last", {"choices": get_args(Missed)}),
-    ("--description TEXT", "", {}),
-)
-_GIVEN: Final = (
-    "cron every at expression timezone start end overlap jitter_s max_age_s missed description"
-)
-"""Attributes of these options, and of a schedule."""
+_BESIDES: Final = {
+    "--queue NAME": "default: default",
+    "--timezone ZONE": "such as Europe/Paris (default: UTC)",
+    "--start TIME": "ISO 8601; nothing is due before",
+    "--end TIME": "ISO 8601; nothing is due after",
+    "--description TEXT": "",
+}
+_GIVEN: Final = "cron every at expression queue timezone start end description overlap jitter_s max_age_s missed"
+"""Attributes of the options, and of a schedule."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(when, words, text, type=str)
     add(save, "--class CLASS", dest="job_class", required=True)
     add(save, "--args JSON", "such as '[1]'", type=_json_list, default=[])
-    add(save, "--queue NAME", "default: default")
-    for words, text, more in _OPTIONS:
-        add(save, words, text, **more)
+    for words, text in _BESIDES.items():
+        add(save, words, text, type=str)
+    add(save, "--overlap", "default: allow", choices=get_args(Overlap))
+    add(save, "--jitter SECONDS", dest="jitter_s", type=int)
+    add(save, "--max-age SECONDS", dest="max_age_s")
+    add(save, "--missed", "default: last", choices=get_args(Missed))
     apply = add_verb(
         verbs,
         "apply",
@@ -129,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _save(options: argparse.Namespace) -> int:
-    given = {name: getattr(options, name) for name in ("queue", *_GIVEN.split())}
+    given = {name: getattr(options, name) for name in _GIVEN.split()}
     with user_input():
         schedule = Schedule(
             options.name,

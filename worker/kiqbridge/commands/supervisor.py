@@ -145,7 +145,10 @@ class Supervisor:
         if self._ceiling_mb and now >= self._next_memory_look:
             self._next_memory_look = now + MEMORY_EVERY_S
             self._look_at_memory(now)
-        self._kill_overdue(now)
+        for child in self._fleet.overdue(now):
+            said = "%s did not end within %.0f s and is killed; other workers get what it held"
+            logger.error(said, child, self._patience_s)
+            _send(child.pid, signal.SIGKILL)
         self._notifier.turn(time.monotonic())
 
     def _trap(self) -> None:
@@ -196,12 +199,8 @@ class Supervisor:
             self._signalled.add(pid)
         except OSError as error:
             pause = slot.put_off(time.monotonic(), 0)
-            logger.error(  # noqa: TRY400 - the reason is in one line
-                "process %d could not be forked: %s; trying again in %.1f s",
-                slot.number,
-                error,
-                pause,
-            )
+            said = "process %d could not be forked: %s; trying again in %.1f s"
+            logger.error(said, slot.number, error, pause)  # noqa: TRY400 - one line
             return None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -348,15 +347,6 @@ class Supervisor:
             pause_s = self._fleet.replace_above(slot, used_mb, self._ceiling_mb, now)
             if pause_s is not None:
                 logger.warning("%s is replaced in %.1f s: %s", child, pause_s, slot.replace_for)
-
-    def _kill_overdue(self, now: float) -> None:
-        for child in self._fleet.overdue(now):
-            logger.error(
-                "%s did not end within %.0f s and is killed; other workers get what it held",
-                child,
-                self._patience_s,
-            )
-            _send(child.pid, signal.SIGKILL)
 
     def _show(self) -> None:
         ready, count = self._fleet.ready, len(self._fleet.slots)

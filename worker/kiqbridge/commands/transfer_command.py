@@ -122,15 +122,11 @@ def _pipe(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
         raise PayloadError("-: this is a terminal; write | kiqbridge restore -, or name a file")
     # The same for the same command, so that a second run is known where it is restored.
     parts = [operator.pool.address, operator.keys.prefix, *map(str, places)]
-    name = (
-        options.id or hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
-    )
-
-    def write(line: Line) -> None:
-        sys.stdout.buffer.write(text_of_line(line))
-
+    own = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
+    write = sys.stdout.buffer.write
     try:
-        _write_all(operator, places, _header(operator, name), write)
+        header = _header(operator, options.id or own)
+        _write_all(operator, places, header, lambda line: write(text_of_line(line)))
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,7 +137,7 @@ def _pipe(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
 
 
 def _write_all(
-    operator: Operator, places: Sequence[Place], header: Header, write: Callable[[Line], None]
+    operator: Operator, places: Sequence[Place], header: Header, write: Callable[[Line], object]
 ) -> dict[Place, int]:
     counts = dict.fromkeys(places, 0)
     total = sum(size_of(operator.pool, operator.keys, place) for place in places)
