@@ -1,5 +1,6 @@
 """The lease of a process: taken out, renewed, doubted, lost and given up."""
 
+import itertools
 import re
 import threading
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from support.waiting import wait_until
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.inflight import lease as lease_module
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes, renew
 from kiqbridge.inflight.recovery import Reaper
 
@@ -79,6 +81,28 @@ def test_a_lease_in_doubt_is_confirmed_by_redis(redis, process):
 
     assert not lease.in_doubt()
     assert redis.hexists("kb:alive", lease.incarnation)
+
+
+def test_a_lost_lease_is_in_doubt_however_long_it_was_sure(process):
+    lease = process.keeper.current
+    lease.valid_until = float("inf")
+    assert not lease.in_doubt()
+
+    lease.lost = True
+
+    assert lease.in_doubt()
+
+
+def test_it_is_sure_from_when_redis_was_asked_and_not_from_its_answer(process, monkeypatch):
+    lease = process.keeper.current
+    lease.valid_until = 0.0
+    clock = itertools.count(1_000, 5)  # the answer takes 5 s
+    monkeypatch.setattr(lease_module, "lease_now", lambda: float(next(clock)))
+
+    assert process.keeper.confirm(lease)
+
+    asked_at = 1_005  # before that was a look at the clock
+    assert lease.valid_until == asked_at + LeaseTimes(30).silent_after
 
 
 def test_a_lease_not_in_doubt_asks_nobody(process):
