@@ -66,19 +66,17 @@ class Settler:
                 queue=settlement.queue,
                 text=settlement.text,
             )
-        target: str | None = self._keys.retry
-        if verdict is Verdict.SCHEDULE:
-            target = self._keys.schedule
-        elif verdict is Verdict.DEAD:
-            target = self._keys.dead
-        elif verdict is Verdict.DISCARD:
-            target = None
+        targets = {
+            Verdict.RETRY: self._keys.retry,
+            Verdict.SCHEDULE: self._keys.schedule,
+            Verdict.DEAD: self._keys.dead,
+        }
         is_ours = settle(
             connection,
             self._keys,
             chunk,
             text,
-            target=target,
+            target=targets.get(verdict),
             score=settlement.score,
             text=settlement.text,
             effects=settlement.effects,
