@@ -397,7 +397,7 @@ def test_the_function_publishes_schedules_and_a_worker_looks_for_their_ticks(ser
     for version in (1, 2):
         changed = manifest | {"version": version, "hash": str(version)}
         done = publish_manifest(function, keys, changed, stack="shop", by="test")
-        assert done.kind == "published"
+        assert done.outcome == "published"
     found = check_missed(client.pool, keys, client, by="test", now=time.time() + 600)
 
     assert found.new
