@@ -194,7 +194,7 @@ def raised_by_event(text: str) -> tuple[str, str]:
         "KIQBRIDGE_ALLOWED_QUEUES": "default,low",
     }
     try:
-        Enqueuer.from_environment(environ).enqueue(json.loads(text), now=NOW)
+        Enqueuer.from_environment(environ).handle(json.loads(text), now=NOW).answer_or_raise()
     except KiqbridgeError as error:
         return type(error).__name__, str(error)
     raise SystemExit(f"not refused: {text}")
@@ -225,7 +225,9 @@ def said_about_mapping(text: str) -> tuple[str, str]:
             "KIQBRIDGE_ALLOWED_QUEUES": "default",
         }
         try:
-            Enqueuer.from_environment(environ, Path(folder)).enqueue(event, now=NOW)
+            Enqueuer.from_environment(environ, Path(folder)).handle(
+                event, now=NOW
+            ).answer_or_raise()
         except KiqbridgeError as error:
             return type(error).__name__, str(error)
     raise SystemExit(f"not refused: {text}")

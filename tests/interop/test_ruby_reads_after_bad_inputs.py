@@ -238,7 +238,9 @@ def test_what_is_refused_at_push_leaves_nothing_to_show(server, redis, worker):
             bad_inputs.raised_by(code)
     for event in bad_inputs.EVENTS:
         with pytest.raises(KiqbridgeError):
-            Enqueuer.from_environment(environ).enqueue(json.loads(event), now=bad_inputs.NOW)
+            Enqueuer.from_environment(environ).handle(
+                json.loads(event), now=bad_inputs.NOW
+            ).answer_or_raise()
 
     assert not redis.keys("queue:*") and not redis.exists("schedule", "queues")
     assert abs(redis.dbsize() - before) < 10  # heartbeat, metrics

@@ -14,7 +14,7 @@ from kiqbridge.aws.mapping import check, declared
 from kiqbridge.aws.mapping.document import load
 from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.record import leaves
-from kiqbridge.aws.requests import request_of
+from kiqbridge.aws.requests import read_jobs
 from kiqbridge.wire.guards import Identity
 
 FOLDER = Path(__file__).parent
@@ -32,7 +32,7 @@ def jobs_of(event):
     return [
         [dict(job.item), key_of(job.dedupe_key)]
         for record in sources.read(event).records
-        for job in request_of(record, NOW, mapper).jobs
+        for job in read_jobs(record, NOW, mapper).jobs
     ]
 
 
@@ -87,7 +87,7 @@ def test_an_http_request_that_is_no_job_is_mapped_by_its_route(tmp_path):
     [record] = sources.read(event).records
 
     found = load(path)
-    [job] = request_of(record, NOW, Mapper(found, declared.read(found))).jobs
+    [job] = read_jobs(record, NOW, Mapper(found, declared.read(found))).jobs
 
     assert job.item == {
         "class": "Order",

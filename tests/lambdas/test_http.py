@@ -16,7 +16,7 @@ from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.push import Pusher
-from kiqbridge.aws.record import Delivery, Done, Result
+from kiqbridge.aws.record import Result
 from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.errors import (
     EventError,
@@ -398,7 +398,7 @@ class Failing:
 
 FAULTS = {
     "redis": (RedisUnavailable("redis://secret-host:6379 cannot be reached"), 503, "5"),
-    "deep": (QueueTooDeep({"low": 7}), 429, "30"),
+    "deep": (QueueTooDeep({"default": 7}, {0: 7}), 429, "30"),
     "lost reply": (PushOutcomeUnknown("lost at secret-host", "j1"), 504, None),
     "replicas": (PushNotReplicated("none of secret-host", ["j1"]), 504, None),
     "refused": (RedisRefused("NOPERM secret-host"), 500, None),
@@ -485,24 +485,17 @@ def test_a_wrong_setting_is_answered_too(load, environment, capsys):
 )
 def test_whatever_an_http_event_holds_it_is_answered(event, auth):
     try:
-        read = sources.read(event, HttpRules(auth=tuple(auth.split(","))))
+        sources.read(event, HttpRules(auth=tuple(auth.split(","))))
     except (EventError, PayloadError):
         assert not sources.is_http(event)
         return
     if not sources.is_http(event):
         return
-    answer = read.answer
-    if isinstance(read, Delivery):
-        enqueuer = Enqueuer(
-            NoPusher(),
-            AllowList(classes=("*",), queues=("*",)),
-            HttpRules(auth=tuple(auth.split(","))),
-        )
-        handled = enqueuer.handle(event, now=1e9)
-        assert handled.error is None
-        answer = handled.answer
-    else:
-        assert isinstance(read, Done)
+    http = HttpRules(auth=tuple(auth.split(",")))
+    enqueuer = Enqueuer(NoPusher(), AllowList(classes=("*",), queues=("*",)), http=http)
+    handled = enqueuer.handle(event, now=1e9)
+    assert handled.error is None
+    answer = handled.answer
     assert 200 <= answer["statusCode"] < 500
     assert json.loads(json.dumps(answer)) == answer
     assert answer["body"] == "" or json.loads(answer["body"])
@@ -512,9 +505,8 @@ class NoPusher:
     def has_spilled(self, _event):
         return False
 
-    def push(self, asked, _answering, _by):
-
-        return [Result(record=each.record) for each in asked]
+    def push(self, records, _answering, _by):
+        return [Result(record=record) for record in records]
 
 
 @pytest.mark.parametrize(

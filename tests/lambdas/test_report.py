@@ -9,6 +9,7 @@ from support.enqueue_function import INVOKED, REQUEST, Context, read_event, read
 
 from kiqbridge import EventError, RedisUnavailable
 from kiqbridge.aws.enqueue import Enqueuer, Handled
+from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
 from kiqbridge.client.guarded_push import Enqueued
@@ -50,6 +51,11 @@ def enqueued(number=1, *, duplicate=False, at=None):
     return Enqueued(
         index=0, jid=f"j{number}", job_class="A", queue="low", at=at, duplicate=duplicate
     )
+
+
+def ticking():
+    tick = Tick(schedule="s", instant=60, at=60)
+    return record(jobs=[JobRequest(item={"class": "A", "args": []})], tick=tick)
 
 
 def test_a_record_of_one_job_is_a_line_with_its_class_queue_and_jid(written):
@@ -97,18 +103,18 @@ def test_several_jobs_of_a_record_are_lists_as_in_the_answer(written):
     ("result", "level", "outcome"),
     [
         ({"jobs": [enqueued(duplicate=True)]}, "INFO", "duplicate"),
-        ({"stale": [{"class": "A", "queue": "low", "schedule": "s", "at": 1}]}, "INFO", "stale"),
-        ({"paused": [{"class": "A", "queue": "low", "schedule": "s", "at": 1}]}, "INFO", "paused"),
-        ({"skipped": [{"class": "A", "queue": "l", "schedule": "s", "at": 1}]}, "INFO", "skipped"),
+        ({"record": ticking(), "left_out": "stale"}, "INFO", "stale"),
+        ({"record": ticking(), "left_out": "paused"}, "INFO", "paused"),
+        ({"record": ticking(), "left_out": "skipped"}, "INFO", "skipped"),
         ({}, "INFO", "stopped by middleware"),
-        ({"ignored": "the filter says no"}, "INFO", "ignored"),
+        ({"record": record(ignored="the filter says no")}, "INFO", "ignored"),
         ({"error": EventError("no")}, "WARNING", "refused"),
         ({"error": HeldBack("later")}, "INFO", "held back"),
         ({"error": RedisUnavailable("away")}, "ERROR", "failed"),
     ],
 )
 def test_the_line_names_the_outcome(written, result, level, outcome):
-    [line], _ = written(Handled(source="sqs", results=[Result(record=record(), **result)]))
+    [line], _ = written(Handled(source="sqs", results=[Result(**{"record": record()} | result)]))
 
     assert (line["level"], line["outcome"], line["event_id"]) == (level, outcome, "m1")
 

@@ -18,7 +18,7 @@ from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.mapping import declared, document
 from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.record import Delivery
-from kiqbridge.aws.requests import request_of
+from kiqbridge.aws.requests import read_jobs
 from kiqbridge.errors import EventError, PayloadError
 
 TAKE_ALL = "mappings: [{match: {source: '*'}, class: HealthPulse, args: []}]"
@@ -102,7 +102,9 @@ def delivered_twice(enqueuer, events):
             row[column] += sum(not job.duplicate for job in jobs)
         repeated = [job for result in second.results for job in result.jobs]
         row["duplicate"] += sum(job.duplicate for job in repeated)
-        row["answered"] += bool(first.ignored) + sum(bool(each.ignored) for each in first.results)
+        row["answered"] += bool(first.ignored) + sum(
+            bool(each.record.ignored) for each in first.results
+        )
         errors = [each.error for each in first.results if each.error]
         assert [each for each in errors if not isinstance(each, EventError)] == [], name
     return table
@@ -131,7 +133,7 @@ def refusals(event, mapper):
     refused = 0
     for record in delivery.records if isinstance(delivery, Delivery) else ():
         try:
-            request_of(record, datetime.now(UTC).timestamp(), mapper)
+            read_jobs(record, datetime.now(UTC).timestamp(), mapper)
         except (EventError, PayloadError):
             refused += 1
     return delivery.source, refused

@@ -112,7 +112,9 @@ class TestAtPush:
         }
 
         with pytest.raises(PayloadError, match=REFUSED):
-            Enqueuer.from_environment(environ).enqueue({"class": "Nop", "args": [LONG]}, now=NOW)
+            Enqueuer.from_environment(environ).handle(
+                {"class": "Nop", "args": [LONG]}, now=NOW
+            ).answer_or_raise()
 
     @pytest.mark.parametrize("shared", [{}, {"jid": None}, {"at": 9e9}])
     def test_a_bulk_of_long_texts_goes_in_calls_of_a_megabyte(self, server, redis, shared):

@@ -78,7 +78,7 @@ class World:
             "args": [name, at],
             "tick": {"schedule": f"shop/{name}", "at": instant},
         }
-        answer = self.enqueuer.enqueue(event, now=now, by="lambda:request")
+        answer = self.enqueuer.handle(event, now=now, by="lambda:request").answer_or_raise()
         for outcome in ("enqueued", "duplicates"):
             self.answers[outcome] += len(answer[outcome])
 

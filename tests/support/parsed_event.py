@@ -1,12 +1,12 @@
-"""The jobs that an event asks for, as the enqueue function reads it; for events with one record."""
+"""The jobs and the tick that an event asks for, as the enqueue function reads it; for events with one record."""
+
+from types import SimpleNamespace
 
 from kiqbridge.aws import sources
-from kiqbridge.aws.record import Delivery
-from kiqbridge.aws.requests import request_of
+from kiqbridge.aws.requests import read_jobs
 
 
 def parse_event(event, now):
-    delivery = sources.read(event)
-    assert isinstance(delivery, Delivery)
-    [record] = delivery.records
-    return request_of(record, now)
+    [record] = sources.read(event).records
+    read = read_jobs(record, now)
+    return SimpleNamespace(jobs=list(read.jobs), tick=read.tick)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.job_forms import is_job_form
-from kiqbridge.aws.record import Delivery, Done, Record
+from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError
 from support.enqueue_function import EVENTS
 
@@ -21,7 +21,7 @@ def outcome(event: Any) -> str:
         delivery = sources.read(event)
     except EventError as error:
         return f"refused: {str(error).partition(' cannot become a job')[0]:.60}"
-    if isinstance(delivery, Done):
+    if delivery.ignored:
         return f"{delivery.source}: done"
     return f"{delivery.source}: {', '.join(described(each) for each in delivery.records)}"
 
@@ -39,9 +39,7 @@ def described(record: Record) -> str:
 
 
 def records_of(event: Any) -> list[Record]:
-    delivery = sources.read(event)
-    assert isinstance(delivery, Delivery)
-    return list(delivery.records)
+    return list(sources.read(event).records)
 
 
 def opened(value: Any) -> Any:

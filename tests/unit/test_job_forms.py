@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.parsed_event import parse_event
 
 from kiqbridge import EventError, PayloadError
-from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
+from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.wire.guards import event_identity, task_identity
 
 NOW = 1_795_000_000.25
@@ -19,7 +19,9 @@ INSTANT = 1795140000
 
 
 def test_one_job():
-    assert parse_event(JOB, NOW) == EnqueueRequest(jobs=[JobRequest(item=JOB)], tick=None)
+    record = parse_event(JOB, NOW)
+
+    assert (record.jobs, record.tick) == ([JobRequest(item=JOB)], None)
 
 
 def test_several_jobs_each_with_its_own_time_and_key():
@@ -38,8 +40,8 @@ def test_a_tick_beside_one_job_and_beside_several():
     one = parse_event(JOB | {"tick": TICK}, NOW)
     several = parse_event({"jobs": [JOB, JOB], "tick": TICK}, NOW)
 
-    assert one == EnqueueRequest(jobs=[JobRequest(item=JOB)], tick=tick)
-    assert several == EnqueueRequest(jobs=[JobRequest(item=JOB)] * 2, tick=tick)
+    assert (one.jobs, one.tick) == ([JobRequest(item=JOB)], tick)
+    assert (several.jobs, several.tick) == ([JobRequest(item=JOB)] * 2, tick)
 
 
 def test_a_tick_may_have_the_policies_of_its_schedule():

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.mappings import mapper_of, record_of
 
-from kiqbridge.aws.requests import Ignored, request_of
+from kiqbridge.aws.requests import read_jobs
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.guards import Identity, Source
 
@@ -21,7 +21,7 @@ def mapped(tmp_path):
     """The jobs that the mappings make of a record."""
 
     def mapped(text, record=None):
-        return mapper_of(tmp_path, text).request(record or record_of(), NOW)
+        return mapper_of(tmp_path, text).read_jobs(record or record_of(), NOW)
 
     return mapped
 
@@ -140,7 +140,7 @@ class TestFilter:
     def test_what_is_false_leaves_the_record_out(self, mapped, filtered):
         found = mapped(job_lines(f'filter: "{filtered}"'))
 
-        assert found == Ignored("the filter of mappings.yml:3 mappings[0] leaves it out")
+        assert found.ignored == "the filter of mappings.yml:3 mappings[0] leaves it out"
 
     def test_a_later_mapping_may_take_what_a_filter_left_out(self, jobs):
         text = """
@@ -247,7 +247,7 @@ class TestJob:
     def test_an_empty_list_asks_for_nothing(self, mapped):
         found = mapped(job_lines("each: items"), record_of({"items": []}))
 
-        assert found == Ignored("mappings.yml:3 mappings[0]: each finds an empty list")
+        assert found.ignored == "mappings.yml:3 mappings[0]: each finds an empty list"
 
     def test_texts_in_the_event_are_data_and_no_placeholders(self, one):
         assert one("args: [text]", {"text": "<aws.scheduler.scheduled-time>"})["args"] == [
@@ -342,7 +342,7 @@ class TestRefused:
         record = record_of(job={"a": 1}, where="Records[0].body")
 
         with pytest.raises(EventError) as raised:
-            request_of(record, NOW, mapper)
+            read_jobs(record, NOW, mapper)
 
         assert str(raised.value) == (
             "Records[0].body: {'a': 1} holds no job, and no mapping takes it (source: 's3', origin: "
@@ -355,7 +355,7 @@ class TestRefused:
         mapper = mapper_of(tmp_path, "mappings: [{match: {source: '*'}, class: A}]")
         record = record_of(job={"class": "B", "args": [1]})
 
-        assert [job.item["class"] for job in request_of(record, NOW, mapper).jobs] == ["B"]
+        assert [job.item["class"] for job in read_jobs(record, NOW, mapper).jobs] == ["B"]
 
 
 TEXT = """
@@ -386,7 +386,7 @@ JSON = st.recursive(
 def test_any_event_is_mapped_or_refused(tmp_path_factory, event):
     mapper = shared_mapper(tmp_path_factory)
     with contextlib.suppress(EventError, PayloadError):
-        mapper.request(record_of(event), NOW)
+        mapper.read_jobs(record_of(event), NOW)
 
 
 @pytest.mark.parametrize("kind", [dict, list])
@@ -401,7 +401,7 @@ def test_deep_events_are_mapped_or_refused(tmp_path, kind, depth, text):
     mapper = mapper_of(tmp_path, job_lines(f'args: ["{text}"]'))
 
     with contextlib.suppress(EventError, PayloadError):
-        [job] = mapper.request(record_of(event), NOW).jobs
+        [job] = mapper.read_jobs(record_of(event), NOW).jobs
         assert text != "@", "deeper than a job may be"
         assert job.item["args"]
 

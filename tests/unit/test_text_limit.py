@@ -44,7 +44,7 @@ def test_only_the_message_that_is_too_large_is_refused():
     environ = {**ENVIRONMENT, "KIQBRIDGE_MAX_EVENT_BYTES": "500"}
     client = Accepting()
 
-    handled = Enqueuer.with_mappings(Pusher(client), environ, None).handle(event, now=1e9)
+    handled = Enqueuer.from_environment(environ, None, Pusher(client)).handle(event, now=1e9)
 
     assert handled.answer == {"batchItemFailures": [{"itemIdentifier": "b"}]}
     assert len(client.pushed) == 2

@@ -73,7 +73,7 @@ class Pushed:
 
 def pushed(event, **options):
     client = Pushed()
-    enqueuer = Enqueuer.with_mappings(Pusher(client), ENVIRONMENT, None)
+    enqueuer = Enqueuer.from_environment(ENVIRONMENT, None, Pusher(client))
     handled = enqueuer.handle(event, now=1e9, **options)
     assert [each.error for each in handled.results] == [None] * len(handled.results)
     return client.items

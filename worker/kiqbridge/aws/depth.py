@@ -8,13 +8,11 @@ those that run later, and no duplicates.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest
+from kiqbridge.aws.job_forms import JobRequest
+from kiqbridge.aws.record import Record
 from kiqbridge.config.queue_limits import DepthAction, QueueLimit, limit_of
 from kiqbridge.errors import ConfigError, QueueTooDeep
-from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 
 class DepthGate:
@@ -46,43 +44,21 @@ class DepthGate:
         """Queue → its limit, for those of the jobs that have one."""
         if not self._limits:
             return {}
-        found = {queue: self._limit(queue) for queue in {queue_of(job.item) for job in jobs}}
+        found = {queue: limit_of(self._limits, queue) for queue in {job.queue for job in jobs}}
         return {queue: limit.most for queue, limit in found.items() if limit is not None}
 
-    def actions(self, request: EnqueueRequest, deep: Mapping[int, int]) -> set[DepthAction]:
-        """What is to be done with a request some of whose jobs (their places: `deep`) are refused."""
-        limits = [self._limit(queue_of(request.jobs[place].item)) for place in deep]
-        return {DepthAction.REJECT if limit is None else limit.action for limit in limits}
-
-    def delayed(self, request: EnqueueRequest, deep: Mapping[int, int]) -> EnqueueRequest:
-        """The same request, with those jobs put off."""
-        now = time.time()
-        return replace(
-            request,
-            jobs=[
-                self._put_off(job, now) if place in deep else job
-                for place, job in enumerate(request.jobs)
-            ],
-        )
+    def delayed(self, record: Record, deep: Mapping[int, int]) -> Record | None:
+        """The record with the jobs at these places put off; None = one of them is not to be put off."""
+        jobs, now = list(record.jobs), time.time()
+        for place in deep:
+            limit = limit_of(self._limits, jobs[place].queue)
+            if limit is None or limit.action is not DepthAction.DELAY:
+                return None
+            item = {**jobs[place].item, "at": now + limit.delay_s}
+            jobs[place] = replace(jobs[place], item=item)
+        return replace(record, jobs=jobs) if deep else record
 
     def is_spilled(self, error: QueueTooDeep) -> bool:
         """Whether what was refused with this error goes to the spill queue."""
-        limits = [self._limit(queue) for queue in error.queues]
+        limits = [limit_of(self._limits, queue) for queue in error.queues]
         return all(limit is not None and limit.action is not DepthAction.REJECT for limit in limits)
-
-    def _put_off(self, job: JobRequest, now: float) -> JobRequest:
-        limit = self._limit(queue_of(job.item))
-        return replace(job, item={**job.item, "at": now + (limit.delay_s if limit else 0)})
-
-    def _limit(self, queue: str) -> QueueLimit | None:
-        return limit_of(self._limits, queue)
-
-
-def queue_of(item: Mapping[str, Any]) -> str:
-    """The queue to which a checked item is pushed."""
-    return str(item.get("queue") or DEFAULT_OPTIONS["queue"])
-
-
-def class_of(item: Mapping[str, Any]) -> str:
-    """The class of a checked item, as answers show it."""
-    return str(item.get("class", item.get(active_job.KEY)))

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Self
 from kiqbridge import redaction
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
-from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
-from kiqbridge.aws.push import Asked, HeldBack, Pusher, Pushing, held_back, stamped
-from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result, leaves
-from kiqbridge.aws.requests import Ignored, request_of
+from kiqbridge.aws.push import FleetPusher, HeldBack, Pusher, Pushing, in_order
+from kiqbridge.aws.record import Record, Result, answer_of, leaves
+from kiqbridge.aws.requests import read_jobs, stamped
 from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.aws.sources.text_limit import texts_limited
 from kiqbridge.aws.trace import attributes
@@ -58,7 +57,7 @@ PUBLISH = "publish"
 """That of a direct invocation that publishes the schedules of the template."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Handled:
     """What became of an event.
 
@@ -79,6 +78,12 @@ class Handled:
     ignored: str = ""
     push_ms: float | None = None
     published: Mapping[str, Any] | None = None
+
+    def answer_or_raise(self) -> Any:
+        """What the function returns, or raises."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
 
 
 class Enqueuer:
@@ -118,73 +123,53 @@ class Enqueuer:
         return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str], folder: Path | None = None) -> Self:
+    def from_environment(
+        cls,
+        environ: Mapping[str, str],
+        folder: Path | None = None,
+        pusher: Pushing | None = None,
+    ) -> Self:
         """Compose one from REDIS_…, KIQBRIDGE_… and the mappings; connects at the first push.
 
         Args:
             environ: the environment.
             folder: the function's own, where its mappings lie; None = it has none.
+            pusher: pushes; None = one for the Redis of the environment, which then publishes schedules, too.
 
         Raises:
             ConfigError: the address, a setting or the file of mappings is wrong.
         """
-        client = open_client(environ)
         publisher = None
-        if stack := read(STACK, environ):
-            from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack
+        if pusher is None:
+            client = open_client(environ)
+            make = partial(_pusher, client, environ)
+            pusher = FleetPusher(make, client.fleets.name_of) if client.fleets else make()
+            if stack := read(STACK, environ):
+                from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is one
 
-            publisher = Publisher(client, stack)
-        pusher: Pushing
-        if client.fleets is None:
-            pusher = _pusher(client, environ)
-        else:
-            from kiqbridge.aws.by_fleet import FleetPusher  # noqa: PLC0415 - few have fleets
+                publisher = Publisher(client, stack)
+        allowed, mapper, schemas = AllowList.from_environment(environ), None, None
+        path = document.find(folder, read(MAPPINGS, environ)) if folder is not None else None
+        if path is not None and (found := document.load(path)) is not None:
+            # Loaded only where there are mappings: a cold start waits for each module.
+            from kiqbridge.aws.mapping import declared  # noqa: PLC0415
+            from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
+            from kiqbridge.aws.mapping.schemas import JobSchemas  # noqa: PLC0415
 
-            pusher = FleetPusher(partial(_pusher, client, environ), client.fleets.name_of)
-        return cls.with_mappings(pusher, environ, folder, publisher)
-
-    @classmethod
-    def with_mappings(
-        cls,
-        pusher: Pushing,
-        environ: Mapping[str, str],
-        folder: Path | None,
-        publisher: "Publisher | None" = None,
-    ) -> Self:
-        """As `from_environment`, with a pusher that is there.
-
-        Raises:
-            ConfigError: a setting or the file of mappings is wrong.
-        """
-        allowed = AllowList.from_environment(environ)
+            content = declared.read(found)
+            allowed = replace(allowed, rules=content.rules)
+            mapper = Mapper(found, content)
+            schemas = JobSchemas(found, content.schemas) if content.schemas else None
         http = HttpRules(
             auth=read(HTTP_AUTH, environ), max_event_bytes=read(MAX_EVENT_BYTES, environ)
         )
-        shows_arguments = read(LOG_ARGUMENTS, environ)
-        name = read(MAPPINGS, environ)
-        path = document.find(folder, name) if folder is not None else None
-        found = document.load(path) if path is not None else None
-        if found is None:
-            return cls(
-                pusher,
-                allowed,
-                http=http,
-                shows_arguments=shows_arguments,
-                publisher=publisher,
-            )
-        # Loaded only where there are mappings: a cold start waits for each module.
-        from kiqbridge.aws.mapping import declared  # noqa: PLC0415
-        from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
-        from kiqbridge.aws.mapping.schemas import JobSchemas  # noqa: PLC0415
-
-        content = declared.read(found)
         return cls(
             pusher,
-            replace(allowed, rules=content.rules),
-            Mapper(found, content),
-            JobSchemas(found, content.schemas) if content.schemas else None,
+            allowed,
+            mapper,
+            schemas,
             http,
-            shows_arguments=shows_arguments,
+            shows_arguments=read(LOG_ARGUMENTS, environ),
             publisher=publisher,
         )
 
@@ -204,28 +189,6 @@ class Enqueuer:
         found = (mapper.find(each)[0] for each in mapped)
         return ", ".join(dict.fromkeys(mapper.place(each) for each in found if each is not None))
 
-    def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
-        """Enqueue what an event asks for, and answer as its service expects it.
-
-        Args:
-            event: of any source that `sources.read` knows.
-            now: epoch seconds from which `in` counts.
-            by: who delivers, kept in the ledger of ticks for operators.
-
-        Returns:
-            `Answer` of a direct invocation; of a batch its `batchItemFailures`.
-
-        Raises:
-            EventError, PayloadError, NotAllowed: refused; nothing was written. Also a tick that is not
-                due yet, and one so old that nobody knows whether it ran.
-            RedisUnavailable, RedisRefused: nothing was written.
-            PushOutcomeUnknown: sent, but the reply was lost; only without tick and dedupe_key.
-        """
-        handled = self.handle(event, now=now, by=by)
-        if handled.error is not None:
-            raise handled.error
-        return handled.answer
-
     def handle(
         self,
         event: object,
@@ -235,120 +198,85 @@ class Enqueuer:
         xray: str = "",
         alias: str = "",
     ) -> Handled:
-        """As `enqueue`, with what became of each record; an error is part of it, not raised.
+        """Enqueue what an event asks for; an error is part of what is returned, not raised.
 
         Args:
-            event: as for `enqueue`.
-            now: as for `enqueue`.
-            by: as for `enqueue`.
+            event: of any source that `sources.read` knows.
+            now: epoch seconds from which `in` counts.
+            by: who delivers, kept in the ledger of ticks for operators.
             xray: trace header of the invocation, for jobs that came with no trace of their own.
             alias: by which the function was invoked, as `Sender.alias`.
+
+        Returns:
+            What became of each record, and `Answer` of a direct invocation, of a batch its `batchItemFailures`.
+            The error is EventError, PayloadError or NotAllowed for what is refused: nothing was written. It is
+            RedisUnavailable or RedisRefused if nothing was written either, PushOutcomeUnknown if the reply was
+            lost, only without tick and dedupe_key.
         """
         shown = contextlib.nullcontext() if self._shows_arguments else redaction.arguments_hidden()
         with texts_limited(self._http.max_event_bytes), shown:
-            return self._handle(event, now, by, xray, alias)
+            # With rules an alias has what they name: not what no rule is about.
+            is_own = not alias or self._allowed.rules is None
+            if is_own and self._publisher is not None and self._publisher.is_command(event):
+                return _published(self._publisher, event, by)
+            try:
+                is_spilled = is_own and self._pusher.has_spilled(event)
+                delivery = sources.read(event, self._http, is_spilled=is_spilled)
+            except (EventError, PayloadError) as error:
+                return Handled(source=UNKNOWN, error=error)
+            handled = Handled(source=delivery.source, ignored=delivery.ignored)
+            records = delivery.records
+            if xray or alias:
+                trace = attributes(xray=xray)
+                records = [
+                    replace(each, trace=each.trace or trace, alias=alias) for each in records
+                ]
 
-    def _handle(self, event: object, now: float, by: str, xray: str, alias: str) -> Handled:
-        # With rules an alias has what they name: not what no rule is about.
-        is_own = not alias or self._allowed.rules is None
-        if is_own and self._publisher is not None and self._publisher.is_command(event):
-            return self._published(self._publisher, event, by)
+            def push(passed: Sequence[Record]) -> list[Result]:
+                if self._publisher and any(each.tick for each in passed):
+                    # A deployment has changed which jobs its schedules name: their ticks go by that.
+                    handled.published = self._publisher.once(by)
+                began = time.perf_counter()
+                results = self._pusher.push(passed, delivery.answering, by)
+                handled.push_ms = round((time.perf_counter() - began) * 1000, 3)
+                return results
+
+            results = handled.results = in_order(
+                records, delivery.answering, lambda place: self._check(records[place], now), push
+            )
+            if delivery.answer is not None:
+                handled.answer = delivery.answer(results)
+            else:
+                handled.error = _reason(results)
+                handled.answer = delivery.success or answer_of(results)
+            if self._publisher and not handled.published and any(each.jobs for each in results):
+                handled.published = self._publisher.once(by)
+            return handled
+
+    def _check(self, record: Record, now: float) -> Record | Result:
+        """The record with the jobs that may be pushed, or its result."""
         try:
-            delivery = self._read(event, is_own=is_own)
-        except (EventError, PayloadError) as error:
-            return Handled(source=UNKNOWN, error=error)
-        if isinstance(delivery, Done):
-            return Handled(source=delivery.source, answer=delivery.answer, ignored=delivery.why)
-        if xray or alias:
-            trace = attributes(xray=xray) if xray else {}
-            records = [
-                replace(each, trace=each.trace or trace, alias=alias) for each in delivery.records
-            ]
-            delivery = replace(delivery, records=records)
-        results, push_ms, published = self._results(delivery, now, by)
-        is_answered = delivery.answer is not None
-        return Handled(
-            source=delivery.source,
-            results=results,
-            answer=delivery.answer(results) if delivery.answer else _success(delivery, results),
-            error=None if is_answered else _reason(results),
-            push_ms=push_ms,
-            published=published or self._after_push(results, by),
-        )
-
-    def _after_push(self, results: Sequence[Result], by: str) -> dict[str, Any] | None:
-        if self._publisher is None or not any(each.jobs for each in results):
-            return None
-        return self._publisher.once(by)
-
-    def _published(self, publisher: "Publisher", event: Any, by: str) -> Handled:
-        try:
-            answer = publisher.command(event, by)
-        except KiqbridgeError as error:
-            return Handled(source=PUBLISH, error=error)
-        return Handled(source=PUBLISH, answer=answer, published=answer)
-
-    def _read(self, event: object, *, is_own: bool) -> Delivery | Done:
-        if is_own and self._pusher.has_spilled(event):
-            return sources.read_spilled(event)
-        return sources.read(event, self._http)
-
-    def _results(
-        self, delivery: Delivery, now: float, by: str
-    ) -> tuple[list[Result], float | None, dict[str, Any] | None]:
-        """What became of each record, for how long it was pushed, and what was published before a tick.
-
-        All that may be pushed is, together.
-        """
-        results: dict[int, Result] = {}
-        asked: dict[int, Asked] = {}
-        failed: set[str | None] = set()
-        for place, record in enumerate(delivery.records):
-            if record.group in failed:
-                results[place] = held_back(record)
-                continue
-            checked = self._checked(record, now)
-            if isinstance(checked, Asked):
-                asked[place] = checked
-                continue
-            results[place] = checked
-            if checked.error is not None and delivery.answering is not Answering.EACH:
-                failed.add(record.group)
-        if failed and delivery.answering is Answering.WHOLE:
-            results |= {place: held_back(each.record) for place, each in asked.items()}
-            asked = {}
-        push_ms = published = None
-        if asked:
-            if self._publisher and any(each.request.tick for each in asked.values()):
-                # A deployment has changed which jobs its schedules name: their ticks go by that.
-                published = self._publisher.once(by)
-            began = time.perf_counter()
-            pushed = self._pusher.push(list(asked.values()), delivery.answering, by)
-            push_ms = round((time.perf_counter() - began) * 1000, 3)
-            results |= dict(zip(asked, pushed, strict=True))
-        return [results[place] for place in range(len(delivery.records))], push_ms, published
-
-    def _checked(self, record: Record, now: float) -> Asked | Result:
-        try:
-            request = request_of(record, now, self._mapper)
-            if isinstance(request, Ignored):
-                return Result(record=record, ignored=request.why)
-            asked = Asked(record, request)
-            if request.sender is None:  # else it was stamped when it was first seen
-                asked = stamped(asked)
-            sender = request.sender or record.sender
-            schedule = None if request.tick is None else request.tick.schedule
-            for job in asked.request.jobs:
-                self._allowed.check(job.item, sender, schedule)
+            read = read_jobs(record, now, self._mapper)
+            if read.ignored:
+                return Result(record=read)
+            if read.accepted_from is None:  # else it was stamped when it was first seen
+                read = stamped(read)
+            schedule = None if read.tick is None else read.tick.schedule
+            for job in read.jobs:
+                self._allowed.check(job.item, read.sender, schedule)
                 if self._schemas is not None:
                     self._schemas.check(job.item)
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
-        return asked
+        return read
 
 
-def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
-    return answer_of(results) if delivery.success is None else delivery.success
+def _published(publisher: "Publisher", event: Any, by: str) -> Handled:
+    try:
+        answer = publisher.command(event, by)
+    except KiqbridgeError as error:
+        return Handled(source=PUBLISH, error=error)
+    return Handled(source=PUBLISH, answer=answer, published=answer)
 
 
 def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:

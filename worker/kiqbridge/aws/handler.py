@@ -3,6 +3,7 @@
 `app.py` of the function makes one, from its environment variables and its own folder, and Lambda calls it.
 """
 
+import contextlib
 import functools
 import importlib.util
 import time
@@ -12,11 +13,10 @@ from typing import Any, Final
 
 from aws_lambda_powertools import Tracer
 
-from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.environment import seconds_for_redis
 from kiqbridge.aws.powertools import make_logger, make_metrics
-from kiqbridge.aws.record import alias_in
+from kiqbridge.aws.record import alias_in, answer_of
 from kiqbridge.aws.report import Report
 from kiqbridge.aws.sources import failure_answer, is_http
 from kiqbridge.config import function_settings as settings
@@ -63,11 +63,20 @@ class EnqueueHandler:
             `Answer` of a direct invocation; of others what their service expects.
         """
         report = Report(self._logger, self._metrics)
-        by = f"lambda:{context.aws_request_id}"
-        alias = alias_in(context.invoked_function_arn)
+        segment: Any = contextlib.nullcontext()
+        if self._tracer is not None:
+            segment = self._tracer.provider.in_subsegment(name=SUBSEGMENT)
         try:
-            with deadline.within(seconds_for_redis(context)):
-                handled = self._handled(event, by, alias)
+            with deadline.within(seconds_for_redis(context)), segment as subsegment:
+                handled = self.enqueuer().handle(
+                    event,
+                    now=time.time(),
+                    by=f"lambda:{context.aws_request_id}",
+                    xray="" if subsegment is None else self._environ.get(TRACE_HEADER, ""),
+                    alias=alias_in(context.invoked_function_arn),
+                )
+                if subsegment is not None:
+                    self._annotate(subsegment, handled)
         except Exception as error:
             report.failed(error, is_raised=not is_http(event))
             if is_http(event):
@@ -75,29 +84,20 @@ class EnqueueHandler:
             raise
         else:
             report.handled(handled)
-            if handled.error is not None:
-                raise handled.error
-            return handled.answer
+            return handled.answer_or_raise()
         finally:
             report.write_metrics()
 
-    def _handled(self, event: Any, by: str, alias: str) -> Handled:
-        if self._tracer is None:
-            return self.enqueuer().handle(event, now=time.time(), by=by, alias=alias)
-        with self._tracer.provider.in_subsegment(name=SUBSEGMENT) as subsegment:
-            xray = self._environ.get(TRACE_HEADER, "")
-            handled = self.enqueuer().handle(event, now=time.time(), by=by, xray=xray, alias=alias)
-            answer = answer_of(handled.results)
-            failed = sum(each.error is not None for each in handled.results)
-            for name, value in {
-                "service": self._logger.service,
-                "source": handled.source,
-                "enqueued": len(answer["enqueued"]),
-                "duplicates": len(answer["duplicates"]),
-                "failed": failed,
-            }.items():
-                subsegment.put_annotation(name, value)
-            return handled
+    def _annotate(self, subsegment: Any, handled: Handled) -> None:
+        answer = answer_of(handled.results)
+        for name, value in {
+            "service": self._logger.service,
+            "source": handled.source,
+            "enqueued": len(answer["enqueued"]),
+            "duplicates": len(answer["duplicates"]),
+            "failed": sum(each.error is not None for each in handled.results),
+        }.items():
+            subsegment.put_annotation(name, value)
 
     @functools.cached_property
     def _tracer(self) -> Any:

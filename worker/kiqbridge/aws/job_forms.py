@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
 from kiqbridge.aws.plain import check_plain
-from kiqbridge.aws.record import Sender
+from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job
@@ -100,17 +100,26 @@ class JobRequest:
     dedupe_key: str | Identity | None = None
     jid: str | None = None
 
+    @property
+    def queue(self) -> str:
+        """The queue to which it is pushed."""
+        return str(self.item.get("queue") or DEFAULT_OPTIONS["queue"])
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueueRequest:
-    """What an event asks for: all of `jobs` or none, and once only if there is a tick.
+    @property
+    def item_with_jid(self) -> Mapping[str, Any]:
+        """The item with the jid that was drawn for it."""
+        return self.item if self.jid is None else {**self.item, "jid": self.jid}
 
-    `sender`: whose record brought it, if it is not the one at hand: what is allowed goes by it.
-    """
-
-    jobs: Sequence[JobRequest]
-    tick: Tick | None = None
-    sender: Sender | None = None
+    def answered(self, index: int, jid: str | None = None, *, duplicate: bool = False) -> Enqueued:
+        """The job as answers show it, by its own jid if no other one is given."""
+        return Enqueued(
+            index=index,
+            jid=str(self.jid or self.item.get("jid", "")) if jid is None else jid,
+            job_class=str(self.item.get("class", self.item.get(active_job.KEY))),
+            queue=self.queue,
+            at=self.item.get("at"),
+            duplicate=duplicate,
+        )
 
 
 def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:
@@ -120,8 +129,8 @@ def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 def parse_jobs(
     value: Mapping[str, Any], now: float, identity: Identity | None = None
-) -> EnqueueRequest:
-    """Read one of the forms above, whose every job can then be enqueued at `now` (epoch seconds).
+) -> tuple[list[JobRequest], Tick | None]:
+    """The jobs and the tick of one of the forms above; each job can then be enqueued at `now` (epoch seconds).
 
     Args:
         value: what `is_job_form` is true of.
@@ -140,19 +149,19 @@ def parse_jobs(
     else:
         alone = {key: each for key, each in value.items() if key != "tick"} if tick else value
         jobs = [_job(alone, now, tick)]
-    return EnqueueRequest(jobs=jobs if tick else _identified(jobs, identity), tick=tick)
+    return (jobs if tick else _identified(jobs, identity)), tick
 
 
 def parse_mapped(
     items: Sequence[Mapping[str, Any]], now: float, identity: Identity | None
-) -> EnqueueRequest:
+) -> list[JobRequest]:
     """The jobs that a mapping made of an event, as `parse_jobs` reads them; their values are data.
 
     Raises:
         PayloadError: one of them cannot be a job; among several the message begins with jobs[N].
     """
     jobs = [_job(items[0], now, None)] if len(items) == 1 else _all(items, now, None)
-    return EnqueueRequest(jobs=_identified(jobs, identity))
+    return _identified(jobs, identity)
 
 
 def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[JobRequest]:

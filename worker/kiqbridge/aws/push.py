@@ -4,17 +4,16 @@ A batch costs one round trip. If the script is refused because of one job (a que
 that the client refuses), the records are pushed one by one, so that only that one fails.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Protocol
 
-from kiqbridge.aws.depth import DepthGate, class_of, queue_of
-from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
+from kiqbridge.aws.depth import DepthGate
+from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.record import Answering, Record, Result
-from kiqbridge.client.client import TICK_HORIZON_S
-from kiqbridge.client.guarded_push import Enqueued, TickOutcome
+from kiqbridge.client.client import TICK_HORIZON_S, Client
+from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
-from kiqbridge.config.queue_limits import DepthAction
 from kiqbridge.errors import (
     EventError,
     KiqbridgeError,
@@ -24,18 +23,10 @@ from kiqbridge.errors import (
     RedisUnavailable,
 )
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import new_jid, shorten
-from kiqbridge.wire.tick_mark import Overlap
+from kiqbridge.wire.payload import shorten
 
-T = TypeVar("T")
-
-
-class Asked(NamedTuple):
-    """A record and the jobs that it asks for, all of which may be enqueued."""
-
-    record: Record
-    request: EnqueueRequest
+NO_FLEET = ""
+"""Stands for the fleet of a queue which belongs to none: its push is refused."""
 
 
 class HeldBack(KiqbridgeError):  # noqa: N818 - reads as what happened
@@ -46,52 +37,18 @@ class StaleTick(EventError):  # noqa: N818 - reads as what it is
     """So old that nobody knows whether it was enqueued."""
 
 
-class Pushes(Protocol):
-    """The calls of a `Client` that are used here."""
-
-    def push_once(
-        self,
-        items: Sequence[Mapping[str, Any]],
-        dedupe_keys: Sequence[str | Identity | None],
-        *,
-        jids: Sequence[str | None] | None = None,
-        limits: Mapping[str, int] | None = None,
-    ) -> list[Enqueued]:
-        """See `Client.push_once`."""
-
-    def find_enqueued(
-        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
-    ) -> list[str | None]:
-        """See `Client.find_enqueued`."""
-
-    def push_tick(
-        self,
-        schedule: str,
-        instant: int,
-        items: Sequence[Mapping[str, Any]],
-        *,
-        by: str,
-        horizon_s: int = TICK_HORIZON_S,
-        ahead_s: float | None = None,
-        limits: Mapping[str, int] | None = None,
-        overlap: Overlap = "allow",
-        max_age_s: float | None = None,
-    ) -> TickOutcome:
-        """See `Client.push_tick`."""
-
-
 class Pushing(Protocol):
-    """What an `Enqueuer` needs of a pusher: this module's, or one around it."""
+    """What an `Enqueuer` needs of a pusher."""
 
     def has_spilled(self, event: object) -> bool:
         """Whether an event comes out of a spill queue."""
 
-    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
-        """Push the requests of one delivery; a result for each, in their order."""
+    def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
+        """Push the jobs of the records of one delivery; a result for each record, in their order."""
 
 
 class Pusher:
-    """Pushes requests and says what became of each.
+    """Pushes the jobs of records and says what became of each.
 
     Args:
         client: pushes.
@@ -103,7 +60,7 @@ class Pusher:
 
     def __init__(
         self,
-        client: Pushes,
+        client: Client,
         *,
         tick_ahead_s: float = TICK_AHEAD_S.default,
         tick_offset_s: float = TICK_OFFSET_S.default,
@@ -118,164 +75,206 @@ class Pusher:
         """Whether an event comes out of a spill queue: there is none."""
         return False
 
-    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
-        """Push the requests of one delivery; a result for each, in their order.
+    def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
+        """Push the jobs of the records of one delivery; a result for each record, in their order.
 
         Args:
-            asked: in the order of delivery.
+            records: in the order of delivery.
             answering: whether one that fails lets the others pass. Of WHOLE several are one request.
             by: who delivers, kept in the ledger of ticks for operators.
         """
-        is_together = all(each.request.tick is None for each in asked)
-        if is_together and (answering is Answering.WHOLE or _count(asked) <= BATCH_SIZE):
+        is_one = len(records) == 1
+        if is_one and (tick := records[0].tick) is not None:
+            return [self._claim(records[0], tick, by)]
+        count = sum(len(record.jobs) for record in records)
+        is_small = answering is Answering.WHOLE or count <= BATCH_SIZE
+        if is_small and all(record.tick is None for record in records):
             try:
-                return self._push_together(asked, answering)
-            except (PayloadError, RedisRefused) as error:
-                if answering is Answering.WHOLE or len(asked) == 1:
-                    return [Result(record=each.record, error=error) for each in asked]
+                return self._in_one_script(records)
+            except QueueTooDeep as error:
+                return self._push_what_fits(records, answering, by, error.places)
             except Exception as error:  # noqa: BLE001 - each record is answered for, with its error
-                return [Result(record=each.record, error=error) for each in asked]
-        return self._push_one_by_one(asked, answering, by)
+                may_be_of_one = isinstance(error, PayloadError | RedisRefused)
+                if not may_be_of_one or answering is Answering.WHOLE or is_one:
+                    return [Result(record=record, error=error) for record in records]
+        return self._one_by_one(records, answering, by)
 
-    def _push_together(self, asked: Sequence[Asked], answering: Answering) -> list[Result]:
-        if not asked:
-            return []
-        if len(asked) == 1 and (used := self._used_by_another(asked[0])) is not None:
-            return [Result(record=asked[0].record, jobs=[used])]
-        jobs = [(place, job) for place, each in enumerate(asked) for job in each.request.jobs]
-        requests = [job for _, job in jobs]
-        try:
-            outcomes = self._client.push_once(
-                [job.item for job in requests],
-                [job.dedupe_key for job in requests],
-                jids=[job.jid for job in requests],
-                limits=self._gate.lengths(requests),
-            )
-        except QueueTooDeep as error:
-            if not error.places:  # of a client of another kind
-                return [Result(record=each.record, error=error) for each in asked]
-            return self._push_what_fits(asked, answering, error)
-        by_place: list[list[Enqueued]] = [[] for _ in asked]
+    def _in_one_script(self, records: Sequence[Record]) -> list[Result]:
+        if len(records) == 1 and (used := self._used_by_another(records[0])) is not None:
+            return [Result(record=records[0], jobs=[used])]
+        jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
+        outcomes = self._client.push_once(
+            [job.item for _, job in jobs],
+            [job.dedupe_key for _, job in jobs],
+            jids=[job.jid for _, job in jobs],
+            limits=self._gate.lengths(job for _, job in jobs),
+        )
+        pushed: list[list[Enqueued]] = [[] for _ in records]
         for outcome in outcomes:
-            by_place[jobs[outcome.index][0]].append(outcome)
+            pushed[jobs[outcome.index][0]].append(outcome)
         return [
-            Result(record=each.record, jobs=of_record)
-            for each, of_record in zip(asked, by_place, strict=True)
+            Result(record=record, jobs=of_record)
+            for record, of_record in zip(records, pushed, strict=True)
         ]
 
-    def _used_by_another(self, asked: Asked) -> Enqueued | None:
+    def _used_by_another(self, record: Record) -> Enqueued | None:
         """The first job, if another record with other content has used up the identity of this one.
 
-        Asked only for several jobs of a record with a fingerprint: the guard of a single one says it in the
-        push itself, while of several those at places that the other record had not would be enqueued.
+        Redis is asked only for several jobs of a record with a fingerprint. The guard of a single job says it in
+        the push itself; of several jobs, the push would enqueue those at places that the other record had not.
         """
-        first, *others = asked.request.jobs
-        if not asked.record.fingerprint or not others:
+        first, *others = record.jobs
+        if not record.fingerprint or not others:
             return None
         [known] = self._client.find_enqueued([first.item], [first.dedupe_key])
-        if known is None or known.startswith(asked.record.fingerprint):
+        if known is None or known.startswith(record.fingerprint) or known == first.item.get("jid"):
             return None
-        if known == first.item.get("jid"):
-            return None
-        return Enqueued(
-            index=0,
-            jid=known,
-            job_class=class_of(first.item),
-            queue=queue_of(first.item),
-            at=first.item.get("at"),
-            duplicate=True,
-        )
+        return first.answered(0, known, duplicate=True)
 
     def _push_what_fits(
-        self, asked: Sequence[Asked], answering: Answering, error: QueueTooDeep
+        self, records: Sequence[Record], answering: Answering, by: str, deep: Mapping[int, int]
     ) -> list[Result]:
         """Refuse the records whose queue is at its limit, put off those that may be, and push the rest."""
-        results: dict[int, Result] = {}
-        fitting: dict[int, Asked] = {}
-        failed: set[str | None] = set()
-        first = 0
-        for place, each in enumerate(asked):
-            count = len(each.request.jobs)
-            deep = _of_record(error.places, first, count)
-            first += count
-            if each.record.group in failed:
-                results[place] = held_back(each.record)
-            elif self._gate.actions(each.request, deep) <= {DepthAction.DELAY}:
-                request = self._gate.delayed(each.request, deep) if deep else each.request
-                fitting[place] = Asked(each.record, request)
-            else:
-                results[place] = Result(record=each.record, error=_too_deep(each.request, deep))
-                if answering is not Answering.EACH:
-                    failed.add(each.record.group)
-        if failed and answering is Answering.WHOLE:
-            results |= {place: held_back(each.record) for place, each in fitting.items()}
-            fitting = {}
-        pushed = self._push_together(list(fitting.values()), answering)
-        results |= dict(zip(fitting, pushed, strict=True))
-        return [results[place] for place in range(len(asked))]
+        starts = [0, *accumulate(len(record.jobs) for record in records)]
 
-    def _push_one_by_one(
-        self, asked: Sequence[Asked], answering: Answering, by: str
-    ) -> list[Result]:
-        results: list[Result] = []
-        failed: set[str | None] = set()
+        def fitting(place: int) -> Record | Result:
+            record, start = records[place], starts[place]
+            own = {n - start: deep[n] for n in range(start, starts[place + 1]) if n in deep}
+            if (delayed := self._gate.delayed(record, own)) is not None:
+                return delayed
+            queues = {record.jobs[number].queue: length for number, length in own.items()}
+            return Result(record=record, error=QueueTooDeep(queues, own))
+
+        return in_order(
+            records, answering, fitting, lambda others: self.push(others, answering, by)
+        )
+
+    def _one_by_one(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         away: RedisUnavailable | None = None
-        for each in asked:
-            if each.record.group in failed:
-                results.append(held_back(each.record))
-                continue
-            if away is None:
-                result = self._push_alone(each, by)
-            else:  # each further attempt would wait as long
-                result = Result(record=each.record, error=away)
+
+        def pushed(place: int) -> Result:
+            nonlocal away
+            if away is not None:  # each further attempt would wait as long
+                return Result(record=records[place], error=away)
+            [result] = self.push([records[place]], Answering.WHOLE, by)
             if isinstance(result.error, RedisUnavailable):
                 away = result.error
-            results.append(result)
-            if result.error is not None and answering is not Answering.EACH:
-                failed.add(each.record.group)
-        return results
+            return result
 
-    def _push_alone(self, asked: Asked, by: str) -> Result:
-        try:
-            return self._push_one(asked, by)
-        except Exception as error:  # noqa: BLE001 - as above
-            return Result(record=asked.record, error=error)
+        return in_order(records, answering, pushed)
 
-    def _push_one(self, asked: Asked, by: str) -> Result:
-        tick = asked.request.tick
-        if tick is None:
-            return self._push_together([asked], Answering.WHOLE)[0]
+    def _claim(self, record: Record, tick: Tick, by: str) -> Result:
+        """Push the jobs of a tick, once; a repeated one that enqueued nothing is answered as the first one."""
         try:
-            outcome = self._push_tick(tick, asked.request.jobs, by)
-        except QueueTooDeep as error:
-            if self._gate.actions(asked.request, error.places) != {DepthAction.DELAY}:
-                raise
-            return self._push_one(
-                Asked(asked.record, self._gate.delayed(asked.request, error.places)), by
+            outcome = self._client.push_tick(
+                tick.schedule,
+                tick.instant,
+                [job.item_with_jid for job in record.jobs],
+                by=by,
+                # An entry is forgotten so long after its instant: with this, 17 days of the server's clock later.
+                horizon_s=TICK_HORIZON_S - round(self._tick_offset_s),
+                ahead_s=self._tick_ahead_s + self._tick_offset_s,
+                limits=self._gate.lengths(record.jobs),
+                overlap=tick.overlap,
+                max_age_s=tick.max_age_s,
             )
+        except QueueTooDeep as error:
+            delayed = self._gate.delayed(record, error.places)
+            return (
+                Result(record=record, error=error)
+                if delayed is None
+                else self._claim(delayed, tick, by)
+            )
+        except Exception as error:  # noqa: BLE001 - as in `push`
+            return Result(record=record, error=error)
         if outcome.kind == "future":
-            raise EventError(
+            early = EventError(
                 f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
                 f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
             )
+            return Result(record=record, error=early)
         if outcome.kind == "stale" and not tick.ignore_stale:
-            raise stale_tick(tick)
-        return _tick_result(asked, tick, outcome)
+            return Result(record=record, error=stale_tick(tick))
+        kind = outcome.first if outcome.kind == "duplicate" else outcome.kind
+        return Result(record=record, jobs=outcome.jobs, left_out="" if kind == "enqueued" else kind)
 
-    def _push_tick(self, tick: Tick, jobs: Sequence[JobRequest], by: str) -> TickOutcome:
-        return self._client.push_tick(
-            tick.schedule,
-            tick.instant,
-            [job.item if job.jid is None else {**job.item, "jid": job.jid} for job in jobs],
-            by=by,
-            # An entry is forgotten so long after its instant: with this, 17 days of the server's clock later.
-            horizon_s=TICK_HORIZON_S - round(self._tick_offset_s),
-            ahead_s=self._tick_ahead_s + self._tick_offset_s,
-            limits=self._gate.lengths(jobs),
-            overlap=tick.overlap,
-            max_age_s=tick.max_age_s,
-        )
+
+class FleetPusher:
+    """Pushes each record with those of its fleet: one that is away fails, or spills, its own records only.
+
+    In a group that keeps its order, the records of one fleet wait for each other only: queues of two servers have no
+    common order.
+
+    Args:
+        make: makes the pusher of a fleet, each with its own memory of what was away.
+        name_of: the name of a queue's fleet; raises PayloadError if it has none.
+    """
+
+    def __init__(self, make: Callable[[], Pushing], name_of: Callable[[str], str]) -> None:
+        self._make = make
+        self._name_of = name_of
+        self._pushers = {NO_FLEET: make()}
+
+    def has_spilled(self, event: object) -> bool:
+        """Whether an event comes out of a spill queue, which all share."""
+        return self._pushers[NO_FLEET].has_spilled(event)
+
+    def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
+        """As `Pusher.push`; what is all or nothing goes as one, and is refused if it has jobs of two fleets."""
+        places: dict[str, list[int]] = {}
+        for place, record in enumerate(records):
+            its = records[0] if answering is Answering.WHOLE else record
+            places.setdefault(self._fleet(its), []).append(place)
+        results: dict[int, Result] = {}
+        for name, own in places.items():
+            if name not in self._pushers:
+                self._pushers[name] = self._make()
+            pushed = self._pushers[name].push([records[place] for place in own], answering, by)
+            results |= dict(zip(own, pushed, strict=True))
+        return [results[place] for place in range(len(records))]
+
+    def _fleet(self, record: Record) -> str:
+        try:
+            return self._name_of(record.jobs[0].queue)
+        except PayloadError:
+            return NO_FLEET
+
+
+def in_order(
+    records: Sequence[Record],
+    answering: Answering,
+    check: Callable[[int], Record | Result],
+    push: Callable[[list[Record]], list[Result]] | None = None,
+) -> list[Result]:
+    """Check records one after the other, and push together those that pass; a result for each record.
+
+    What follows a failed record of its group is not looked at, but held back, unless each is answered for itself.
+    Of what is answered as a whole, one failure holds back all.
+
+    Args:
+        records: in the order of delivery.
+        answering: how the service is answered.
+        check: makes of a place the record to push, or its result.
+        push: pushes; None = `check` makes results alone.
+    """
+    results: dict[int, Result] = {}
+    passed: dict[int, Record] = {}
+    failed: set[str | None] = set()
+    for place, record in enumerate(records):
+        checked = held_back(record) if record.group in failed else check(place)
+        if isinstance(checked, Record):
+            passed[place] = checked
+            continue
+        results[place] = checked
+        if checked.error is not None and answering is not Answering.EACH:
+            failed.add(record.group)
+    if failed and answering is Answering.WHOLE:
+        results |= {place: held_back(record) for place, record in passed.items()}
+        passed = {}
+    if passed and push is not None:
+        results |= dict(zip(passed, push(list(passed.values())), strict=True))
+    return [results[place] for place in range(len(records))]
 
 
 def held_back(record: Record) -> Result:
@@ -293,65 +292,3 @@ def stale_tick(tick: Tick) -> StaleTick:
         "function with the job and no tick (kiqbridge spill replay --stale); to let it pass, add "
         '"on_stale": "ignore" to the tick'
     )
-
-
-def _count(asked: Sequence[Asked]) -> int:
-    return sum(len(each.request.jobs) for each in asked)
-
-
-def _of_record(noted: Mapping[int, T], first: int, count: int) -> dict[int, T]:
-    """What is noted of the jobs of one record, by their places in it."""
-    numbers = range(first, first + count)
-    return {number - first: noted[number] for number in numbers if number in noted}
-
-
-def _too_deep(request: EnqueueRequest, deep: Mapping[int, int]) -> QueueTooDeep:
-    """The error of one record, whose jobs at these places were refused."""
-    queues = {queue_of(request.jobs[place].item): length for place, length in deep.items()}
-    return QueueTooDeep(queues, deep)
-
-
-def _tick_result(asked: Asked, tick: Tick, outcome: TickOutcome) -> Result:
-    """What became of a tick; a repeated delivery of one that enqueued nothing is answered as the first one."""
-    kind = outcome.first if outcome.kind == "duplicate" else outcome.kind
-    left_out = [_described(job.item, tick) for job in asked.request.jobs]
-    if kind == "stale":
-        return Result(record=asked.record, stale=left_out)
-    if kind == "paused":
-        return Result(record=asked.record, paused=left_out)
-    if kind == "skipped":
-        return Result(record=asked.record, skipped=left_out)
-    return Result(record=asked.record, jobs=outcome.jobs)
-
-
-def _described(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-    return {
-        "class": class_of(item),
-        "queue": queue_of(item),
-        "schedule": tick.schedule,
-        "at": tick.at,
-    }
-
-
-def stamped(asked: Asked) -> Asked:
-    """The same with the record's trace and fingerprint in each job that has none of its own.
-
-    A jid that begins with a fingerprint shows what its request contained. So a duplicate's jid, which the guard
-    keeps anyway, says whether the earlier request was the same or only used the same key.
-
-    The jid of a job with a `dedupe_key` says nothing about the record: another record may have used that
-    key first. Then the record has no fingerprint any more.
-    """
-    record, request = asked
-    if not record.trace and not record.fingerprint:
-        return asked
-    if not all(isinstance(job.dedupe_key, Identity) for job in request.jobs):
-        record = replace(record, fingerprint="")
-    return Asked(record, replace(request, jobs=[_stamped(job, record) for job in request.jobs]))
-
-
-def _stamped(job: JobRequest, record: Record) -> JobRequest:
-    jid = job.jid
-    if record.fingerprint and jid is None and "jid" not in job.item:
-        jid = record.fingerprint + new_jid()[len(record.fingerprint) :]
-    return replace(job, item={**record.trace, **job.item}, jid=jid)

@@ -1,14 +1,16 @@
 """What the sources make of an event: records, each of which asks for jobs and is answered for.
 
 A source (`sources/`) knows the form of one service's events and nothing of jobs; what follows it
-(`requests`, `allow_list`, `enqueue`) knows nothing of services.
+(`requests`, `allow_list`, `enqueue`) knows nothing of services. Answers and log lines show ids, classes and
+queues of jobs, and no arguments.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
+from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.records import dataclass
@@ -90,6 +92,9 @@ class Record:
         alias: as `Sender.alias`.
         parts: several records that one message carries: all of them or none are enqueued. Then `job`
             is None, and each part has an identity of its own.
+        jobs: what it asks for, once it was read (`requests.read_jobs`): all of them or none are enqueued.
+        tick: stands beside the jobs; then they are enqueued once for it.
+        accepted_from: of a message of the spill queue, whose record it was: what is allowed goes by that.
     """
 
     source: str
@@ -108,11 +113,14 @@ class Record:
     no_job: str = ""
     alias: str = ""
     parts: "Sequence[Record]" = ()
+    jobs: Sequence[JobRequest] = ()
+    tick: Tick | None = None
+    accepted_from: Sender | None = None
 
     @property
     def sender(self) -> Sender:
         """Whose record it is."""
-        return Sender(self.source, self.origin, self.alias)
+        return self.accepted_from or Sender(self.source, self.origin, self.alias)
 
 
 def leaves(record: Record) -> Iterator[Record]:
@@ -128,24 +136,28 @@ class Result:
     """What became of a record: its jobs, or the error for which nothing of it was enqueued.
 
     Attributes:
-        record: what was delivered.
+        record: what was delivered, with the jobs that it asks for.
         jobs: what became of its jobs; empty also if a mapping's filter leaves it out.
-        stale: the tick that is too old and says `"on_stale": "ignore"`, as the answer describes it.
-        paused: the tick of a schedule that is paused, as the answer describes it.
-        skipped: the tick that somebody asked to skip, likewise.
-        error: refused or failed.
-        ignored: why nothing was to be enqueued, "" else.
         spilled: its jobs, if they are in a spill queue and not in Redis yet.
+        left_out: why its tick enqueued nothing: `stale` (too old, and it says `"on_stale": "ignore"`),
+            `paused` (its schedule is) or `skipped` (somebody asked for that); "" else.
+        error: refused or failed.
     """
 
     record: Record
     jobs: Sequence[Enqueued] = ()
     spilled: Sequence[Enqueued] = ()
-    stale: Sequence[Mapping[str, Any]] = ()
-    paused: Sequence[Mapping[str, Any]] = ()
-    skipped: Sequence[Mapping[str, Any]] = ()
+    left_out: str = ""
     error: Exception | None = None
-    ignored: str = ""
+
+    def jobs_left_out(self, why: str) -> list[dict[str, Any]]:
+        """The jobs of a tick that was left out for this reason, as the answer describes them."""
+        tick = self.record.tick
+        if tick is None or self.left_out != why:
+            return []
+        jobs = [job.answered(0) for job in self.record.jobs]
+        about = {"schedule": tick.schedule, "at": tick.at}
+        return [{"class": job.job_class, "queue": job.queue, **about} for job in jobs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,25 +171,64 @@ class Delivery:
         answer: makes the service's answer of the results of all records, in their order; it must not
             raise. None = `success`, and an error is raised.
         success: what is answered if there is no `answer` and no error; None = `Answer`.
+        ignored: why the event asks for nothing and is answered all the same, for the log line: a service's
+            test event, a ping, a health check; "" = it has records.
     """
 
     source: str
-    records: Sequence[Record]
+    records: Sequence[Record] = ()
     answering: Answering = Answering.WHOLE
     answer: Callable[[Sequence[Result]], Any] | None = None
     success: Any = None
+    ignored: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """An event that asks for nothing and is answered: a service's test event, a ping, a health check.
+def ignored(source: str, why: str, answer: Any = None) -> Delivery:
+    """An event that asks for nothing, and what the function returns."""
+    return Delivery(source=source, ignored=why, answer=lambda _results: answer)
 
-    Attributes:
-        source: name of the service's form.
-        why: for the log line.
-        answer: what the function returns.
-    """
 
-    source: str
-    why: str
-    answer: Any
+class Answer(TypedDict):
+    """What became of each job of an event; one that middleware stopped is in no list."""
+
+    enqueued: list[dict[str, Any]]
+    """`jid`, `class`, `queue`, and `at` (epoch seconds) if it runs later."""
+    duplicates: list[dict[str, Any]]
+    """`jid` of the job that was enqueued before, `class`, `queue`."""
+    stale: list[dict[str, Any]]
+    """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
+    one that says `"on_stale": "ignore"`, others are an error."""
+    paused: NotRequired[list[dict[str, Any]]]
+    """As `stale`: a tick of a schedule that is paused, which the ledger remembers; nothing is enqueued for it
+    later. Only if there is one."""
+    skipped: NotRequired[list[dict[str, Any]]]
+    """As `paused`: a tick that somebody asked to skip."""
+    spilled: NotRequired[list[dict[str, Any]]]
+    """As `enqueued`: accepted while Redis is away, and enqueued with this jid when it is back. Only if there
+    are such jobs."""
+
+
+def answer_of(results: Sequence[Result]) -> Answer:
+    """The answer of a direct invocation, and of an HTTP request that is accepted."""
+    jobs = [job for result in results for job in result.jobs]
+    answer = Answer(
+        enqueued=[_with_time(job) for job in jobs if not job.duplicate],
+        duplicates=[described(job) for job in jobs if job.duplicate],
+        stale=[job for result in results for job in result.jobs_left_out("stale")],
+    )
+    if paused := [job for result in results for job in result.jobs_left_out("paused")]:
+        answer["paused"] = paused
+    if skipped := [job for result in results for job in result.jobs_left_out("skipped")]:
+        answer["skipped"] = skipped
+    if spilled := [_with_time(job) for result in results for job in result.spilled]:
+        answer["spilled"] = spilled
+    return answer
+
+
+def _with_time(job: Enqueued) -> dict[str, Any]:
+    return described(job) | ({} if job.at is None else {"at": job.at})
+
+
+def described(job: Enqueued) -> dict[str, Any]:
+    """A job as answers and log lines show it: no arguments."""
+    return {"jid": job.jid, "class": job.job_class, "queue": job.queue}

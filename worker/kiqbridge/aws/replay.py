@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kiqbridge.aws.depth import class_of, queue_of
-from kiqbridge.aws.job_forms import EnqueueRequest, Tick
-from kiqbridge.aws.push import Asked, Pusher, StaleTick, held_back, stale_tick
-from kiqbridge.aws.record import Answering, Result, alias_in
+from kiqbridge.aws.job_forms import Tick
+from kiqbridge.aws.push import Pusher, StaleTick, in_order, stale_tick
+from kiqbridge.aws.record import Answering, Record, Result, alias_in
 from kiqbridge.aws.spill_form import ENVELOPE
 from kiqbridge.client.client import TICK_HORIZON_S, Client
-from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, keep_s
@@ -159,40 +157,29 @@ class ReplayPusher:
         """Whether the event comes out of a spill queue."""
         return self.is_spilled
 
-    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
+    def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`, one after the other."""
-        results: list[Result] = []
-        failed: set[str | None] = set()
-        for each in asked:
-            if each.record.group in failed:
-                results.append(held_back(each.record))
-                continue
-            result = self._one(each, by)
-            results.append(result)
-            if result.error is not None and answering is not Answering.EACH:
-                failed.add(each.record.group)
-        return results
+        return in_order(records, answering, lambda place: self._one(records[place], by))
 
-    def _one(self, asked: Asked, by: str) -> Result:
-        if (error := self._too_old(asked.request)) is not None:
+    def _one(self, record: Record, by: str) -> Result:
+        if (error := self._too_old(record)) is not None:
             if not self._takes_stale:
-                return Result(record=asked.record, error=error)
-            asked = Asked(asked.record, _without_tick(asked.request))
+                return Result(record=record, error=error)
+            record = _without_tick(record)
         if self._only_looks:
-            return self._looked_up(asked)
-        [result] = self._pusher.push([asked], Answering.WHOLE, by)
+            return self._looked_up(record)
+        [result] = self._pusher.push([record], Answering.WHOLE, by)
         if self._takes_stale and isinstance(result.error, StaleTick):  # by the clock of Redis
-            asked = Asked(asked.record, _without_tick(asked.request))
-            [result] = self._pusher.push([asked], Answering.WHOLE, by)
+            [result] = self._pusher.push([_without_tick(record)], Answering.WHOLE, by)
         return result
 
-    def _too_old(self, request: EnqueueRequest) -> StaleTick | None:
+    def _too_old(self, record: Record) -> StaleTick | None:
         now = self._clock()
-        if request.tick is not None:
-            is_old = request.tick.instant < now - TICK_HORIZON_S
-            return stale_tick(request.tick) if is_old else None
+        if record.tick is not None:
+            is_old = record.tick.instant < now - TICK_HORIZON_S
+            return stale_tick(record.tick) if is_old else None
         sent_at = self.sent_at
-        keys = [job.dedupe_key for job in request.jobs if job.dedupe_key]
+        keys = [job.dedupe_key for job in record.jobs if job.dedupe_key]
         kept = min((keep_s(key) for key in keys), default=None)
         if sent_at is None or kept is None or now - sent_at < kept:
             return None
@@ -201,15 +188,14 @@ class ReplayPusher:
             f"{kept // 86_400}, so nobody knows whether it was enqueued; to enqueue it, replay it with --stale"
         )
 
-    def _looked_up(self, asked: Asked) -> Result:
-        request = asked.request
-        if request.tick is not None:
-            known: Sequence[str | None] = self._known_tick(request.tick, len(request.jobs))
+    def _looked_up(self, record: Record) -> Result:
+        if record.tick is not None:
+            known: Sequence[str | None] = self._known_tick(record.tick, len(record.jobs))
         else:
             known = self._client.find_enqueued(
-                [job.item for job in request.jobs], [job.dedupe_key for job in request.jobs]
+                [job.item for job in record.jobs], [job.dedupe_key for job in record.jobs]
             )
-        return looked_up(asked, known)
+        return looked_up(record, known)
 
     def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:
         found = self._client.find_tick(tick.schedule, tick.instant)
@@ -218,27 +204,20 @@ class ReplayPusher:
         return [*found, *[""] * count][:count]
 
 
-def looked_up(asked: Asked, known: Sequence[str | None]) -> Result:
+def looked_up(record: Record, known: Sequence[str | None]) -> Result:
     """What would become of a record; `known`: ids of its jobs that were enqueued before, None of a new one."""
     jobs = [
-        Enqueued(
-            index=index,
-            jid=jid or str(job.item.get("jid", "")),
-            job_class=class_of(job.item),
-            queue=queue_of(job.item),
-            at=job.item.get("at"),
-            duplicate=jid is not None,
-        )
-        for index, (job, jid) in enumerate(zip(asked.request.jobs, known, strict=True))
+        job.answered(index, jid or None, duplicate=jid is not None)
+        for index, (job, jid) in enumerate(zip(record.jobs, known, strict=True))
     ]
-    return Result(record=asked.record, jobs=jobs)
+    return Result(record=record, jobs=jobs)
 
 
-def _without_tick(request: EnqueueRequest) -> EnqueueRequest:
-    """The same jobs under a guard, which makes a second replay find them."""
-    tick = request.tick
+def _without_tick(record: Record) -> Record:
+    """The record with its jobs under a guard, which makes a second replay find them."""
+    tick = record.tick
     if tick is None:
-        return request
+        return record
     own = Identity(Source.SPILL, (f"stale {tick.instant} {tick.schedule}",))
-    jobs = [replace(job, dedupe_key=own.of_job(index)) for index, job in enumerate(request.jobs)]
-    return replace(request, jobs=jobs, tick=None)
+    jobs = [replace(job, dedupe_key=own.of_job(index)) for index, job in enumerate(record.jobs)]
+    return replace(record, jobs=jobs, tick=None)

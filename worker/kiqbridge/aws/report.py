@@ -11,10 +11,9 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from kiqbridge.aws.answers import answer_of, described
 from kiqbridge.aws.enqueue import UNKNOWN, Handled
 from kiqbridge.aws.push import HeldBack
-from kiqbridge.aws.record import Record, Result
+from kiqbridge.aws.record import Record, Result, answer_of, described
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 
 
@@ -96,35 +95,31 @@ class Report:
         about = _about(result.record)
         if result.error is not None:
             self.failed(result.error, about, is_raised=is_raised)
-        elif result.ignored:
-            self._ignored(result.ignored, about)
-        elif result.spilled:
-            self._counts["Spilled"] += len(result.spilled)
-            jobs = answer_of([result])["spilled"]
-            about |= jobs[0] if len(jobs) == 1 else {"spilled": jobs}
-            self._logger.warning("spilled", extra={**about, "ms": ms, "outcome": "spilled"})
+        elif result.record.ignored:
+            self._ignored(result.record.ignored, about)
         else:
-            self._done(result, {**about, "ms": ms})
+            self._done(result, about | {"ms": ms})
 
     def _done(self, result: Result, about: dict[str, Any]) -> None:
-        duplicates = sum(job.duplicate for job in result.jobs)
-        enqueued, stale = len(result.jobs) - duplicates, len(result.stale)
-        self._counts.update(
-            Enqueued=enqueued,
-            Duplicates=duplicates,
-            Stale=stale,
-            Paused=len(result.paused),
-            Skipped=len(result.skipped),
-        )
-        about["outcome"] = _outcome(enqueued, duplicates, result)
-        if len(result.jobs) == 1 and not stale:
-            [job] = result.jobs
-            about |= described(job)
-            if job.at is not None:
-                about["at"] = job.at
+        answer = answer_of([result])
+        counts = {
+            "Enqueued": len(answer["enqueued"]),
+            "Duplicates": len(answer["duplicates"]),
+            "Spilled": len(result.spilled),
+            result.left_out.title(): len(result.record.jobs) if result.left_out else 0,
+        }
+        self._counts.update(counts)
+        outcome = next((name for name, count in counts.items() if count), "stopped by middleware")
+        about["outcome"] = {"Duplicates": "duplicate"}.get(outcome, outcome.lower())
+        shown = result.spilled or result.jobs
+        if len(shown) == 1:
+            about |= described(shown[0])
+            if shown[0].at is not None:
+                about["at"] = shown[0].at
         else:
-            about |= answer_of([result])
-        self._logger.info("done", extra=about)
+            about |= {"spilled": answer["spilled"]} if result.spilled else answer
+        write = self._logger.warning if result.spilled else self._logger.info
+        write("spilled" if result.spilled else "done", extra=about)
 
 
 def _about(record: Record) -> dict[str, Any]:
@@ -138,12 +133,3 @@ def _about(record: Record) -> dict[str, Any]:
         parts = [part for part in record.identity.parts if part and part != record.origin]
         about["event_id"] = " ".join(parts)
     return about
-
-
-def _outcome(enqueued: int, duplicates: int, result: Result) -> str:
-    if enqueued:
-        return "enqueued"
-    if duplicates:
-        return "duplicate"
-    left_out = {"stale": result.stale, "paused": result.paused, "skipped": result.skipped}
-    return next((name for name, ticks in left_out.items() if ticks), "stopped by middleware")

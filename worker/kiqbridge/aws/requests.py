@@ -1,13 +1,14 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
+from kiqbridge.aws.job_forms import JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import SPILLED, Record
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.records import dataclass
-from kiqbridge.wire.payload import shorten, shorten_argument
+from kiqbridge.wire.guards import Identity
+from kiqbridge.wire.payload import new_jid, shorten, shorten_argument
 
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper
@@ -16,26 +17,16 @@ _LONGEST_LIST: Final = 160
 """Characters of what was seen of a record, in a refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """A mapping's filter leaves the record out.
-
-    Attributes:
-        why: for the log line.
-    """
-
-    why: str
-
-
-def request_of(
-    record: Record, now: float, mapper: "Mapper | None" = None
-) -> EnqueueRequest | Ignored:
-    """The jobs of a record, checked so far as Redis is not needed for it.
+def read_jobs(record: Record, now: float, mapper: "Mapper | None" = None) -> Record:
+    """The record with its jobs and their tick, checked so far as Redis is not needed for it.
 
     Args:
         record: as a source made it.
         now: epoch seconds from which `in` counts.
         mapper: makes jobs of what is none.
+
+    Returns:
+        The record; without jobs if it says in `ignored` why it asks for none.
 
     Raises:
         EventError, PayloadError: it asks for no job, or for one that cannot be one.
@@ -43,48 +34,61 @@ def request_of(
     if record.error is not None:
         raise record.error
     if record.ignored:
-        return Ignored(record.ignored)
+        return record
     if record.parts:
-        return _of_parts(record.parts, now, mapper)
-    if record.source == SPILLED:
-        return _spilled(record, now)
-    if not is_job_form(record.job):
-        mapped = mapper.request(record, now) if mapper is not None else None
-        if mapped is None:
-            raise EventError(_no_job(record))
-        return mapped
+        return _of_parts(record, now, mapper)
     try:
-        return parse_jobs(record.job, now, record.identity)
+        if record.source == SPILLED:
+            from kiqbridge.aws.spill_form import read_spilled  # noqa: PLC0415 - few events need it
+
+            return read_spilled(record, now)
+        if is_job_form(record.job):
+            jobs, tick = parse_jobs(record.job, now, record.identity)
+            return replace(record, jobs=jobs, tick=tick)
     except (PayloadError, EventError) as error:
         if not record.where:
             raise
         raise type(error)(f"{record.where}: {error}") from error
+    mapped = mapper.read_jobs(record, now) if mapper is not None else None
+    if mapped is None:
+        raise EventError(_no_job(record))
+    return mapped
 
 
-def _of_parts(
-    parts: Sequence[Record], now: float, mapper: "Mapper | None"
-) -> EnqueueRequest | Ignored:
-    """The jobs of all of them, which are one request: all or none."""
+def _of_parts(record: Record, now: float, mapper: "Mapper | None") -> Record:
+    """The record with the jobs of all its parts."""
     jobs: list[JobRequest] = []
     ignored = ""
-    for part in parts:
-        request = request_of(part, now, mapper)
-        if isinstance(request, Ignored):
-            ignored = request.why
-        elif request.tick is not None:
+    for part in record.parts:
+        read = read_jobs(part, now, mapper)
+        if read.tick is not None:
             raise EventError(f"{part.where}: tick: a tick is claimed by itself; send it alone")
-        else:
-            jobs += request.jobs
-    return EnqueueRequest(jobs=jobs) if jobs else Ignored(ignored)
+        ignored = read.ignored or ignored
+        jobs += read.jobs
+    return replace(record, jobs=jobs, ignored="" if jobs else ignored)
 
 
-def _spilled(record: Record, now: float) -> EnqueueRequest:
-    from kiqbridge.aws.spill_form import request_of_spilled  # noqa: PLC0415 - few events need it
+def stamped(record: Record) -> Record:
+    """The record with its trace and fingerprint in each job that has none of its own.
 
-    try:
-        return request_of_spilled(record.job, now)
-    except (PayloadError, EventError) as error:
-        raise type(error)(f"{record.where}: {error}") from error
+    A jid that begins with a fingerprint shows what its request contained. So a duplicate's jid, which the guard
+    keeps anyway, says whether the earlier request was the same or only used the same key.
+
+    The jid of a job with a `dedupe_key` says nothing about the record: another record may have used that
+    key first. Then the record has no fingerprint any more.
+    """
+    if not record.trace and not record.fingerprint:
+        return record
+    if not all(isinstance(job.dedupe_key, Identity) for job in record.jobs):
+        record = replace(record, fingerprint="")
+    return replace(record, jobs=[_stamped(job, record) for job in record.jobs])
+
+
+def _stamped(job: JobRequest, record: Record) -> JobRequest:
+    jid = job.jid
+    if record.fingerprint and jid is None and "jid" not in job.item:
+        jid = record.fingerprint + new_jid()[len(record.fingerprint) :]
+    return replace(job, item={**record.trace, **job.item}, jid=jid)
 
 
 def _no_job(record: Record) -> str:

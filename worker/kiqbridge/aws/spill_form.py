@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kiqbridge.aws.job_forms import EnqueueRequest, Tick, parse_jobs
-from kiqbridge.aws.record import Record, Sender
-from kiqbridge.errors import EventError
+from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
+from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Sender
+from kiqbridge.aws.sources.sqs import batch_answer
+from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, own_key
 from kiqbridge.wire.payload import shorten
 
@@ -29,32 +31,39 @@ class Message:
         id: names it; the same if it has to be sent again.
         body: ASCII, which SQS takes whatever the arguments of the jobs are.
         group: messages of one group keep their order; None = of a queue that is not FIFO.
+        places: the records that are in it, by their places among those of the push.
+        last: the last job, with the key by which it is found in Redis; of a tick, that is found.
+        tick: stands beside the jobs.
     """
 
     id: str
     body: str
-    group: str | None = None
+    group: str | None
+    places: Sequence[int]
+    last: JobRequest
+    tick: Tick | None
 
 
 def message_of(
-    record: Record,
-    requests: Sequence[EnqueueRequest],
+    records: Sequence[Record],
+    places: Sequence[int],
     *,
     by: str,
     now: float,
     group: str | None = None,
 ) -> Message:
-    """The message of requests that come from one sender; several only if none has a tick.
+    """The message of the records at these places, which have one sender; several only if none has a tick.
 
     Args:
-        record: of the first.
-        requests: their jobs have jids.
+        records: of the push; their jobs have jids.
+        places: at least one.
         by: who accepted them.
         now: when, epoch seconds.
         group: of a FIFO queue.
     """
     name = os.urandom(16).hex()
-    jobs = [job for request in requests for job in request.jobs]
+    record = records[places[0]]
+    jobs = [job for place in places for job in records[place].jobs]
     content: dict[str, Any] = {
         ENVELOPE: {
             "version": VERSION,
@@ -66,20 +75,60 @@ def message_of(
             "at": now,
             "guards": [_written(job.dedupe_key) for job in jobs],
         },
-        "jobs": [job.item if job.jid is None else {**job.item, "jid": job.jid} for job in jobs],
+        "jobs": [job.item_with_jid for job in jobs],
     }
-    if (tick := requests[0].tick) is not None:
-        content["tick"] = _written_tick(tick)
-    return Message(id=name, body=json.dumps(content, separators=(",", ":")), group=group)
+    if record.tick is not None:
+        content["tick"] = _written_tick(record.tick)
+    last, own = jobs[-1], Identity(Source.SPILL, (name,)).of_job(len(jobs) - 1)
+    return Message(
+        id=name,
+        body=json.dumps(content, separators=(",", ":")),
+        group=group,
+        places=places,
+        last=replace(last, dedupe_key=last.dedupe_key or own),
+        tick=record.tick,
+    )
 
 
-def request_of_spilled(content: object, now: float) -> EnqueueRequest:
-    """What a message asks for, checked as if it came from outside.
+def read(event: Mapping[str, Any]) -> Delivery:
+    """A record for each message of a batch; one that fails stays in the queue, and SQS delivers it again."""
+    messages = event["Records"]
+    is_fifo = str(messages[0].get("eventSourceARN", "")).endswith(".fifo")
+    return Delivery(
+        source=SPILLED,
+        records=[_record(message, index) for index, message in enumerate(messages)],
+        answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
+        answer=batch_answer,
+    )
+
+
+def _record(message: Mapping[str, Any], index: int) -> Record:
+    where = f"Records[{index}].body"
+    content, error = None, None
+    try:
+        content = json_text.loads(str(message.get("body")).encode())
+    except (PayloadError, ValueError):
+        error = EventError(f"{where}: {shorten(message.get('body'))} is no JSON text")
+    return Record(
+        source=SPILLED,
+        event=message,
+        job=content,
+        where=where,
+        origin=str(message.get("eventSourceARN", "")),
+        item=str(message.get("messageId", "")),
+        group=message.get("attributes", {}).get("MessageGroupId"),
+        error=error,
+    )
+
+
+def read_spilled(record: Record, now: float) -> Record:
+    """The record of a message with its jobs, checked as if they came from outside.
 
     Raises:
         EventError: it is no message of the spill queue.
         PayloadError: one of its jobs cannot be one.
     """
+    content = record.job
     envelope = content.get(ENVELOPE) if isinstance(content, Mapping) else None
     if not isinstance(content, Mapping) or not isinstance(envelope, Mapping):
         raise EventError(
@@ -91,21 +140,20 @@ def request_of_spilled(content: object, now: float) -> EnqueueRequest:
             f"{ENVELOPE}.version: {shorten(envelope.get('version'))} is not {VERSION}; a newer version of the "
             "function wrote it, so deploy that version and send the message again (kiqbridge spill replay)"
         )
-    form = {key: value for key, value in content.items() if key != ENVELOPE}
-    request = parse_jobs(form, now)
+    jobs, tick = parse_jobs({key: content[key] for key in content if key != ENVELOPE}, now)
     sender = Sender(*(str(envelope.get(name, "")) for name in Sender._fields))
-    if request.tick is not None:
-        return replace(request, sender=sender)
-    guards, name = envelope.get("guards"), envelope.get("id")
-    if not isinstance(guards, list) or len(guards) != len(request.jobs) or not _is_name(name):
-        raise EventError(
-            f"{ENVELOPE}: needs its id, and in guards one element for each of the {len(request.jobs)} jobs"
-        )
-    jobs = [
-        replace(job, dedupe_key=_read(guard, Identity(Source.SPILL, (str(name),)).of_job(index)))
-        for index, (job, guard) in enumerate(zip(request.jobs, guards, strict=True))
-    ]
-    return replace(request, jobs=jobs, sender=sender)
+    if tick is None:
+        guards, name = envelope.get("guards"), envelope.get("id")
+        if not isinstance(guards, list) or len(guards) != len(jobs) or not _is_name(name):
+            raise EventError(
+                f"{ENVELOPE}: needs its id, and in guards one element for each of the {len(jobs)} jobs"
+            )
+        own = Identity(Source.SPILL, (str(name),))
+        jobs = [
+            replace(job, dedupe_key=_read(guard, own.of_job(index)))
+            for index, (job, guard) in enumerate(zip(jobs, guards, strict=True))
+        ]
+    return replace(record, jobs=jobs, tick=tick, accepted_from=sender)
 
 
 def _written(dedupe_key: str | Identity | None) -> list[str] | None:

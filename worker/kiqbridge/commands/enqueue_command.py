@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
-from kiqbridge.aws.job_forms import EnqueueRequest, parse_jobs
+from kiqbridge.aws.job_forms import parse_jobs
 from kiqbridge.aws.mapping.check import described
-from kiqbridge.aws.push import Asked, HeldBack
+from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.aws.replay import looked_up
 from kiqbridge.client.client import Client
@@ -93,7 +93,7 @@ def _enqueue_job(options: argparse.Namespace) -> int:
     given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
     given = {name: value for name, value in given.items() if value is not None}
     args = [_argument(index, text) for index, text in enumerate(options.args)]
-    [job] = parse_jobs({"class": options.job_class, "args": args, **given}, time.time()).jobs
+    [job], _ = parse_jobs({"class": options.job_class, "args": args, **given}, time.time())
     if options.dry_run:
         document = {"dry_run": True, "job": dict(job.item)}
         return answer(options, document, [f"would enqueue {described(job)}"])
@@ -124,13 +124,10 @@ def _time(text: str) -> str | float:
 
 def _enqueue_event(options: argparse.Namespace) -> int:
     event, environ = _event(options.event), mappings_environ(options)
-    dry = _DryPusher()
-    if options.dry_run:
-        enqueuer = Enqueuer.with_mappings(dry, environ, FUNCTION_FOLDER)
-    else:
-        enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER)
+    pusher = _DryPusher() if options.dry_run else None
+    enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER, pusher)
     handled = enqueuer.handle(event, now=time.time(), by=f"kiqbridge enqueue by {user_name()}")
-    records = [_shown(result, enqueuer, dry.requests) for result in handled.results]
+    records = [_shown(result, enqueuer, is_dry=options.dry_run) for result in handled.results]
     document = {
         "dry_run": options.dry_run,
         "source": handled.source,
@@ -146,33 +143,26 @@ def _enqueue_event(options: argparse.Namespace) -> int:
 
 
 class _DryPusher:
-    """Answers as if all jobs were new, needs no Redis, and keeps what was asked for, by the id of the record."""
-
-    def __init__(self) -> None:
-        self.requests: dict[int, EnqueueRequest] = {}
+    """Answers as if all jobs were new, and needs no Redis."""
 
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
         return False
 
     def push(
         self,
-        asked: Sequence[Asked],
+        records: Sequence[Record],
         answering: Answering,  # noqa: ARG002 - nothing fails
         by: str,  # noqa: ARG002 - nothing is written
     ) -> list[Result]:
-        self.requests |= {id(each.record): each.request for each in asked}
-        return [looked_up(each, [None] * len(each.request.jobs)) for each in asked]
+        return [looked_up(record, [None] * len(record.jobs)) for record in records]
 
 
-def _shown(
-    result: Result, enqueuer: Enqueuer, requests: Mapping[int, EnqueueRequest]
-) -> dict[str, Any]:
+def _shown(result: Result, enqueuer: Enqueuer, *, is_dry: bool) -> dict[str, Any]:
     """A record and what became of it, as the answer in JSON has it."""
-    record = result.record
+    record, tick = result.record, result.record.tick
     jobs = [enqueued_fields(job) for job in result.jobs]
-    if (request := requests.get(id(record))) is not None:
-        tick = request.tick
-        for shown, job in zip(jobs, request.jobs, strict=True):
+    if is_dry and jobs:
+        for shown, job in zip(jobs, record.jobs, strict=True):
             key = f"tick {tick.schedule} at {tick.instant}" if tick else job.dedupe_key
             shown |= {"args": job.item["args"], "once_for": _text(key)}
     return {
@@ -181,8 +171,8 @@ def _shown(
         "identity": _text(record.identity),
         "mapping": _mapping(enqueuer, record),
         "jobs": jobs,
-        **{name: [dict(each) for each in getattr(result, name)] for name in _LEFT_OUT},
-        "ignored": result.ignored or None,
+        **{name: result.jobs_left_out(name) for name in _LEFT_OUT},
+        "ignored": record.ignored or None,
         "error": None if result.error is None else str(result.error),
     }
 
@@ -192,7 +182,7 @@ _LEFT_OUT: Final = {
     "paused": "the schedule is paused",
     "skipped": "this tick was to be skipped",
 }
-"""Attribute of a result → why a tick enqueues nothing."""
+"""`Result.left_out` → why a tick enqueues nothing."""
 
 
 def _mapping(enqueuer: Enqueuer, record: Record) -> str | None:

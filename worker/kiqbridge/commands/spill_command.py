@@ -189,7 +189,7 @@ def _take_all(options: argparse.Namespace) -> int:
         only_looks=options.dry_run,
         takes_stale=options.stale,
     )
-    enqueuer = Enqueuer.with_mappings(pusher, environ, FUNCTION_FOLDER)
+    enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER, pusher)
     outcomes: list[dict[str, Any]] = []
     try:
         for queue in queues:
@@ -260,7 +260,7 @@ def _outcome(handled: Handled) -> dict[str, Any]:
 def _name(
     error: Exception | None, results: Sequence[Result], jobs: Sequence[Mapping[str, Any]]
 ) -> str:
-    if isinstance(error, StaleTick) or any(result.stale for result in results):
+    if isinstance(error, StaleTick) or any(result.left_out == "stale" for result in results):
         return "stale"
     if error is not None:
         refused = isinstance(error, EventError | ValueError)

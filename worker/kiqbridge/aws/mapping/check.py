@@ -26,8 +26,7 @@ from kiqbridge.aws.mapping.document import Document, load
 from kiqbridge.aws.mapping.expressions import ExpressionFault, check_expression
 from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.mapping.schemas import JobSchemas, SchemaFault, compiled
-from kiqbridge.aws.record import Done, Record, leaves
-from kiqbridge.aws.requests import Ignored
+from kiqbridge.aws.record import Record, leaves
 from kiqbridge.errors import ConfigError, EventError, PayloadError
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
@@ -132,18 +131,18 @@ class _Checking:
 
     def _check_example(self, mapping: EventMapping, path: Path) -> None:
         delivery = sources.read(_event(path))
-        if isinstance(delivery, Done):
-            raise EventError(f"this event is answered without a job: {delivery.why}")
+        if delivery.ignored:
+            raise EventError(f"this event is answered without a job: {delivery.ignored}")
         records = [leaf for record in delivery.records for leaf in leaves(record)]
         taken = [record for record in records if self._takes(mapping, record)]
         if not taken:
             raise EventError(f"this mapping does not take it; {self._seen(records)}")
         for record in taken:
-            request = self._mapper.request(record, time.time())
-            if request is None or isinstance(request, Ignored):
+            read = self._mapper.read_jobs(record, time.time())
+            if read is None or read.ignored:
                 self.lines.append(f"  {path.name}: no job")
                 continue
-            for job in request.jobs:
+            for job in read.jobs:
                 self._allowed.check(job.item, record.sender)
                 self._schemas.check(job.item)
                 self.lines.append(f"  {path.name}: {described(job)}")
@@ -171,8 +170,6 @@ class _Checking:
         """A schedule's job must be allowed for its source, and fit its schema."""
         event = json.loads(schedule.input or "{}")
         delivery = sources.read(event)
-        if isinstance(delivery, Done):
-            return
         tick = event.get("tick")
         name = tick.get("schedule") if isinstance(tick, dict) else None
         for record in delivery.records:

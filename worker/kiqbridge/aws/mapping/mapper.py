@@ -8,16 +8,16 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
-from kiqbridge.aws.job_forms import EnqueueRequest, parse_mapped
+from kiqbridge.aws.job_forms import parse_mapped
 from kiqbridge.aws.mapping import declared
 from kiqbridge.aws.mapping.declared import Declared, EventMapping, JobTemplate
 from kiqbridge.aws.mapping.document import Document
 from kiqbridge.aws.mapping.expressions import Expression
 from kiqbridge.aws.record import Record
-from kiqbridge.aws.requests import Ignored
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.bulk import BATCH_SIZE
 
@@ -25,13 +25,6 @@ ORIGIN_KEYS: Final = frozenset(
     {"origin", "arn", "queue", "topic", "stream", "table", "bus", "rule", "schedule", "route"}
 )
 """Keys of `match` that stand for the origin of a record, by the name that a service gives it."""
-
-
-class Search(Protocol):
-    """Evaluates the expressions of a mapping."""
-
-    def __call__(self, text: str, scope: Any) -> Any:
-        """What the expression finds in the scope, None for nothing."""
 
 
 class Mapper:
@@ -59,8 +52,8 @@ class Mapper:
         """
         return cls(document, declared.read(document))
 
-    def request(self, record: Record, now: float) -> EnqueueRequest | Ignored | None:
-        """The jobs that the first mapping makes of a record; None = no mapping takes it.
+    def read_jobs(self, record: Record, now: float) -> Record | None:
+        """The record with the jobs that the first mapping makes of it; None = no mapping takes it.
 
         Args:
             record: as a source made it.
@@ -72,12 +65,13 @@ class Mapper:
         """
         mapping, filtered = self.find(record)
         if mapping is None:
-            return Ignored(f"the filter of {filtered} leaves it out") if filtered else None
+            ignored = f"the filter of {filtered} leaves it out"
+            return replace(record, ignored=ignored) if filtered else None
         items = list(self._items(mapping, record))
         if not items:
-            return Ignored(f"{self.place(mapping)}: each finds an empty list")
+            return replace(record, ignored=f"{self.place(mapping)}: each finds an empty list")
         try:
-            return parse_mapped(items, now, record.identity)
+            return replace(record, jobs=parse_mapped(items, now, record.identity))
         except (PayloadError, EventError) as error:
             raise type(error)(f"{self.place(mapping)}: {error}") from error
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeGuard, cast
 
 from kiqbridge.aws.job_forms import is_job_form
-from kiqbridge.aws.record import Delivery, Done
+from kiqbridge.aws.record import Delivery, answer_of, ignored
 from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.errors import EventError
 from kiqbridge.wire.payload import shorten
@@ -41,6 +41,9 @@ def is_http(event: object) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
+WARM_UP: Final = "warm-up"
+"""In the place of a module: pings that keep an environment warm are answered, and nothing is enqueued."""
+
 BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "direct": is_job_form,
     "schedule": lambda event: (
@@ -51,38 +54,37 @@ BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "destination": lambda event: "requestContext" in event and "requestPayload" in event,
     "logs": lambda event: "awslogs" in event,
     "s3_batch": lambda event: "invocationSchemaVersion" in event and "tasks" in event,
-    "warm_up": lambda event: (
-        event.get("source") in WARM_UPS or any(key in event for key in WARM_UPS)
-    ),
+    WARM_UP: lambda event: event.get("source") in WARM_UPS or any(key in event for key in WARM_UPS),
 }
 """Module → whether an event is one of its own; the first that says so reads it."""
 
 DEFAULT_HTTP: Final = HttpRules()
 
 
-def read(event: object, http: HttpRules = DEFAULT_HTTP) -> Delivery | Done:
+def read(event: object, http: HttpRules = DEFAULT_HTTP, *, is_spilled: bool = False) -> Delivery:
     """Read an event of any source that is known.
 
     Args:
         event: as Lambda passes it.
         http: which HTTP requests may ask for jobs.
+        is_spilled: it is a batch of messages of a spill queue.
 
     Raises:
         EventError: it is of no known form, or cannot be read.
     """
+    if is_spilled:
+        from kiqbridge.aws import spill_form  # noqa: PLC0415 - while Redis is, or was, away
+
+        return spill_form.read(cast("Mapping[str, Any]", event))
     if isinstance(event, list) and event and _service_of(event[0]) in OF_RECORDS:
         # A pipe's list of records, of which it reads `batchItemFailures` as an event source mapping does.
         event = {"Records": event}
     name = _module_of(event)
+    if name == WARM_UP:
+        return ignored(WARM_UP, "a ping that keeps the function warm", answer_of([]))
     module = importlib.import_module(f"{__name__}.{name}")
-    if name == "http":
-        return cast("Delivery | Done", module.read(event, http))
-    return cast("Delivery | Done", module.read(event))
-
-
-def read_spilled(event: Any) -> Delivery:
-    """Read a batch of messages of a spill queue."""
-    return cast("Delivery", importlib.import_module(f"{__name__}.spilled").read(event))
+    more = [http] if name == "http" else []
+    return cast("Delivery", module.read(event, *more))
 
 
 def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:

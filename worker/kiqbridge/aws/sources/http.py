@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from kiqbridge.aws.record import Delivery, Done, Record
+from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources.http_answer import answered, refused, respond
 from kiqbridge.aws.sources.http_caller import Caller, require_caller
 from kiqbridge.aws.sources.http_problem import HttpProblem, problem_of
@@ -27,12 +27,11 @@ _FINGERPRINT: Final = 8
 """Hex digits of a jid that show the body: 32 bits; another body with the same ones is a matter of luck."""
 
 
-def read(event: Mapping[str, Any], rules: HttpRules) -> Delivery | Done:
+def read(event: Mapping[str, Any], rules: HttpRules) -> Delivery:
     """One record; what is wrong with the request is its error, and so the answer."""
     request = read_request(event)
     if request.method in _HEALTH:
-        answer = respond(request, 200, {"status": "ok"})
-        return Done(source="http", why="a health check", answer=answer)
+        return ignored("http", "a health check", respond(request, 200, {"status": "ok"}))
     return Delivery(
         source="http", records=[_record(request, rules)], answer=partial(answered, request)
     )

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from kiqbridge.aws.answers import answer_of
-from kiqbridge.aws.record import Record, Result
+from kiqbridge.aws.record import Record, Result, answer_of
 from kiqbridge.aws.sources.http_problem import CONTENT_TYPE, HttpProblem, problem_of
 from kiqbridge.aws.sources.http_request import HttpRequest, Integration
 from kiqbridge.wire import json_text

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kiqbridge.aws.record import Delivery, Done, Record
+from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources.reading import facets_of, mapping_at, of_service, text_at
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
@@ -21,7 +21,7 @@ LARGEST: Final = 8 * 1024 * 1024
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
-def read(event: Mapping[str, Any]) -> Delivery | Done:
+def read(event: Mapping[str, Any]) -> Delivery:
     """One record with the whole batch; a control message is answered.
 
     Raises:
@@ -34,7 +34,7 @@ def read(event: Mapping[str, Any]) -> Delivery | Done:
         raise EventError(f"awslogs.data: {shorten_argument(text)} is not Base64") from error
     record = part(data, "awslogs.data")
     if record.ignored:
-        return Done(source="logs", why=record.ignored, answer=None)
+        return ignored("logs", record.ignored)
     return Delivery(source="logs", records=[record])
 
 
@@ -50,8 +50,8 @@ def part(data: bytes, where: str) -> Record:
     """
     batch = _unpacked(data, where)
     if batch.get("messageType") == "CONTROL_MESSAGE":
-        ignored = "the message by which CloudWatch Logs checks a subscription"
-        return Record(source="logs", event=batch, where=where, ignored=ignored)
+        why = "the message by which CloudWatch Logs checks a subscription"
+        return Record(source="logs", event=batch, where=where, ignored=why)
     group, stream = text_at(batch, "logGroup", where), text_at(batch, "logStream", where)
     events = batch.get("logEvents")
     if not isinstance(events, list) or not events:

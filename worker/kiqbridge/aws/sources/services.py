@@ -8,7 +8,7 @@ sends one that it repeats at each attempt; else each delivery is a new event, an
 from collections.abc import Mapping
 from typing import Any
 
-from kiqbridge.aws.record import Delivery, Done, Record
+from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources import direct
 from kiqbridge.aws.sources.reading import facets_of, of_service
 from kiqbridge.aws.sources.service_forms import FORMS, Form, at
@@ -17,7 +17,7 @@ from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import check_json, shorten
 
 
-def read(event: Mapping[str, Any]) -> Delivery | Done:
+def read(event: Mapping[str, Any]) -> Delivery:
     """One record of a known service, or of whoever invoked the function directly.
 
     Raises:
@@ -32,11 +32,11 @@ def read(event: Mapping[str, Any]) -> Delivery | Done:
     return direct.read(event)
 
 
-def _of_form(source: str, form: Form, event: Mapping[str, Any]) -> Delivery | Done:
+def _of_form(source: str, form: Form, event: Mapping[str, Any]) -> Delivery:
     if form.refused:
         raise EventError(f"event: {form.what} cannot become a job: {form.refused}")
     if form.test is not None and form.test(event):
-        return Done(source=source, why=f"a test event of {form.what}", answer=None)
+        return ignored(source, f"a test event of {form.what}")
     origin = at(event, form.origin)
     record = Record(
         source=source,
