@@ -36,6 +36,7 @@ EXPECTED = (
     "kiqbridge/py.typed",
     "kiqbridge/store/scripts/*.lua",
     "kiqbridge/store/scripts/parts/*.lua",
+    "kiqbridge/aws/sources/*.json",
     "kiqbridge/web/templates/*.html",
     "kiqbridge/web/static/*",
     "kiqbridge/scaffold/app/*",

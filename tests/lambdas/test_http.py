@@ -17,7 +17,6 @@ from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.push import Pusher
 from kiqbridge.aws.record import Result
-from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.errors import (
     EventError,
     PayloadError,
@@ -485,14 +484,14 @@ def test_a_wrong_setting_is_answered_too(load, environment, capsys):
 )
 def test_whatever_an_http_event_holds_it_is_answered(event, auth):
     try:
-        sources.read(event, HttpRules(auth=tuple(auth.split(","))))
+        sources.read(event, auth.split(","))
     except (EventError, PayloadError):
         assert not sources.is_http(event)
         return
     if not sources.is_http(event):
         return
-    http = HttpRules(auth=tuple(auth.split(",")))
-    enqueuer = Enqueuer(NoPusher(), AllowList(classes=("*",), queues=("*",)), http=http)
+    everything = AllowList(classes=("*",), queues=("*",))
+    enqueuer = Enqueuer(NoPusher(), everything, auth=auth.split(","))
     handled = enqueuer.handle(event, now=1e9)
     assert handled.error is None
     answer = handled.answer

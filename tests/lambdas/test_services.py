@@ -5,7 +5,7 @@ from support.enqueue_function import read_event
 from support.sources import outcome, recorded, records_of
 
 from kiqbridge import EventError
-from kiqbridge.aws.sources.service_forms import FORMS, at
+from kiqbridge.aws.sources.services import FORMS, at
 
 MAPPED = {
     "sam/ses_email_receiving": ("ses", {"recipient": "johndoe@example.com"}),

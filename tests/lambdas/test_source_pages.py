@@ -12,7 +12,7 @@ from support.documents import ROOT, Block, blocks
 from support.sources import records_of
 
 from kiqbridge.aws import sources
-from kiqbridge.aws.sources.service_forms import FORMS
+from kiqbridge.aws.sources.services import FORMS
 from kiqbridge.wire.guards import DAY_S, KEEP_S, Source
 
 FOLDER = ROOT / "docs" / "sources"

@@ -3,10 +3,9 @@
 import pytest
 from support.enqueue_function import read_event
 
-from kiqbridge.aws.sources.http_caller import find_caller, require_caller
-from kiqbridge.aws.sources.http_problem import HttpProblem
-from kiqbridge.aws.sources.http_request import read_request
-from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.sources.http import require_caller
+from kiqbridge.aws.sources.http_answer import HttpProblem
+from kiqbridge.aws.sources.http_request import find_caller, read_request
 
 ROLE = "123456789012 AROAEXAMPLEROLEID4321"
 SUBJECT = "0d1b4b28-2f6f-4a51-9b61-6d0a2a1f4d5b"
@@ -131,7 +130,7 @@ def test_a_caller_without_a_name_is_the_same_from_token_to_token_and_another_tha
 )
 def test_only_the_ways_that_are_accepted_are(name, auth, status):
     with pytest.raises(HttpProblem) as raised:
-        require_caller(read_request(read_event(f"http/{name}")), HttpRules(auth=auth))
+        require_caller(read_request(read_event(f"http/{name}")), auth)
 
     assert raised.value.status == status
     assert all(word in str(raised.value) for word in auth)
@@ -148,6 +147,6 @@ def test_only_the_ways_that_are_accepted_are(name, auth, status):
     ],
 )
 def test_what_the_operator_opens_is_open(name, auth, by):
-    found = require_caller(read_request(read_event(f"http/{name}")), HttpRules(auth=auth))
+    found = require_caller(read_request(read_event(f"http/{name}")), auth)
 
     assert found.by == by

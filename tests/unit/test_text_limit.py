@@ -9,7 +9,7 @@ from kiqbridge import EventError
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.push import Pusher
 from kiqbridge.aws.sources import reading
-from kiqbridge.aws.sources.text_limit import check_size, texts_limited
+from kiqbridge.aws.sources.reading import check_size, texts_limited
 
 JOB = json.dumps({"class": "HealthPulse", "args": []})
 

@@ -25,8 +25,7 @@ from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import FleetPusher, HeldBack, Pusher, Pushing, in_order
 from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import read_jobs, stamped
-from kiqbridge.aws.sources.http_rules import HttpRules
-from kiqbridge.aws.sources.text_limit import texts_limited
+from kiqbridge.aws.sources.reading import texts_limited
 from kiqbridge.aws.trace import attributes
 from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import (
@@ -94,7 +93,8 @@ class Enqueuer:
         allowed: what may be enqueued.
         mapper: makes jobs of events that are none; None = such events are refused.
         schemas: what the arguments of a class must be; None = anything.
-        http: which HTTP requests may ask for jobs.
+        auth: how callers of HTTP must have been authenticated.
+        max_event_bytes: the largest text that is parsed.
         shows_arguments: whether messages about events may show values of theirs.
         publisher: publishes the schedules of the template after the first push, before a tick; None = nobody
             does.
@@ -106,8 +106,9 @@ class Enqueuer:
         allowed: AllowList,
         mapper: "Mapper | None" = None,
         schemas: "JobSchemas | None" = None,
-        http: HttpRules = sources.DEFAULT_HTTP,
+        auth: Sequence[str] = sources.DEFAULT_AUTH,
         *,
+        max_event_bytes: int = MAX_EVENT_BYTES.default,
         shows_arguments: bool = True,
         publisher: "Publisher | None" = None,
     ) -> None:
@@ -116,7 +117,8 @@ class Enqueuer:
         self._allowed = allowed
         self._mapper = mapper
         self._schemas = schemas
-        self._http = http
+        self._auth = auth
+        self._max_event_bytes = max_event_bytes
         self._shows_arguments = shows_arguments
 
     def __repr__(self) -> str:
@@ -160,15 +162,13 @@ class Enqueuer:
             allowed = replace(allowed, rules=content.rules)
             mapper = Mapper(found, content)
             schemas = JobSchemas(found, content.schemas) if content.schemas else None
-        http = HttpRules(
-            auth=read(HTTP_AUTH, environ), max_event_bytes=read(MAX_EVENT_BYTES, environ)
-        )
         return cls(
             pusher,
             allowed,
             mapper,
             schemas,
-            http,
+            read(HTTP_AUTH, environ),
+            max_event_bytes=read(MAX_EVENT_BYTES, environ),
             shows_arguments=read(LOG_ARGUMENTS, environ),
             publisher=publisher,
         )
@@ -214,14 +214,14 @@ class Enqueuer:
             lost, only without tick and dedupe_key.
         """
         shown = contextlib.nullcontext() if self._shows_arguments else redaction.arguments_hidden()
-        with texts_limited(self._http.max_event_bytes), shown:
+        with texts_limited(self._max_event_bytes), shown:
             # With rules an alias has what they name: not what no rule is about.
             is_own = not alias or self._allowed.rules is None
             if is_own and self._publisher is not None and self._publisher.is_command(event):
                 return _published(self._publisher, event, by)
             try:
                 is_spilled = is_own and self._pusher.has_spilled(event)
-                delivery = sources.read(event, self._http, is_spilled=is_spilled)
+                delivery = sources.read(event, self._auth, is_spilled=is_spilled)
             except (EventError, PayloadError) as error:
                 return Handled(source=UNKNOWN, error=error)
             handled = Handled(source=delivery.source, ignored=delivery.ignored)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
 from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Sender
-from kiqbridge.aws.sources.sqs import batch_answer
+from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, own_key

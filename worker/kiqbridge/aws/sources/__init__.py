@@ -6,21 +6,21 @@ the first event that needs it.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard, cast
 
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, answer_of, ignored
-from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.sources.reading import service_of
 from kiqbridge.errors import EventError
 from kiqbridge.wire.payload import shorten
 
 OF_RECORDS: Final[dict[str, str]] = {
-    "aws:sqs": "sqs",
-    "aws:sns": "sns",
+    "aws:sqs": "queues",
+    "aws:sns": "queues",
     "aws:s3": "s3",
-    "aws:dynamodb": "dynamodb",
-    "aws:kinesis": "kinesis",
+    "aws:dynamodb": "streams",
+    "aws:kinesis": "streams",
 }
 """`eventSource` (or `EventSource`) of the records → module; records of others are `services`."""
 
@@ -46,10 +46,7 @@ WARM_UP: Final = "warm-up"
 
 BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "direct": is_job_form,
-    "schedule": lambda event: (
-        "detail-type" in event and event.get("source") in ("aws.events", "aws.scheduler")
-    ),
-    "bus": lambda event: "detail-type" in event,
+    "event_bridge": lambda event: "detail-type" in event,
     "http": is_http,
     "destination": lambda event: "requestContext" in event and "requestPayload" in event,
     "logs": lambda event: "awslogs" in event,
@@ -58,15 +55,18 @@ BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 """Module → whether an event is one of its own; the first that says so reads it."""
 
-DEFAULT_HTTP: Final = HttpRules()
+DEFAULT_AUTH: Final = ("iam", "jwt", "authorizer")
+"""How callers of HTTP must have been authenticated, see `http_request.Caller`."""
 
 
-def read(event: object, http: HttpRules = DEFAULT_HTTP, *, is_spilled: bool = False) -> Delivery:
+def read(
+    event: object, auth: Sequence[str] = DEFAULT_AUTH, *, is_spilled: bool = False
+) -> Delivery:
     """Read an event of any source that is known.
 
     Args:
         event: as Lambda passes it.
-        http: which HTTP requests may ask for jobs.
+        auth: how callers of HTTP must have been authenticated.
         is_spilled: it is a batch of messages of a spill queue.
 
     Raises:
@@ -76,14 +76,14 @@ def read(event: object, http: HttpRules = DEFAULT_HTTP, *, is_spilled: bool = Fa
         from kiqbridge.aws import spill_form  # noqa: PLC0415 - while Redis is, or was, away
 
         return spill_form.read(cast("Mapping[str, Any]", event))
-    if isinstance(event, list) and event and _service_of(event[0]) in OF_RECORDS:
+    if isinstance(event, list) and event and service_of(event[0]) in OF_RECORDS:
         # A pipe's list of records, of which it reads `batchItemFailures` as an event source mapping does.
         event = {"Records": event}
     name = _module_of(event)
     if name == WARM_UP:
         return ignored(WARM_UP, "a ping that keeps the function warm", answer_of([]))
     module = importlib.import_module(f"{__name__}.{name}")
-    more = [http] if name == "http" else []
+    more = [auth] if name == "http" else []
     return cast("Delivery", module.read(event, *more))
 
 
@@ -109,10 +109,4 @@ def _of_records(records: object) -> str:
             "without records (a tumbling window's last one, for example) asks for no job: turn the "
             "window off in the event source mapping"
         )
-    return OF_RECORDS.get(_service_of(records[0]), "services")
-
-
-def _service_of(record: object) -> str:
-    if not isinstance(record, Mapping):
-        return ""
-    return str(record.get("eventSource") or record.get("EventSource") or "")
+    return OF_RECORDS.get(service_of(records[0]), "services")

@@ -6,13 +6,12 @@
 boto3 makes Decimal of numbers, bytes of B and set of SS, which have no JSON text.
 """
 
-import base64
-import binascii
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from kiqbridge.aws.sources.reading import decoded
 from kiqbridge.errors import EventError
 from kiqbridge.wire.payload import shorten_argument
 
@@ -70,10 +69,7 @@ def _number(content: object, where: str) -> int | float | str:
 
 def _base64(content: object, where: str) -> str:
     text = _text(content, where)
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise EventError(f"{where}: {shorten_argument(text)} is not Base64") from error
+    decoded(text, where)
     return text
 
 

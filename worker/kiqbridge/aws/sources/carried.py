@@ -62,15 +62,14 @@ def unwrap(record: Record, value: object) -> Record:
 def _inner(value: Mapping[str, object], where: str) -> Record | None:
     """Modules are loaded by the first message that needs them."""
     if value.get("Type") == "Notification" and "TopicArn" in value:
-        from kiqbridge.aws.sources import sns  # noqa: PLC0415
+        from kiqbridge.aws.sources import queues  # noqa: PLC0415
 
-        return sns.part(value, where)
+        return queues.notification(value, where)
     if "detail-type" in value:
-        from kiqbridge.aws.sources import bus, schedule  # noqa: PLC0415
+        from kiqbridge.aws.sources import event_bridge  # noqa: PLC0415
 
-        if value.get("source") in ("aws.events", "aws.scheduler"):
-            return schedule.part(value, where)
-        return bus.part(value, where) if bus.is_event(value) else None
+        is_known = event_bridge.is_of_schedule(value) or event_bridge.is_event(value)
+        return event_bridge.part(value, where) if is_known else None
     if "Records" in value:
         from kiqbridge.aws.sources import s3  # noqa: PLC0415
 

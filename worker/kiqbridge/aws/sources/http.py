@@ -7,16 +7,20 @@ its body parsed. It is always answered, also when it is refused.
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Record, ignored
-from kiqbridge.aws.sources.http_answer import answered, refused, respond
-from kiqbridge.aws.sources.http_caller import Caller, require_caller
-from kiqbridge.aws.sources.http_problem import HttpProblem, problem_of
-from kiqbridge.aws.sources.http_request import HttpRequest, read_request
-from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.sources.http_answer import (
+    HttpProblem,
+    answered,
+    problem_of,
+    refused,
+    respond,
+)
+from kiqbridge.aws.sources.http_request import Caller, HttpRequest, find_caller, read_request
+from kiqbridge.aws.sources.reading import text_limit
 from kiqbridge.aws.trace import attributes
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
@@ -27,13 +31,13 @@ _FINGERPRINT: Final = 8
 """Hex digits of a jid that show the body: 32 bits; another body with the same ones is a matter of luck."""
 
 
-def read(event: Mapping[str, Any], rules: HttpRules) -> Delivery:
+def read(event: Mapping[str, Any], auth: Sequence[str]) -> Delivery:
     """One record; what is wrong with the request is its error, and so the answer."""
     request = read_request(event)
     if request.method in _HEALTH:
         return ignored("http", "a health check", respond(request, 200, {"status": "ok"}))
     return Delivery(
-        source="http", records=[_record(request, rules)], answer=partial(answered, request)
+        source="http", records=[_record(request, auth)], answer=partial(answered, request)
     )
 
 
@@ -42,7 +46,7 @@ def failed(event: Mapping[str, Any], error: Exception) -> dict[str, Any]:
     return refused(read_request(event), problem_of(error))
 
 
-def _record(request: HttpRequest, rules: HttpRules) -> Record:
+def _record(request: HttpRequest, auth: Sequence[str]) -> Record:
     about: dict[str, Any] = {
         "source": "http",
         "where": "body",
@@ -55,9 +59,9 @@ def _record(request: HttpRequest, rules: HttpRules) -> Record:
         },
     }
     try:
-        caller = require_caller(request, rules)
+        caller = require_caller(request, auth)
         _check_method(request.method)
-        content = _content(request, rules.max_event_bytes)
+        content = _content(request)
         body = _parsed(content)
         identity = _identity(request, caller)
     except HttpProblem as problem:
@@ -73,6 +77,32 @@ def _record(request: HttpRequest, rules: HttpRules) -> Record:
             state=request.headers.get("tracestate"),
             xray=request.headers.get("x-amzn-trace-id"),
         ),
+    )
+
+
+def require_caller(request: HttpRequest, auth: Sequence[str]) -> Caller:
+    """The caller, if its way of authentication is accepted.
+
+    Raises:
+        HttpProblem: 401 if nobody verified who it is, 403 if that way is not accepted.
+    """
+    caller = find_caller(request)
+    if caller is not None and caller.by in auth:
+        return caller
+    if "none" in auth:
+        return caller or Caller(by="none", name="", claims={})
+    accepted = ", ".join(auth)
+    if caller is not None:
+        raise HttpProblem(
+            403,
+            f"authentication: the caller was verified by {caller.by}, and KIQBRIDGE_HTTP_AUTH accepts "
+            f"{accepted}",
+        )
+    raise HttpProblem(
+        401,
+        "authentication: nobody has verified who sent this request; protect the route by IAM, a JWT or "
+        f"Cognito authorizer, or a Lambda authorizer that returns a context (accepted here: {accepted})",
+        headers={"WWW-Authenticate": "Bearer"},
     )
 
 
@@ -100,36 +130,33 @@ def _shown(request: HttpRequest, caller: Caller, body: object) -> dict[str, Any]
     }
 
 
-def _content(request: HttpRequest, most: int) -> bytes:
+def _content(request: HttpRequest) -> bytes:
     """The bytes of the body.
 
     Raises:
         HttpProblem: there is none, it is too large, or of another type than JSON.
     """
     _check_type(request.headers)
-    body = request.body
+    body, most = request.body, text_limit()
     if not isinstance(body, str) or not body:
         raise HttpProblem(
             400, 'body: is missing; send a job such as {"class": "Report", "args": []}'
         )
     size = len(body) * 3 // 4 if request.is_base64 else len(body)
-    if size - 2 <= most:  # without two characters that only fill up Base64
+    content = b""
+    if not most or size - 2 <= most:  # without two characters that only fill up Base64
         try:
-            content = _decoded(body, is_base64=request.is_base64)
+            content = base64.b64decode(body, validate=True) if request.is_base64 else body.encode()
         except (ValueError, binascii.Error) as error:
             raise HttpProblem(400, "body: is not the text that it is declared to be") from error
         size = len(content)
-    if size > most:
+    if most and size > most:
         raise HttpProblem(
             413,
             f"body: {size} bytes are more than the {most} of KIQBRIDGE_MAX_EVENT_BYTES; put the data into S3 "
             "and send its key",
         )
     return content
-
-
-def _decoded(body: str, *, is_base64: bool) -> bytes:
-    return base64.b64decode(body, validate=True) if is_base64 else body.encode()
 
 
 def _check_type(headers: Mapping[str, str]) -> None:

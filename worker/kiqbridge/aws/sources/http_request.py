@@ -6,6 +6,12 @@ Payload formats:
 - Function URL, format 2.0 too: docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html
 - load balancer: docs.aws.amazon.com/elasticloadbalancing/latest/application/lambda-functions.html
 Whatever is missing or of another type counts as empty: a request is always answered.
+
+Who sent a request is known as far as the service that passed it on has verified that. Only `requestContext`
+counts: API Gateway and Lambda write it, a caller cannot. Headers prove nothing here: those of a load
+balancer's OIDC login (`x-amzn-oidc-data`) are signed, but checking that takes a key from the internet and
+elliptic-curve code at each cold start, so they are not looked at. Nor is an API key a proof: AWS says that it
+identifies a usage plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_plus
+
+from kiqbridge.aws.sources.reading import mapping_or_empty
 
 
 class Integration(StrEnum):
@@ -59,9 +67,9 @@ class HttpRequest:
 
 def read_request(event: Mapping[str, Any]) -> HttpRequest:
     """The normal form of an event for which `sources.is_http` is true; it raises nothing."""
-    context = _mapping(event.get("requestContext"))
+    context = mapping_or_empty(event.get("requestContext"))
     integration = _integration(context)
-    http = _mapping(context.get("http"))
+    http = mapping_or_empty(context.get("http"))
     method = (_text(http.get("method")) or _text(event.get("httpMethod"))).upper()
     stage = _text(context.get("stage"))
     path = _text(event.get("rawPath")) or _text(event.get("path")) or "/"
@@ -105,7 +113,7 @@ def _route(event: Mapping[str, Any], context: Mapping[str, Any], method: str, pa
 
 def _headers(event: Mapping[str, Any]) -> dict[str, str]:
     found = {name.lower(): value for name, value in _texts(event.get("headers")).items()}
-    for name, values in _mapping(event.get("multiValueHeaders")).items():
+    for name, values in mapping_or_empty(event.get("multiValueHeaders")).items():
         if isinstance(values, Sequence) and not isinstance(values, str):
             found[str(name).lower()] = ", ".join(each for each in values if isinstance(each, str))
     return found
@@ -114,7 +122,7 @@ def _headers(event: Mapping[str, Any]) -> dict[str, str]:
 def _query(event: Mapping[str, Any], *, is_encoded: bool) -> dict[str, str]:
     """The last value of each name; a load balancer passes names and values as they were sent."""
     found = _texts(event.get("queryStringParameters"))
-    for name, values in _mapping(event.get("multiValueQueryStringParameters")).items():
+    for name, values in mapping_or_empty(event.get("multiValueQueryStringParameters")).items():
         if isinstance(values, list) and values and isinstance(values[-1], str):
             found[str(name)] = values[-1]
     if is_encoded:
@@ -122,13 +130,91 @@ def _query(event: Mapping[str, Any], *, is_encoded: bool) -> dict[str, str]:
     return found
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _texts(value: object) -> dict[str, str]:
-    return {str(name): each for name, each in _mapping(value).items() if isinstance(each, str)}
+    found = mapping_or_empty(value)
+    return {str(name): each for name, each in found.items() if isinstance(each, str)}
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who it is.
+
+    Attributes:
+        by: how that was verified: `iam` (signed with AWS credentials; API Gateway or the Function URL has
+            checked that), `jwt` (a token that API Gateway verified: a JWT authorizer, or a Cognito user pool),
+            `authorizer` (a Lambda authorizer let it pass, and says who it is), `alb` (it came through a load
+            balancer, whose rules authenticate; nothing in the event proves it), or `none`: anybody.
+        name: the same for the same caller at each request, and for no other of this kind.
+        claims: what was verified about it, for mappings.
+    """
+
+    by: str
+    name: str
+    claims: Mapping[str, Any]
+
+
+def find_caller(request: HttpRequest) -> Caller | None:
+    """The caller whom the integration has verified; None = there is none."""
+    context = request.context
+    if request.integration is Integration.ALB:
+        arn = mapping_or_empty(context.get("elb")).get("targetGroupArn")
+        return Caller(by="alb", name=str(arn), claims={})
+    authorizer = mapping_or_empty(context.get("authorizer"))
+    if request.integration is Integration.REST:
+        return _of_rest(mapping_or_empty(context.get("identity")), authorizer)
+    return _of_version_2(authorizer)
+
+
+def _of_rest(identity: Mapping[str, Any], authorizer: Mapping[str, Any]) -> Caller | None:
+    if claims := mapping_or_empty(authorizer.get("claims")):
+        return _of_claims(claims)
+    if principal := _text(authorizer.get("principalId")):
+        return Caller(by="authorizer", name=principal, claims=authorizer)
+    if not _text(identity.get("userArn")) or not _text(identity.get("accountId")):
+        return None
+    if identity.get("cognitoAuthenticationType") == "unauthenticated":
+        return None  # an identity pool gives credentials to anybody who asks
+    if pooled := _text(identity.get("cognitoIdentityId")):
+        return Caller(by="iam", name=pooled, claims=identity)
+    return _of_iam(identity, identity.get("user") or identity.get("caller"))
+
+
+def _of_version_2(authorizer: Mapping[str, Any]) -> Caller | None:
+    if claims := mapping_or_empty(mapping_or_empty(authorizer.get("jwt")).get("claims")):
+        return _of_claims(claims)
+    if context := mapping_or_empty(authorizer.get("lambda")):
+        name = context.get("principalId") or context.get("sub") or _fingerprint(context)
+        return Caller(by="authorizer", name=str(name), claims=context)
+    iam = mapping_or_empty(authorizer.get("iam"))
+    if not _text(iam.get("userArn")) or not _text(iam.get("accountId")):
+        return None
+    if pooled := mapping_or_empty(iam.get("cognitoIdentity")):
+        methods = pooled.get("amr")
+        if not isinstance(methods, list) or "authenticated" not in methods:
+            return None
+        return Caller(by="iam", name=str(pooled.get("identityId")), claims=iam)
+    return _of_iam(iam, iam.get("userId") or iam.get("callerId"))
+
+
+def _of_claims(claims: Mapping[str, Any]) -> Caller:
+    subject = claims.get("sub") or claims.get("client_id") or _fingerprint(claims)
+    return Caller(by="jwt", name=f"{claims.get('iss', '')} {subject}", claims=claims)
+
+
+def _of_iam(claims: Mapping[str, Any], user: object) -> Caller:
+    """A role is one caller in all its sessions: `AROA…:SESSION` differs at each of them."""
+    return Caller(
+        by="iam",
+        name=f"{claims.get('accountId')} {str(user).partition(':')[0]}",
+        claims=claims,
+    )
+
+
+def _fingerprint(claims: Mapping[str, Any]) -> str:
+    """Of claims that name nobody: those that are the same from one token to the next."""
+    passing = ("exp", "iat", "nbf", "jti", "auth_time", "integrationLatency")
+    return repr(sorted((str(k), str(v)) for k, v in claims.items() if k not in passing))

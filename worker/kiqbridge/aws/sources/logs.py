@@ -4,17 +4,15 @@ Decompression is bounded, so that a few bytes cannot fill the function's memory.
 stream, with the ids of the first and the last of the batch's events.
 """
 
-import base64
-import binascii
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Record, ignored
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, of_service, text_at
+from kiqbridge.aws.sources.reading import decoded, facets_of, mapping_at, of_service, text_at
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import shorten, shorten_argument
+from kiqbridge.wire.payload import shorten
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes after decompression; CloudWatch Logs sends batches of at most 1 MB or so."""
@@ -28,11 +26,7 @@ def read(event: Mapping[str, Any]) -> Delivery:
         EventError: it cannot be unpacked.
     """
     text = text_at(mapping_at(event, "awslogs", ""), "data", "awslogs")
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise EventError(f"awslogs.data: {shorten_argument(text)} is not Base64") from error
-    record = part(data, "awslogs.data")
+    record = part(decoded(text, "awslogs.data"), "awslogs.data")
     if record.ignored:
         return ignored("logs", record.ignored)
     return Delivery(source="logs", records=[record])

@@ -3,44 +3,104 @@
 Nothing here recurses, so that an event nested to any depth is read.
 """
 
+import base64
+import binascii
+import contextlib
+import contextvars
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from kiqbridge.aws.sources.text_limit import check_size
+from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.payload import check_json, shorten, shorten_argument
 
 _LONGEST: Final = 200
 """Characters of an identity that stand in log lines as they are; what is longer is content rather than a name."""
 
 
-def records_of(event: Mapping[str, Any], service: str) -> Iterator[tuple[Any, EventError | None]]:
-    """The records of a batch, each with the reason why it is none of this service, if it is none.
+_TEXT_LIMIT: contextvars.ContextVar[int] = contextvars.ContextVar("largest_text", default=0)
+"""Of one invocation, so that not every reader of a part of an event has to pass it on."""
+
+
+def text_limit() -> int:
+    """Bytes of the largest text that is parsed; 0 = any."""
+    return _TEXT_LIMIT.get()
+
+
+@contextlib.contextmanager
+def texts_limited(most: int) -> Iterator[None]:
+    """Within, `check_size` refuses texts of more than so many bytes, before they are parsed."""
+    token = _TEXT_LIMIT.set(most)
+    try:
+        yield
+    finally:
+        _TEXT_LIMIT.reset(token)
+
+
+def check_size(text: str | bytes) -> None:
+    """Refuse a text that is too large to be parsed.
+
+    Raises:
+        EventError: it has more bytes, or characters, than allowed.
+    """
+    most = _TEXT_LIMIT.get()
+    if most and len(text) > most:
+        raise EventError(
+            f"text: {len(text)} bytes are more than the {most} of KIQBRIDGE_MAX_EVENT_BYTES; put the data into "
+            "S3 and send its key"
+        )
+
+
+def records_of(
+    event: Mapping[str, Any],
+    source: str,
+    read: Callable[[Mapping[str, Any], str], Record],
+    about: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _record: {},
+    where: str = "",
+) -> list[Record]:
+    """The records of a batch; one that cannot be read has the error, and the others are read.
 
     Args:
         event: whose `Records` is a list, as `sources` checked.
-        service: the `eventSource` that all of them have.
+        source: the `eventSource` that all of them have, without `aws:`.
+        read: makes a record of what was delivered and its path; raises EventError.
+        about: what a record that cannot be read says all the same.
+        where: path of the event.
     """
-    for index, record in enumerate(event["Records"]):
-        where = f"Records[{index}]"
-        if not isinstance(record, (dict, Mapping)):
-            yield {}, EventError(f"{where}: {shorten(record)} is not a record of {service}")
-            continue
-        found = record.get("eventSource") or record.get("EventSource")
-        if found != service:
-            yield (
-                record,
-                EventError(
-                    f"{where}.eventSource: {shorten(found)} stands among records of {service}; send "
-                    "the records of one service in one event"
-                ),
+    records = []
+    for index, delivered in enumerate(event["Records"]):
+        path = _path(where, f"Records[{index}]")
+        found = delivered if isinstance(delivered, (dict, Mapping)) else {}
+        try:
+            _check_service(delivered, f"aws:{source}", path)
+            records.append(read(found, path))
+        except EventError as error:
+            records.append(
+                Record(source=source, event=found, where=path, error=error, **about(found))
             )
-            continue
-        yield record, None
+    return records
+
+
+def service_of(record: object) -> str:
+    """The `eventSource` of a record, in the spelling of SNS, too; "" = it has none."""
+    if not isinstance(record, Mapping):
+        return ""
+    return str(record.get("eventSource") or record.get("EventSource") or "")
+
+
+def _check_service(record: object, service: str, where: str) -> None:
+    if not isinstance(record, (dict, Mapping)):
+        raise EventError(f"{where}: {shorten(record)} is not a record of {service}")
+    found = record.get("eventSource") or record.get("EventSource")
+    if found != service:
+        raise EventError(
+            f"{where}.eventSource: {shorten(found)} stands among records of {service}; send "
+            "the records of one service in one event"
+        )
 
 
 def mapping_at(value: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
@@ -72,6 +132,28 @@ def text_at(value: Mapping[str, Any], name: str, where: str) -> str:
     except PayloadError as error:
         raise EventError(str(error)) from error
     return found
+
+
+def text_or_none(value: object) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+def mapping_or_empty(value: object) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def decoded(text: str, where: str) -> bytes:
+    """The bytes of a Base64 text.
+
+    Raises:
+        EventError: it is none.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EventError(f"{where}: {shorten_argument(text)} is not Base64") from error
 
 
 def parsed(text: str) -> Any:

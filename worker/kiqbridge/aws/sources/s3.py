@@ -16,11 +16,16 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from kiqbridge.aws.record import Delivery, Record
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, records_of, text_at
+from kiqbridge.aws.sources.reading import (
+    facets_of,
+    mapping_at,
+    mapping_or_empty,
+    records_of,
+    text_at,
+)
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 
-_SERVICE: Final = "aws:s3"
 _CHANGES: Final = {
     "ObjectCreated": "created",
     "Object Created": "created",
@@ -32,7 +37,7 @@ _CHANGES: Final = {
 
 def read(event: Mapping[str, Any]) -> Delivery:
     """A record for each change; all of them or none are enqueued."""
-    return Delivery(source="s3", records=list(_parts(event, "")))
+    return Delivery(source="s3", records=records_of(event, "s3", _change))
 
 
 def is_notification(value: Mapping[str, Any]) -> bool:
@@ -42,7 +47,7 @@ def is_notification(value: Mapping[str, Any]) -> bool:
         isinstance(records, list)
         and bool(records)
         and isinstance(records[0], Mapping)
-        and records[0].get("eventSource") == _SERVICE
+        and records[0].get("eventSource") == "aws:s3"
     )
 
 
@@ -52,7 +57,7 @@ def carried(value: Mapping[str, Any], where: str) -> Record:
     Raises:
         EventError: one of its changes cannot be read, so that none of the message is enqueued.
     """
-    parts = _parts(value, where)
+    parts = records_of(value, "s3", _change, where=where)
     for part in parts:
         if part.error is not None:
             raise part.error
@@ -63,10 +68,9 @@ def carried(value: Mapping[str, Any], where: str) -> Record:
 
 def facets_of_detail(detail: Mapping[str, Any]) -> dict[str, str]:
     """Bucket and key of an event of EventBridge."""
-    bucket, thing = detail.get("bucket"), detail.get("object")
     return facets_of(
-        bucket=bucket.get("name") if isinstance(bucket, Mapping) else None,
-        key=thing.get("key") if isinstance(thing, Mapping) else None,
+        bucket=mapping_or_empty(detail.get("bucket")).get("name"),
+        key=mapping_or_empty(detail.get("object")).get("key"),
     )
 
 
@@ -80,22 +84,6 @@ def identity_of_event(event: Mapping[str, Any]) -> Identity | None:
         return _identity(bucket, text_at(thing, "key", ""), change, thing) if change else None
     except EventError:
         return None  # then its id is its identity
-
-
-def _parts(event: Mapping[str, Any], where: str) -> list[Record]:
-    return [
-        _part(record, f"{where}.Records[{index}]" if where else f"Records[{index}]", error)
-        for index, (record, error) in enumerate(records_of(event, _SERVICE))
-    ]
-
-
-def _part(record: Mapping[str, Any], where: str, error: EventError | None) -> Record:
-    if error is not None:
-        return Record(source="s3", event=record, where=where, error=error)
-    try:
-        return _change(record, where)
-    except EventError as unreadable:
-        return Record(source="s3", event=record, where=where, error=unreadable)
 
 
 def _change(record: Mapping[str, Any], where: str) -> Record:

@@ -1,22 +1,52 @@
-"""What streams have in common: records in an order, and an answer that is a checkpoint.
+"""Streams of DynamoDB tables and of Kinesis: records in an order, and an answer that is a checkpoint.
 
 Lambda delivers again from the lowest sequence number that is answered, whatever came after it; so after
-a failure nothing is enqueued, and only that one is answered.
+a failure nothing is enqueued, and only that one is answered. The identity of a record is the stream and the
+`eventID`, which it keeps at each delivery; of Kinesis it is shard and sequence number.
+
+DynamoDB: each record is a change of an item. Keys and images are plain values for mappings
+(`attribute_value`). An item that is inserted and is a job by itself (`class` and `args`, as in a table that
+serves as an outbox) needs no mapping.
+
+Kinesis: the data of each record is a job, or is mapped. Data that the Kinesis Producer Library aggregated is
+refused: it is many records in one, in a format of its own. What CloudWatch Logs sends through a stream is
+unpacked (`logs`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
+from kiqbridge.aws.sources.reading import (
+    decoded,
+    facets_of,
+    mapping_at,
+    mapping_or_empty,
+    parsed,
+    records_of,
+    service_of,
+    text_at,
+    text_or_none,
+)
 from kiqbridge.errors import EventError
+from kiqbridge.wire import active_job
+from kiqbridge.wire.guards import Identity, Source
+
+_AGGREGATED: Final = b"\xf3\x89\x9a\xc2"
+"""The Kinesis Producer Library begins what it aggregates with these bytes."""
+_GZIP: Final = b"\x1f\x8b"
+_IMAGES: Final = ("Keys", "NewImage", "OldImage")
 
 
-def delivery(source: str, event: Mapping[str, Any], records: Sequence[Record]) -> Delivery:
-    """The records of one shard.
+def read(event: Mapping[str, Any]) -> Delivery:
+    """A record for each one of the shard, in their order.
 
     Raises:
         EventError: of a tumbling window, which expects a state as its answer.
     """
+    source = service_of(event["Records"][0]).removeprefix("aws:")
+    read_one, about = (_change, _place) if source == "dynamodb" else (_data, _place_of_kinesis)
+    records = records_of(event, source, read_one, about)
     if "window" in event:
         raise EventError(
             "window: a tumbling window expects a state, which this function does not keep; take "
@@ -34,3 +64,91 @@ def checkpoint_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str
     """
     failed = [result.record.item or "" for result in results if result.error][:1]
     return {"batchItemFailures": [{"itemIdentifier": item} for item in failed]}
+
+
+def _place(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The sequence number, by which the answer names a change of a table."""
+    return {"item": text_or_none(mapping_or_empty(record.get("dynamodb")).get("SequenceNumber"))}
+
+
+def _change(record: Mapping[str, Any], where: str) -> Record:
+    from kiqbridge.aws.sources.attribute_value import plain  # noqa: PLC0415 - Kinesis has none
+
+    arn, identifier = text_at(record, "eventSourceARN", where), text_at(record, "eventID", where)
+    change = mapping_at(record, "dynamodb", where)
+    item = text_at(change, "SequenceNumber", f"{where}.dynamodb")
+    images = {
+        name: {
+            key: plain(value, f"{where}.dynamodb.{name}.{key}")
+            for key, value in mapping_at(change, name, f"{where}.dynamodb").items()
+        }
+        for name in _IMAGES
+        if name in change
+    }
+    name = record.get("eventName")
+    inserted = images.get("NewImage") if name == "INSERT" else None
+    return Record(
+        source="dynamodb",
+        event={**record, "dynamodb": {**change, **images}},
+        job=inserted if inserted is not None and _is_job(inserted) else None,
+        where=f"{where}.dynamodb.NewImage",
+        origin=arn,
+        facets=facets_of(
+            event=name,
+            table=arn.partition(":table/")[2].partition("/")[0],
+            region=record.get("awsRegion"),
+            principal=mapping_or_empty(record.get("userIdentity")).get("principalId"),
+        ),
+        identity=Identity(Source.DYNAMODB, (arn, identifier)),
+        item=item,
+    )
+
+
+def _is_job(item: Mapping[str, Any]) -> bool:
+    """Stricter than for messages: a table may well have an attribute `class`."""
+    if isinstance(item.get("jobs"), list):
+        return True
+    return ("class" in item or active_job.KEY in item) and isinstance(item.get("args"), list)
+
+
+def _place_of_kinesis(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The sequence number, by which the answer names a record; a pipe leaves the inner object out."""
+    kinesis = mapping_or_empty(record.get("kinesis", record))
+    return {"item": text_or_none(kinesis.get("sequenceNumber"))}
+
+
+def _data(record: Mapping[str, Any], where: str) -> Record:
+    kinesis = mapping_or_empty(record.get("kinesis", record))
+    arn, identifier = text_at(record, "eventSourceARN", where), text_at(record, "eventID", where)
+    where = f"{where}.kinesis" if "kinesis" in record else where
+    item = text_at(kinesis, "sequenceNumber", where)
+    data = decoded(text_at(kinesis, "data", where), f"{where}.data")
+    if data.startswith(_AGGREGATED):
+        raise EventError(
+            f"{where}.data: several records that the Kinesis Producer Library aggregated; set its "
+            "AggregationEnabled to false, or put a function before this one that takes them apart"
+        )
+    try:
+        value = parsed(data.decode())  # JSON, or the text
+    except UnicodeDecodeError:
+        value = kinesis["data"]
+    made = Record(
+        source="kinesis",
+        event={**record, "kinesis": {**kinesis, "data": value}},
+        job=value,
+        where=f"{where}.data",
+        origin=arn,
+        facets=facets_of(
+            stream=arn.rpartition("/")[2],
+            partition_key=kinesis.get("partitionKey"),
+            region=record.get("awsRegion"),
+        ),
+        identity=Identity(Source.KINESIS, (arn, identifier)),
+        item=item,
+    )
+    if data.startswith(_GZIP):
+        from kiqbridge.aws.sources import logs  # noqa: PLC0415 - few events need it
+        from kiqbridge.aws.sources.carried import carry  # noqa: PLC0415
+
+        return carry(made, logs.part(data, made.where))
+    return made

@@ -1,0 +1,143 @@
+"""Messages of SQS queues and SNS topics: each is a job, carries an event, or is mapped.
+
+SQS: a queue that is FIFO keeps the order of its groups. The identity is the queue and the message's id,
+which SQS keeps at each delivery and when it moves the message into a dead-letter queue
+(`DeadLetterQueueSourceArn` names the queue from which it came). A message that is *redriven* out of that
+queue is a new one for SQS, with an id of its own; nothing of the first one is left. A FIFO queue's
+deduplication id is no identity either: SQS forgets it after five minutes, so the next message with the
+same content (the same job next week) has the same one, and in a dead-letter queue it is replaced. What
+must not run twice even then carries a `dedupe_key`. A body that carries an event of SNS, S3 or EventBridge
+goes by that event's identity, which survives also a redrive (`carried`).
+
+SNS: the identity is the topic and the message's id, which SNS keeps at each attempt, in each subscription,
+and in the envelope that it puts into a queue. A message that is delivered raw comes without the envelope,
+and goes by the id of the queue's message.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kiqbridge.aws.record import Answering, Delivery, Record, Result
+from kiqbridge.aws.sources.carried import unwrap
+from kiqbridge.aws.sources.reading import (
+    facets_of,
+    mapping_at,
+    mapping_or_empty,
+    parsed,
+    records_of,
+    service_of,
+    text_at,
+    text_or_none,
+    trace_of,
+)
+from kiqbridge.errors import EventError
+from kiqbridge.wire.guards import Identity, Source
+from kiqbridge.wire.payload import shorten_argument
+
+
+def read(event: Mapping[str, Any]) -> Delivery:
+    """A record for each message, of which SNS brings one; what cannot be read fails alone."""
+    if service_of(event["Records"][0]) == "aws:sns":
+        return Delivery(
+            source="sns",
+            records=records_of(
+                event,
+                "sns",
+                lambda record, where: notification(
+                    mapping_at(record, "Sns", where), f"{where}.Sns"
+                ),
+            ),
+        )
+    arns = [mapping_or_empty(message).get("eventSourceARN") for message in event["Records"]]
+    is_fifo = any(str(arn).endswith(".fifo") for arn in arns)
+    return Delivery(
+        source="sqs",
+        records=records_of(event, "sqs", _message, _about),
+        answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
+        answer=batch_answer,
+    )
+
+
+def batch_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
+    """The partial batch response: the records that are to be delivered again.
+
+    One without an id is named by the empty text, at which Lambda takes the whole batch for failed.
+    """
+    return {
+        "batchItemFailures": [
+            {"itemIdentifier": result.record.item or ""} for result in results if result.error
+        ]
+    }
+
+
+def _about(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What answers, and the order of a group, go by."""
+    group = mapping_or_empty(message.get("attributes")).get("MessageGroupId")
+    return {"item": text_or_none(message.get("messageId")), "group": text_or_none(group)}
+
+
+def _message(message: Mapping[str, Any], where: str) -> Record:
+    arn = text_at(message, "eventSourceARN", where)
+    identifier = text_at(message, "messageId", where)
+    text = message.get("body")
+    if not isinstance(text, str):
+        raise EventError(f"{where}.body: {shorten_argument(text)} is not the text of a message")
+    body = parsed(text)
+    attributes = mapping_or_empty(message.get("attributes"))
+    queue = text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
+    about = _about(message)
+    facets = _attributes(message.get("messageAttributes"), "stringValue")
+    facets |= facets_of(queue=arn, group=about["group"])
+    source = Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS
+    record = Record(
+        source="sqs",
+        event={**message, "body": body},
+        job=body,
+        where=f"{where}.body",
+        origin=arn,
+        facets=facets,
+        identity=Identity(source, (queue, identifier)),
+        trace=trace_of(facets, attributes.get("AWSTraceHeader")),
+        **about,
+    )
+    return unwrap(record, body)
+
+
+def notification(content: Mapping[str, Any], where: str) -> Record:
+    """The record of a notification of SNS, wherever it comes from.
+
+    Raises:
+        EventError: what SNS always writes is missing.
+    """
+    topic = text_at(content, "TopicArn", where)
+    identifier = text_at(content, "MessageId", where)
+    message = content.get("Message")
+    if not isinstance(message, str):
+        text_at(content, "Message", where)  # refuses it
+    value = parsed(str(message))
+    facets = _attributes(content.get("MessageAttributes"), "Value")
+    facets |= facets_of(topic=topic, subject=content.get("Subject"))
+    record = Record(
+        source="sns",
+        event={**content, "Message": value},
+        job=value,
+        where=f"{where}.Message",
+        origin=topic,
+        facets=facets,
+        identity=Identity(Source.SNS, (topic, identifier)),
+        trace=trace_of(facets),
+    )
+    if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
+        return record  # an envelope in an envelope is nobody's form; a mapping may take it
+    return unwrap(record, value)
+
+
+def _attributes(attributes: object, key: str) -> dict[str, str]:
+    """Message attributes that are texts or numbers, as `attribute.NAME`."""
+    return {
+        f"attribute.{name}": value[key]
+        for name, value in mapping_or_empty(attributes).items()
+        if isinstance(value, (dict, Mapping))
+        and isinstance(value.get(key), str)
+        and value.get("Type") != "Binary"
+    }
