@@ -8,8 +8,7 @@ import os
 from typing import Any
 
 from kiqbridge.aws.minutely import Minutely
-from kiqbridge.monitor.minute import look
-from kiqbridge.monitor.settings import MonitorSettings
+from kiqbridge.monitor.minute import MonitorSettings, look
 
 
 @functools.cache

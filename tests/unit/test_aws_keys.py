@@ -10,8 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from support.servers import HOST
 
-from kiqbridge.credentials.aws_keys import Keychain
-from kiqbridge.credentials.sigv4 import Keys
+from kiqbridge.credentials.sigv4 import Keychain, Keys
 from kiqbridge.errors import RedisMisconfigured, RedisUnavailable
 
 ROLE = {

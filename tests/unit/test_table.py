@@ -14,7 +14,7 @@ from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
 from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_SETTINGS
 from kiqbridge.errors import ConfigError
-from kiqbridge.monitor.settings import MonitorSettings
+from kiqbridge.monitor.minute import MonitorSettings
 from kiqbridge.web.security import read_security
 
 POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")

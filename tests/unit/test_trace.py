@@ -6,9 +6,8 @@ import pytest
 from support.enqueue_function import ENVIRONMENT, read_event
 
 from kiqbridge import PayloadError
-from kiqbridge.aws import trace
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.plain import check_plain
+from kiqbridge.aws.plain import check_plain, trace_attributes
 from kiqbridge.aws.push import Pusher
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.perform.job_logger import JSONFormatter, LineFormatter
@@ -18,7 +17,7 @@ XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled
 
 
 def test_the_headers_have_the_names_that_opentelemetry_gives_them_in_a_job():
-    assert trace.attributes(parent=PARENT, state="a=1,b=2", xray=XRAY) == {
+    assert trace_attributes(parent=PARENT, state="a=1,b=2", xray=XRAY) == {
         "traceparent": PARENT,
         "tracestate": "a=1,b=2",
         "X-Amzn-Trace-Id": XRAY,
@@ -41,12 +40,12 @@ def test_the_headers_have_the_names_that_opentelemetry_gives_them_in_a_job():
     ],
 )
 def test_a_malformed_parent_is_left_out_with_its_state(parent):
-    assert trace.attributes(parent=parent, state="a=1") == {}
+    assert trace_attributes(parent=parent, state="a=1") == {}
 
 
 @pytest.mark.parametrize("xray", ["", "Root=1 x", "<b>", "Root=1\n", "x" * 257, ["Root=1"]])
 def test_a_malformed_header_of_x_ray_is_left_out(xray):
-    assert trace.attributes(xray=xray) == {}
+    assert trace_attributes(xray=xray) == {}
 
 
 @pytest.mark.parametrize("name", ["traceparent", "tracestate", "X-Amzn-Trace-Id"])

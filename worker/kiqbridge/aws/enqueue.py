@@ -22,11 +22,11 @@ from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
+from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.push import FleetPusher, HeldBack, Pusher, Pushing, in_order
 from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited
-from kiqbridge.aws.trace import attributes
 from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import (
     HTTP_AUTH,
@@ -151,7 +151,8 @@ class Enqueuer:
 
                 publisher = Publisher(client, stack)
         allowed, mapper, schemas = AllowList.from_environment(environ), None, None
-        path = document.find(folder, read(MAPPINGS, environ)) if folder is not None else None
+        name = read(MAPPINGS, environ)
+        path = None if folder is None else document.find(folder, name)
         if path is not None and (found := document.load(path)) is not None:
             # Loaded only where there are mappings: a cold start waits for each module.
             from kiqbridge.aws.mapping import declared  # noqa: PLC0415
@@ -227,7 +228,7 @@ class Enqueuer:
             handled = Handled(source=delivery.source, ignored=delivery.ignored)
             records = delivery.records
             if xray or alias:
-                trace = attributes(xray=xray)
+                trace = trace_attributes(xray=xray)
                 records = [
                     replace(each, trace=each.trace or trace, alias=alias) for each in records
                 ]

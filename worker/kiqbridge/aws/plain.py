@@ -4,16 +4,37 @@ The enqueue function is a trust boundary for Sidekiq's Web UI, too. Anybody who 
 put markup into a jid or a class name, which some versions write into their pages as it is, or a
 value of another type, on which a page for everybody ends in an error. So these members are checked
 where events come in. Clients in code are not restricted: who writes code is trusted.
+
+Trace headers of what brought a job are carried in its payload, so that its log lines belong to the trace.
+The attributes of a job are named as OpenTelemetry's instrumentation of Sidekiq names them: the propagator's
+header names, `traceparent` and `tracestate` (W3C Trace Context) and `X-Amzn-Trace-Id` (X-Ray). A header
+that is not in its form is left out, as W3C demands; a job is never refused for what a proxy sent.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kiqbridge.aws import trace
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import active_job
 from kiqbridge.wire.payload import FLOW, MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+XRAY: Final = "X-Amzn-Trace-Id"
+
+_PARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_STATE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e\t]{0,511}")
+_XRAY: Final = re.compile(r"[\w.:;=-]{1,256}", re.ASCII)
+
+TRACE_FORMS: Final[Mapping[str, re.Pattern[str]]] = {
+    TRACEPARENT: _PARENT,
+    TRACESTATE: _STATE,
+    XRAY: _XRAY,
+}
+"""Attribute of a job → what its value must look like, in full."""
 
 _PLAIN: Final = re.compile(r"[\w.:-]+")
 _CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")
@@ -86,7 +107,7 @@ def _refuse(field: str, value: object) -> None:
 
 
 def _check_trace(field: str, value: object) -> None:
-    if not isinstance(value, str) or not trace.FORMS[field].fullmatch(value):
+    if not isinstance(value, str) or not TRACE_FORMS[field].fullmatch(value):
         raise PayloadError(
             f"{field}: {shorten(value)} is not in the form of that header; leave it out, and the trace of the "
             "event is carried instead"
@@ -103,8 +124,23 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
         ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _check_number
     ),
     "tags": _check_tags,
-    **dict.fromkeys(trace.FORMS, _check_trace),
+    **dict.fromkeys(TRACE_FORMS, _check_trace),
     FLOW: _refuse,
     TASK_TOKEN: _check_task_token,
     TASK_HEARTBEAT_S: _check_interval,
 }
+
+
+def trace_attributes(
+    *, parent: object = None, state: object = None, xray: object = None
+) -> dict[str, str]:
+    """The attributes of a job for these headers, without those that are missing or malformed."""
+    given = {TRACEPARENT: parent, TRACESTATE: state, XRAY: xray}
+    found = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, str) and TRACE_FORMS[name].fullmatch(value)
+    }
+    if TRACEPARENT not in found:
+        found.pop(TRACESTATE, None)  # it means nothing without (W3C, 3.3)
+    return found

@@ -12,8 +12,7 @@ from typing import Final
 import redis
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.credentials.aws_keys import Keychain
-from kiqbridge.credentials.sigv4 import Signer
+from kiqbridge.credentials.sigv4 import Keychain, Signer
 from kiqbridge.errors import ConfigError, RedisUnavailable
 
 TOKEN_LIFE_S: Final = 900

@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.credentials.aws_keys import Keychain
 from kiqbridge.credentials.aws_request import call
+from kiqbridge.credentials.sigv4 import Keychain
 from kiqbridge.errors import ConfigError, RedisMisconfigured
 
 _OFF: Final = ("false", "0", "no", "")

@@ -1,39 +1,15 @@
 """Who lives: processes by their heartbeats, ours and Ruby's, and the leases of ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from kiqbridge.api import Operator, ProcessSet
+from kiqbridge.api.processes import Process
 from kiqbridge.inflight.incarnations import Incarnation, list_registered
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.wire_profile import is_ours
-from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
 
 
-class Process(NamedTuple):
-    """A process whose hash is there: it gave a heartbeat within the last minute (§10.2).
-
-    Attributes:
-        identity: HOST:PID:NONCE.
-        is_ours: whether it is one of Python's.
-        concurrency: how many jobs it performs at once.
-        busy: how many it performs now.
-        is_quiet: whether it takes no new jobs.
-        queues: which it serves.
-    """
-
-    identity: str
-    is_ours: bool
-    concurrency: int
-    busy: int
-    is_quiet: bool
-    queues: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class Fleet(NamedTuple):
     """Processes of both languages, and the leases of ours.
 
     Attributes:
@@ -82,41 +58,13 @@ class Fleet:
         return [each for each in self.incarnations if each.state in ("silent", "being reaped")]
 
 
-def read_fleet(connection: RedisConnection, keys: Keys) -> Fleet:
+def read_fleet(here: Operator, connection: RedisConnection) -> Fleet:
     """Who lives now; in five round trips.
 
     Raises:
         RedisUnavailable: nothing was read.
     """
-    identities = [text_of(name) for name in connection.call("SMEMBERS", keys.processes)]
-    rows: Sequence[Any] = []
-    if identities:
-        rows = connection.run(
-            *(("HMGET", keys.process(each), "info", "busy", "quiet") for each in identities)
-        )
-    processes = [
-        _process(identity, *row)
-        for identity, row in zip(identities, rows, strict=True)
-        if row[0] is not None
-    ]
-    return Fleet(processes=processes, incarnations=list_registered(connection, keys))
-
-
-def _process(identity: str, info: bytes, busy: bytes | None, quiet: bytes | None) -> Process:
-    try:
-        parsed = json_text.loads(info)
-    except json_text.MalformedJSON:
-        parsed = None
-    fields = parsed if isinstance(parsed, dict) else {}
-    concurrency, queues = fields.get("concurrency"), fields.get("queues")
-    return Process(
-        identity=identity,
-        is_ours=is_ours(info),
-        concurrency=concurrency if isinstance(concurrency, int) else 0,
-        busy=int(busy) if busy is not None and busy.isdigit() else 0,
-        is_quiet=quiet == b"true",
-        queues=tuple(map(str, queues)) if isinstance(queues, list) else (),
-    )
+    return Fleet(list(ProcessSet(here)), list_registered(connection, here.keys))
 
 
 def _identity(each: Incarnation) -> str:

@@ -1,15 +1,20 @@
 """One minute's look of the monitor function: what it measures, and what it does while no worker lives."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 from kiqbridge.api import Fact, Operator, fetch_verdict
 from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
+from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.clocks.missed import MissedTick, check_missed
+from kiqbridge.config.function_settings import MONITOR_QUEUES
+from kiqbridge.config.redis_access import aws_variables
+from kiqbridge.config.setting import read
+from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
-from kiqbridge.monitor.settings import MonitorSettings
 from kiqbridge.store.forgetting import dropped_in
 
 MEASURED_QUEUES = 50
@@ -20,6 +25,38 @@ MOST_LOGGED = 20
 
 MISSED_FOR_S = 3600.0
 """For so long a tick that did not come is measured, whoever has noticed it, and a dead job that was dropped."""
+
+
+PAUSES_S = (1.0,)
+"""Between attempts to notify: an invocation waits for them, and ends within a minute."""
+
+
+class MonitorSettings(NamedTuple):
+    """The settings of the monitor function, besides the way to Redis.
+
+    Attributes:
+        queues: of the fleet that is scaled; empty = all.
+        hooks: makes those who are notified of ticks that did not come; `by` says who does it.
+    """
+
+    queues: frozenset[str]
+    hooks: Callable[..., MissedTickHooks]
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+        """Read them.
+
+        Raises:
+            ConfigError: a wrong value; names the variable.
+        """
+        hooks = partial(
+            hooks_of,
+            webhook=read(MISSED_TICK_WEBHOOK, environ),
+            sns_topic_arn=read(MISSED_TICK_SNS_TOPIC_ARN, environ),
+            aws=aws_variables(environ),
+            pauses_s=PAUSES_S,
+        )
+        return cls(frozenset(read(MONITOR_QUEUES, environ)), hooks)
 
 
 def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
@@ -36,14 +73,15 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
         RedisUnavailable, RedisRefused: nothing, or not all of it, was done; the next minute does it.
     """
     served = settings.queues
-    fleet = read_fleet(turn.connection, turn.keys)
+    here = Operator(client=turn.client, by=turn.by, via="monitor")
+    fleet = read_fleet(here, turn.connection)
     backlog = read_backlog(turn.connection, turn.keys, served)
     # Before anything that takes time: an alarm that starts workers waits for it.
     _measure(turn, fleet, backlog, served)
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
     found: Sequence[MissedTick] = ()
     if not fleet.has_workers:  # else the leader of the fleet looks for them
-        hooks = settings.hooks(turn.by)
+        hooks = settings.hooks(by=turn.by)
         found = check_missed(
             turn.connection, turn.keys, turn.client, by=turn.by, notify=hooks.send
         ).new
@@ -52,7 +90,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     missed = recent + sum(each.at < since for each in found)
     notes = turn.connection.call("ZRANGE", turn.keys.dead_trimmed, since, "+inf", "BYSCORE")
     dropped = dropped_in(notes)
-    problems = _problems(turn)
+    problems = _problems(here)
     turn.measure(
         {
             "OrphansGivenBack": rescue.returned,
@@ -83,9 +121,8 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     }
 
 
-def _problems(turn: Turn) -> Sequence[Fact]:
+def _problems(here: Operator) -> Sequence[Fact]:
     """What the page Now calls critical; missed ticks, which it shows for a day, have a metric of their own."""
-    here = Operator(client=turn.client, by=turn.by, via="monitor")
     return [
         each
         for each in fetch_verdict(here).facts

@@ -4,7 +4,9 @@ Besides JMESPath's own functions there are those of AWS Lambda Powertools: `powe
 `powertools_base64` and `powertools_base64_gzip`. jmespath is loaded by the first expression.
 """
 
+import base64
 import functools
+import zlib
 from typing import Any, Final
 
 from kiqbridge.errors import EventError, did_you_mean
@@ -18,42 +20,25 @@ class ExpressionFault(Exception):  # noqa: N818 - an answer of `fault_of` in the
     """An expression cannot be compiled; the text says why, and what to write."""
 
 
-class Expression:
-    """One expression; compiled when it is first used.
+def search(text: str, value: Any) -> Any:
+    """What an expression finds in a value; None = nothing.
 
-    Args:
-        text: JMESPath.
+    Raises:
+        EventError: it cannot be evaluated over this value, such as a function over another type.
     """
-
-    __slots__ = ("_compiled", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._compiled: Any = None
-
-    def __repr__(self) -> str:
-        return f"Expression({self.text!r})"
-
-    def search(self, value: Any) -> Any:
-        """What the expression finds; None = nothing.
-
-        Raises:
-            EventError: it cannot be evaluated over this value, such as a function over another type.
-        """
-        try:
-            if self._compiled is None:
-                self._compiled = compiled(self.text)
-            return self._compiled.search(value, _options())
-        except ExpressionFault as fault:
-            raise EventError(str(fault)) from fault
-        except Exception as error:  # a function over a value of a foreign event: whatever is raised, the event is refused
-            raise EventError(
-                f"{self.text} cannot be evaluated over this event: {_in_a_line(error)}"
-            ) from error
+    try:
+        return compiled(text).search(value, _options())
+    except ExpressionFault as fault:
+        raise EventError(str(fault)) from fault
+    except Exception as error:  # a function over a value of a foreign event: whatever is raised, the event is refused
+        raise EventError(
+            f"{text} cannot be evaluated over this event: {_in_a_line(error)}"
+        ) from error
 
 
+@functools.cache
 def compiled(text: str) -> Any:
-    """A compiled expression.
+    """A compiled expression, remembered: there are as many as a file of mappings has.
 
     Raises:
         ExpressionFault: it is not JMESPath.
@@ -97,9 +82,21 @@ def check_expression(text: str) -> None:
 
 @functools.cache
 def _options() -> Any:
+    """JMESPath's functions, and those of Powertools; its unzipping has no limit, this one has."""
     import jmespath  # noqa: PLC0415 - as above
+    from aws_lambda_powertools.utilities import jmespath_utils  # noqa: PLC0415
+    from jmespath.functions import signature  # noqa: PLC0415
 
-    from kiqbridge.aws.mapping.functions import EventFunctions  # noqa: PLC0415 - as above
+    class EventFunctions(jmespath_utils.PowertoolsFunctions):
+        @signature({"types": ["string"]})  # type: ignore[untyped-decorator]
+        def _func_powertools_base64_gzip(self, value: str) -> str:
+            unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            text = unzip.decompress(base64.b64decode(value), LARGEST_UNZIPPED)
+            if not unzip.eof:  # a sender chooses how much it unzips to
+                raise ValueError(
+                    f"the unzipped text has more than {LARGEST_UNZIPPED:,} bytes, or is incomplete"
+                )
+            return text.decode()
 
     return jmespath.Options(custom_functions=EventFunctions())
 

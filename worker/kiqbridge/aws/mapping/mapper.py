@@ -16,7 +16,7 @@ from kiqbridge.aws.job_forms import parse_mapped
 from kiqbridge.aws.mapping import declared
 from kiqbridge.aws.mapping.declared import Declared, EventMapping, JobTemplate
 from kiqbridge.aws.mapping.document import Document
-from kiqbridge.aws.mapping.expressions import Expression
+from kiqbridge.aws.mapping.expressions import search
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.bulk import BATCH_SIZE
@@ -38,7 +38,6 @@ class Mapper:
     def __init__(self, document: Document, content: Declared) -> None:
         self._document = document
         self._mappings = content.mappings
-        self._expressions: dict[str, Expression] = {}
 
     def __repr__(self) -> str:
         return f"Mapper({self._document.file!r}, {len(self._mappings)} mappings)"
@@ -185,11 +184,8 @@ class Mapper:
         )
 
     def _search(self, text: str, scope: Any, path: str) -> Any:
-        expression = self._expressions.get(text)
-        if expression is None:
-            expression = self._expressions[text] = Expression(text)
         try:
-            return expression.search(scope)
+            return search(text, scope)
         except EventError as error:
             raise EventError(f"{self._document.place(path)}: {error}") from error
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources.http_answer import (
     HttpProblem,
@@ -21,7 +22,6 @@ from kiqbridge.aws.sources.http_answer import (
 )
 from kiqbridge.aws.sources.http_request import Caller, HttpRequest, find_caller, read_request
 from kiqbridge.aws.sources.reading import text_limit
-from kiqbridge.aws.trace import attributes
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
 
@@ -72,7 +72,7 @@ def _record(request: HttpRequest, auth: Sequence[str]) -> Record:
         job=body,
         identity=identity,
         fingerprint="" if identity is None else _fingerprint(identity, content),
-        trace=attributes(
+        trace=trace_attributes(
             parent=request.headers.get("traceparent"),
             state=request.headers.get("tracestate"),
             xray=request.headers.get("x-amzn-trace-id"),

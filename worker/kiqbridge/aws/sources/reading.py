@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
@@ -183,9 +184,7 @@ def trace_of(facets: Mapping[str, str], xray: object = None) -> dict[str, str]:
     parent = facets.get("attribute.traceparent")
     if parent is None and xray is None:
         return {}
-    from kiqbridge.aws.trace import attributes  # noqa: PLC0415 - few messages carry one
-
-    return attributes(parent=parent, state=facets.get("attribute.tracestate"), xray=xray)
+    return trace_attributes(parent=parent, state=facets.get("attribute.tracestate"), xray=xray)
 
 
 def of_service(name: str, *texts: str) -> Identity:
