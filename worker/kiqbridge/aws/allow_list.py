@@ -10,9 +10,9 @@ enqueue nothing, and one rule must allow class, queue and schedule.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from kiqbridge.aws.record import DIRECT, Sender
 from kiqbridge.config.function_settings import ALLOWED_CLASSES, ALLOWED_QUEUES
@@ -24,9 +24,6 @@ from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 
 [CLASSES] = ALLOWED_CLASSES.env
 [QUEUES] = ALLOWED_QUEUES.env
-
-_PARAMETERS: Final = {CLASSES: "AllowedClasses", QUEUES: "AllowedQueues"}
-
 
 Globs = tuple[str, ...]
 
@@ -91,10 +88,8 @@ class AllowList:
         Raises:
             NotAllowed: names the value, and where to allow it.
         """
-        for field, name in _classes_of(item):
-            _require(field, name, self.classes, CLASSES)
-        for field, name in _queues_of(item):
-            _require(field, name, self.queues, QUEUES)
+        _require(_classes_of(item), self.classes, CLASSES)
+        _require(_queues_of(item), self.queues, QUEUES)
         if self.rules is not None:
             self._check_rules(item, sender, schedule)
         elif schedule is not None and sender.source != DIRECT.source:
@@ -107,10 +102,8 @@ class AllowList:
     def _check_rules(self, item: Mapping[str, Any], sender: Sender, schedule: str | None) -> None:
         """One rule must allow all classes and queues of the item, and its tick."""
         rules = [rule for rule in self.rules or () if rule.takes(sender)]
-        refusals = [
-            refusal for rule in rules if (refusal := _refusal(item, schedule, rule)) is not None
-        ]
-        if rules and len(refusals) < len(rules):
+        refusals = [_refusal(item, schedule, rule) for rule in rules]
+        if "" in refusals:
             return
         if refusals:
             raise NotAllowed(f"{refusals[-1]} for {_shown(sender)}; to allow it add it there")
@@ -127,7 +120,8 @@ def _shown(sender: Sender) -> str:
     return f"source {sender.source!r}{origin}{alias}"
 
 
-def _refusal(item: Mapping[str, Any], schedule: str | None, rule: SourceRule) -> str | None:
+def _refusal(item: Mapping[str, Any], schedule: str | None, rule: SourceRule) -> str:
+    """Why a rule does not allow an item; "" = it does."""
     for kind, found, globs in (
         ("classes", _classes_of(item), rule.classes),
         ("queues", _queues_of(item), rule.queues),
@@ -136,7 +130,7 @@ def _refusal(item: Mapping[str, Any], schedule: str | None, rule: SourceRule) ->
         for field, name in found:
             if not _is_any(name, globs):
                 return f"{field}: {shorten(name)} is not among the {kind} of {rule.place}"
-    return None
+    return ""
 
 
 def _classes_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -163,19 +157,20 @@ def _queues_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "args[0].queue_name", item["args"][0]["queue_name"]
 
 
-def _require(field: str, name: object, globs: tuple[str, ...], variable: str) -> None:
-    if _is_any(name, globs):
-        return
-    kind = "classes" if variable == CLASSES else "queues"
-    why = (
-        f"is not among the {kind} in {variable}"
-        if globs
-        else f"is refused: {variable} is unset or empty"
-    )
-    raise NotAllowed(
-        f"{field}: {shorten(name)} {why}; to allow it add its name, or a glob such as Billing::*, to "
-        f"that comma-separated list (parameter {_PARAMETERS[variable]} of template.yaml)"
-    )
+def _require(found: Iterable[tuple[str, object]], globs: Globs, variable: str) -> None:
+    for field, name in found:
+        if _is_any(name, globs):
+            continue
+        kind = "classes" if variable == CLASSES else "queues"
+        why = (
+            f"not among the {kind} in {variable}"
+            if globs
+            else f"refused: {variable} is unset or empty"
+        )
+        raise NotAllowed(
+            f"{field}: {shorten(name)} is {why}; to allow it add its name, or a glob such as "
+            f"Billing::*, to that comma-separated list (parameter Allowed{kind.title()} of template.yaml)"
+        )
 
 
 def _is_any(name: object, globs: Globs) -> bool:

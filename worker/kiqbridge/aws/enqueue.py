@@ -28,18 +28,7 @@ from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited
 from kiqbridge.client.client import Client
-from kiqbridge.config.function_settings import (
-    HTTP_AUTH,
-    LOG_ARGUMENTS,
-    MAPPINGS,
-    MAX_EVENT_BYTES,
-    QUEUE_LIMITS,
-    SPILL_FIFO_QUEUE_URL,
-    SPILL_QUEUE_URL,
-    STACK,
-    TICK_AHEAD_S,
-    TICK_OFFSET_S,
-)
+from kiqbridge.config import function_settings as settings
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 from kiqbridge.records import dataclass
@@ -108,7 +97,7 @@ class Enqueuer:
         schemas: "JobSchemas | None" = None,
         auth: Sequence[str] = sources.DEFAULT_AUTH,
         *,
-        max_event_bytes: int = MAX_EVENT_BYTES.default,
+        max_event_bytes: int = settings.MAX_EVENT_BYTES.default,
         shows_arguments: bool = True,
         publisher: "Publisher | None" = None,
     ) -> None:
@@ -146,12 +135,12 @@ class Enqueuer:
             client = open_client(environ)
             make = partial(_pusher, client, environ)
             pusher = FleetPusher(make, client.fleets.name_of) if client.fleets else make()
-            if stack := read(STACK, environ):
+            if stack := read(settings.STACK, environ):
                 from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is one
 
                 publisher = Publisher(client, stack)
         allowed, mapper, schemas = AllowList.from_environment(environ), None, None
-        name = read(MAPPINGS, environ)
+        name = read(settings.MAPPINGS, environ)
         path = None if folder is None else document.find(folder, name)
         if path is not None and (found := document.load(path)) is not None:
             # Loaded only where there are mappings: a cold start waits for each module.
@@ -168,9 +157,9 @@ class Enqueuer:
             allowed,
             mapper,
             schemas,
-            read(HTTP_AUTH, environ),
-            max_event_bytes=read(MAX_EVENT_BYTES, environ),
-            shows_arguments=read(LOG_ARGUMENTS, environ),
+            read(settings.HTTP_AUTH, environ),
+            max_event_bytes=read(settings.MAX_EVENT_BYTES, environ),
+            shows_arguments=read(settings.LOG_ARGUMENTS, environ),
             publisher=publisher,
         )
 
@@ -281,14 +270,17 @@ def _published(publisher: "Publisher", event: Any, by: str) -> Handled:
 
 
 def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
-    gate = DepthGate(read(QUEUE_LIMITS, environ))
+    gate = DepthGate(read(settings.QUEUE_LIMITS, environ))
     pusher = Pusher(
         client,
-        tick_ahead_s=read(TICK_AHEAD_S, environ),
-        tick_offset_s=read(TICK_OFFSET_S, environ),
+        tick_ahead_s=read(settings.TICK_AHEAD_S, environ),
+        tick_offset_s=read(settings.TICK_OFFSET_S, environ),
         gate=gate,
     )
-    url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)
+    url, fifo_url = (
+        read(settings.SPILL_QUEUE_URL, environ),
+        read(settings.SPILL_FIFO_QUEUE_URL, environ),
+    )
     gate.check_spill(has_queue=bool(url))
     if not (url or fifo_url):
         return pusher

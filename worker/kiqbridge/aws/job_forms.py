@@ -144,11 +144,18 @@ def parse_jobs(
     _refuse_unfilled(value)
     value = _with_tick(value)
     tick = _tick(value["tick"]) if "tick" in value else None
-    if "jobs" in value:
-        jobs = _several(value, now, tick)
-    else:
+    items, others = value.get("jobs"), [key for key in value if key not in ("jobs", "tick")]
+    if "jobs" not in value:
         alone = {key: each for key, each in value.items() if key != "tick"} if tick else value
         jobs = [_job(alone, now, tick)]
+    elif not isinstance(items, list) or not items:
+        raise EventError(f"jobs: {shorten_argument(items)} is not a list with at least one job")
+    elif others:
+        raise EventError(
+            f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
+        )
+    else:
+        jobs = _all(items, now, tick)
     return (jobs if tick else _identified(jobs, identity)), tick
 
 
@@ -260,18 +267,6 @@ def _tick(tick: object) -> Tick:
     )
 
 
-def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[JobRequest]:
-    items = event["jobs"]
-    if not isinstance(items, list) or not items:
-        raise EventError(f"jobs: {shorten_argument(items)} is not a list with at least one job")
-    others = [key for key in event if key not in ("jobs", "tick")]
-    if others:
-        raise EventError(
-            f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
-        )
-    return _all(items, now, tick)
-
-
 def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequest]:
     jobs = []
     for index, item in enumerate(items):
@@ -298,12 +293,11 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     )
     check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
     check_plain(job)
-    dedupe_key: str | Identity | None = (
-        _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
-    )
-    token = job.get(TASK_TOKEN)
-    if token is not None and dedupe_key is None and tick is None:
-        dedupe_key = task_identity(token)
+    dedupe_key: str | Identity | None = None
+    if "dedupe_key" in item:
+        dedupe_key = _dedupe_key(item["dedupe_key"])
+    elif job.get(TASK_TOKEN) is not None and tick is None:
+        dedupe_key = task_identity(job[TASK_TOKEN])
     at = _run_at(item, now)
     if at is not None:
         job["at"] = at

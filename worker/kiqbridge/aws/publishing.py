@@ -133,15 +133,13 @@ class Publisher:
         away: KiqbridgeError | None = None
         for fleet, there, part in parts_of(self._client, manifest):
             try:
-                if unless_it_stands and stands(there.pool, there.keys, self._stack, part):
-                    continue
-                done = publish_manifest(
-                    there.pool, there.keys, part, stack=self._stack, by=by, rollback=rollback
-                )
+                if not (unless_it_stands and stands(there.pool, there.keys, self._stack, part)):
+                    done = publish_manifest(
+                        there.pool, there.keys, part, stack=self._stack, by=by, rollback=rollback
+                    )
+                    found[fleet] = described(done)
             except KiqbridgeError as error:  # the other fleets have theirs all the same
                 away = error
-                continue
-            found[fleet] = described(done)
         if away is not None:
             raise away
         if "" in found or not found:

@@ -77,8 +77,14 @@ def message_of(
         },
         "jobs": [job.item_with_jid for job in jobs],
     }
-    if record.tick is not None:
-        content["tick"] = _written_tick(record.tick)
+    if (tick := record.tick) is not None:
+        content["tick"] = {
+            "schedule": tick.schedule,
+            "at": tick.at,
+            "on_stale": "ignore" if tick.ignore_stale else "error",
+            "overlap": tick.overlap,
+            **({} if tick.max_age_s is None else {"max_age_s": tick.max_age_s}),
+        }
     last, own = jobs[-1], Identity(Source.SPILL, (name,)).of_job(len(jobs) - 1)
     return Message(
         id=name,
@@ -86,7 +92,7 @@ def message_of(
         group=group,
         places=places,
         last=replace(last, dedupe_key=last.dedupe_key or own),
-        tick=record.tick,
+        tick=tick,
     )
 
 
@@ -144,7 +150,8 @@ def read_spilled(record: Record, now: float) -> Record:
     sender = Sender(*(str(envelope.get(name, "")) for name in Sender._fields))
     if tick is None:
         guards, name = envelope.get("guards"), envelope.get("id")
-        if not isinstance(guards, list) or len(guards) != len(jobs) or not _is_name(name):
+        is_named = isinstance(name, str) and bool(name)
+        if not isinstance(guards, list) or len(guards) != len(jobs) or not is_named:
             raise EventError(
                 f"{ENVELOPE}: needs its id, and in guards one element for each of the {len(jobs)} jobs"
             )
@@ -163,17 +170,6 @@ def _written(dedupe_key: str | Identity | None) -> list[str] | None:
     return [str(identity.source), *identity.parts]
 
 
-def _written_tick(tick: Tick) -> dict[str, Any]:
-    written: dict[str, Any] = {"schedule": tick.schedule, "at": tick.at}
-    if tick.ignore_stale:
-        written["on_stale"] = "ignore"
-    if tick.overlap != "allow":
-        written["overlap"] = tick.overlap
-    if tick.max_age_s is not None:
-        written["max_age_s"] = tick.max_age_s
-    return written
-
-
 def _read(guard: object, otherwise: Identity) -> Identity:
     if guard is None:
         return otherwise
@@ -186,7 +182,3 @@ def _read(guard: object, otherwise: Identity) -> Identity:
         f"{ENVELOPE}.guards: {shorten(guard)} does not name a source of this version and what it identifies "
         "an event by"
     )
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value)

@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         found = load(options.file)
-        schedules = _schedules(options.template, options.answers)
+        answers = read_answers(options.answers, options.template) if options.answers else {}
+        schedules = read_schedules(options.template, answers) if options.template else []
         lines, faults = ([], []) if found is None else check(found, options.file.parent, schedules)
     except ConfigError as error:
         found, lines, faults = None, [], str(error).splitlines()
@@ -61,12 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json and found is not None:
         options.json.write_text(found.as_json(), encoding="utf-8")
     return 0
-
-
-def _schedules(template: Path | None, answers: Path | None) -> Sequence[TemplateSchedule]:
-    if template is None:
-        return []
-    return read_schedules(template, read_answers(answers, template) if answers else {})
 
 
 def check(
@@ -80,8 +75,7 @@ def check(
         schedules: of the template, whose allow-lists count; none = anything is allowed.
     """
     content, faults = declared.examine(document)
-    faults += list(_expression_faults(content))
-    faults += list(_schema_faults(content))
+    faults += _faults(content)
     if not faults:
         checking = _Checking(document, content, schedules)
         checking.check(folder)
@@ -225,12 +219,18 @@ def _allowed_by(schedules: Sequence[TemplateSchedule]) -> AllowList:
     )
 
 
-def _expression_faults(content: Declared) -> Iterator[Fault]:
+def _faults(content: Declared) -> Iterator[Fault]:
+    """Expressions and schemas that cannot be compiled."""
     for path, text in _expressions(content):
         try:
             check_expression(text)
         except ExpressionFault as fault:
             yield Fault(path, str(fault))
+    for name, schema in content.schemas.items():
+        try:
+            compiled(schema)
+        except SchemaFault as fault:
+            yield Fault(f"schemas.{name}", str(fault))
 
 
 def _expressions(content: Declared) -> Iterator[tuple[str, str]]:
@@ -254,14 +254,6 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, Mapping):
         for key, child in value.items():
             yield from _texts(child, f"{path}.{key}")
-
-
-def _schema_faults(content: Declared) -> Iterator[Fault]:
-    for name, schema in content.schemas.items():
-        try:
-            compiled(schema)
-        except SchemaFault as fault:
-            yield Fault(f"schemas.{name}", str(fault))
 
 
 if __name__ == "__main__":

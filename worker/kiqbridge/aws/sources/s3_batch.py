@@ -4,12 +4,19 @@ The identity is the operation's job and the task. A task that failed because Red
 answered `TemporaryFailure`, so that S3 repeats it; one that is refused, `PermanentFailure`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, of_service, text_at
+from kiqbridge.aws.sources.reading import (
+    facets_of,
+    mapping_at,
+    mapping_or_empty,
+    of_service,
+    text_at,
+    text_or_none,
+)
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten
 
@@ -33,20 +40,13 @@ def read(event: Mapping[str, Any]) -> Delivery:
             _record(event, task, operation, f"tasks[{index}]") for index, task in enumerate(tasks)
         ],
         answering=Answering.EACH,
-        answer=_answer(event),
-    )
-
-
-def _answer(event: Mapping[str, Any]) -> Callable[[Sequence[Result]], dict[str, Any]]:
-    def answer(results: Sequence[Result]) -> dict[str, Any]:
-        return {
+        answer=lambda results: {
             "invocationSchemaVersion": event["invocationSchemaVersion"],
             "treatMissingKeysAs": "PermanentFailure",
             "invocationId": event.get("invocationId"),
             "results": [_result(each) for each in results],
-        }
-
-    return answer
+        },
+    )
 
 
 def _result(result: Result) -> dict[str, str]:
@@ -62,22 +62,14 @@ def _result(result: Result) -> dict[str, str]:
     }
 
 
-def _record(event: Mapping[str, Any], task: object, operation: str, where: str) -> Record:
-    if not isinstance(task, Mapping):
-        error = EventError(f"{where}: {shorten(task)} is not a task")
-        return Record(source="s3-batch", event=event, where=where, error=error)
-    item = task.get("taskId")
+def _record(event: Mapping[str, Any], given: object, operation: str, where: str) -> Record:
+    task = mapping_or_empty(given)
     try:
         identifier = text_at(task, "taskId", where)
         key = unquote_plus(text_at(task, "s3Key", where))
     except EventError as error:
-        return Record(
-            source="s3-batch",
-            event=event,
-            where=where,
-            item=item if isinstance(item, str) else None,
-            error=error,
-        )
+        item = text_or_none(task.get("taskId"))
+        return Record(source="s3-batch", event=event, where=where, item=item, error=error)
     # Version 1.0 of the schema has an ARN, 2.0 the name.
     bucket = str(task.get("s3Bucket") or task.get("s3BucketArn") or "").rpartition(":")[2]
     return Record(
