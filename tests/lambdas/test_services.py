@@ -1,5 +1,8 @@
 """All other services: each event of one is mapped by its source, and enqueued once if the service says so."""
 
+import json
+from pathlib import Path
+
 import pytest
 from support.enqueue_function import read_event
 from support.sources import outcome, recorded, records_of
@@ -7,69 +10,7 @@ from support.sources import outcome, recorded, records_of
 from kiqbridge import EventError
 from kiqbridge.aws.sources.services import FORMS, at
 
-MAPPED = {
-    "sam/ses_email_receiving": ("ses", {"recipient": "johndoe@example.com"}),
-    "sam/codepipeline_job": ("codepipeline", {}),
-    "sam/cognito_sync_trigger": (
-        "cognito-sync",
-        {"trigger": "SyncTrigger", "dataset": "datasetName", "region": "us-east-1"},
-    ),
-    "sam/config_periodic_rule": ("config", {"rule": "periodic-config-rule"}),
-    "sam/cloudformation_create_request": (
-        "cloudformation",
-        {
-            "request": "Create",
-            "resource": "MyTestResource",
-            "resource-type": "Custom::TestResource",
-        },
-    ),
-    "sam/connect_contact_flow_event": ("connect", {"channel": "VOICE"}),
-    "sam/lex_v2_book_car": ("lex-v2", {"intent": "BookCar", "invocation": "DialogCodeHook"}),
-    "sam/lex_book_car": ("lex", {"intent": "BookCar", "invocation": "DialogCodeHook"}),
-    "sam/alexa_skills_kit_intent_recipe": (
-        "alexa-skill",
-        {"request": "IntentRequest", "intent": "RecipeIntent"},
-    ),
-    "sam/alexa_smart_home_smart_home_discovery_request": (
-        "alexa-smart-home",
-        {"request": "DiscoverAppliancesRequest"},
-    ),
-    "sam/appsync_resolver": ("appsync", {"field": "createSomething", "type": "Mutation"}),
-    "sam/batch_get_job": ("batch", {"name": "hello_world", "definition": "hello_world"}),
-    "sam/sagemaker_ground_truth_pre_human": ("sagemaker", {}),
-    "sam/stepfunctions_error": ("step-functions-error", {"error": "ErrorName"}),
-    "sam/workmail_email": ("workmail", {}),
-    "cloudwatch_alarm": (
-        "cloudwatch-alarm",
-        {
-            "alarm": "shop-errors",
-            "state": "ALARM",
-            "account": "123456789012",
-            "region": "eu-west-1",
-        },
-    ),
-    "cognito_post_confirmation": (
-        "cognito",
-        {
-            "trigger": "PostConfirmation_ConfirmSignUp",
-            "region": "eu-west-1",
-            "client": "1example23456789",
-        },
-    ),
-    "codecommit_push": ("codecommit", {"event": "ReferenceChanges", "ref": "refs/heads/master"}),
-    "codedeploy_hook": ("codedeploy", {}),
-    "secrets_manager_rotation": ("secrets-manager", {"step": "createSecret"}),
-    "iot_registry": (
-        "iot-registry",
-        {"event": "THING_EVENT", "operation": "CREATED", "account": "123456789012"},
-    ),
-    "iot_button": ("iot-button", {"click": "SINGLE"}),
-    "kafka": ("kafka", {"event-source": "aws:kafka"}),
-    "amazon_mq": ("amazon-mq", {"queue": "jobs"}),
-    "rabbit_mq": ("rabbit-mq", {}),
-    "bedrock_agent": ("bedrock-agent", {"action-group": "reports", "path": "/reports"}),
-    "failed_batch": ("failed-batch", {"condition": "RetryAttemptsExhausted"}),
-}
+MAPPED = json.loads(Path(__file__).with_name("mapped.json").read_text(encoding="utf-8"))
 REFUSED = {
     "sam/cloudfront_ab_test": "a request at the edge (CloudFront) cannot become a job: it waits for an",
     "sam/kinesis_kinesis_firehose": "Firehose waits for the transformed records; attach the function to",
