@@ -8,10 +8,10 @@ from kiqbridge.api import Fact, Operator, fetch_verdict
 from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.clocks.missed import MissedTick, check_missed
+from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
 from kiqbridge.config.function_settings import MONITOR_QUEUES
 from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
-from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
