@@ -85,33 +85,6 @@ def test_several_jobs_go_to_their_queues_and_times(invoke, redis):
     assert "at" not in health
 
 
-@pytest.mark.parametrize(
-    ("at", "score"),
-    [
-        (4102444800, 4102444800),
-        (4102444800.25, 4102444800.25),
-        ("2100-01-01T00:00:00Z", 4102444800),
-        ("2100-01-01T01:30:00.500+01:30", 4102444800.5),
-    ],
-)
-def test_at_is_epoch_seconds_or_iso_8601_with_zone(invoke, redis, at, score):
-    [job] = invoke(read_event("direct_one", at=at))["enqueued"]
-
-    assert [found for _, found in redis.zrange("schedule", 0, -1, withscores=True)] == [score]
-    assert job["at"] == score
-
-
-@pytest.mark.parametrize(
-    "when", [{"at": 1}, {"at": "2001-09-09T01:46:40Z"}, {"in": 0}, {"in": -60}, {"at": 1.7e9}]
-)
-def test_what_lies_in_the_past_runs_now(invoke, redis, when):
-    [job] = invoke(read_event("direct_one", **when))["enqueued"]
-
-    [payload] = queued(redis, "default")
-    assert "at" not in job
-    assert payload.keys().isdisjoint({"at", "in"})
-
-
 def test_values_survive_exactly(invoke, redis):
     args = [2**70, -(2**64), 1.0, -0.0, 1e300, 0.1, "\u2028 Ünï 🎉 \x00", {"": [{}, []]}, "", None]
 
@@ -205,18 +178,6 @@ def test_the_ledger_tells_operators_what_was_delivered_and_by_whom(invoke, redis
     assert datetime.fromtimestamp(score, UTC) == datetime.fromisoformat(event["tick"]["at"])
     assert (told["at"], told["jids"]) == (score, [job["jid"]])
     assert told["by"] == f"lambda:{Context().aws_request_id}"
-
-
-def test_a_tick_is_floored_to_its_minute_in_any_form(invoke, redis):
-    minute = int(time.time()) // 60 * 60
-    forms = [minute, minute + 59.9, f"{datetime.fromtimestamp(minute + 31, UTC):%FT%TZ}"]
-
-    answers = [
-        invoke(read_event("scheduler_tick", tick={"schedule": "s", "at": at})) for at in forms
-    ]
-
-    assert [len(answer["duplicates"]) for answer in answers] == [0, 1, 1]
-    assert redis.llen("queue:low") == 1
 
 
 def test_several_jobs_of_a_tick_are_claimed_together(invoke, redis):

@@ -6,8 +6,6 @@ import pytest
 from support.enqueue_function import Context, read_event
 from support.sources import records_of
 
-from kiqbridge import RedisUnavailable
-
 ARN = "arn:aws:sqs:eu-west-1:123456789012:jobs"
 FIFO = f"{ARN}.fifo"
 
@@ -124,13 +122,6 @@ def test_without_redis_all_are_delivered_again(load, environment):
     answer = load().lambda_handler(batch(job(1), job(2)), Context())
 
     assert failures(answer) == ["m0", "m1"]
-
-
-def test_a_direct_invocation_without_redis_is_an_error(load, environment):
-    environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
-
-    with pytest.raises(RedisUnavailable):
-        load().lambda_handler(job(1), Context())
 
 
 # Identity and facets

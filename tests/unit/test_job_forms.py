@@ -177,7 +177,10 @@ def test_an_arn_is_taken_as_text():
     assert parse_event(JOB | {"tick": TICK | {"schedule": arn}}, NOW).tick.schedule == arn
 
 
-@pytest.mark.parametrize("when", [{"in": 0}, {"in": -1}, {"at": NOW}, {"at": 60}, {"at": -1.5}])
+@pytest.mark.parametrize(
+    "when",
+    [{"in": 0}, {"in": -1}, {"at": NOW}, {"at": 60}, {"at": -1.5}, {"at": "2001-09-09T01:46:40Z"}],
+)
 def test_the_past_is_now(when):
     assert "at" not in parse_event(JOB | when, NOW).jobs[0].item
 
