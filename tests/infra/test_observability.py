@@ -9,7 +9,7 @@ from infra import check_template
 from samtranslator.yaml_helper import yaml_parse
 from support.enqueue_function import Context, load_app, read_metrics
 
-from kiqbridge.aws.powertools import make_logger, make_metrics
+from kiqbridge.aws.environment import make_logger, make_metrics
 from kiqbridge.aws.report import Report
 
 ROOT = check_template.TEMPLATE.parent

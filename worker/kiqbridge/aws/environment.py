@@ -1,17 +1,24 @@
-"""How a function reaches Redis: a client from its environment variables, and the time that it has for calls."""
+"""What a function makes of its environment variables: client, logger and metrics; and its time for calls to Redis.
 
+Logger and metrics are those of AWS Lambda Powertools, with our settings. A command that needs the client alone does
+not load them.
+"""
+
+import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.config.client_settings import (
-    MAX_PAYLOAD_BYTES,
-    PROFILE,
-    WAIT_REPLICAS,
-)
+from kiqbridge.config import function_settings as settings
+from kiqbridge.config.client_settings import MAX_PAYLOAD_BYTES, PROFILE, WAIT_REPLICAS
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Logger
+    from aws_lambda_powertools.metrics import EphemeralMetrics
 
 RESERVE_S: Final = 1.0
 """For what follows the last call: the answer, log lines, keeping what Redis did not take."""
@@ -47,3 +54,40 @@ def seconds_for_redis(context: Any) -> float:
     """
     left_s = max(float(context.get_remaining_time_in_millis()) / 1000, 0.0)
     return left_s - min(RESERVE_S, left_s * _SHARE)
+
+
+def make_logger(environ: Mapping[str, str]) -> "Logger":
+    """Writes each line at once to standard output.
+
+    Keys of the context (request id, cold start …) are those that `Logger.inject_lambda_context` adds; it must be called
+    with `log_event=False`, since an event has arguments of jobs.
+    """
+    from aws_lambda_powertools import Logger  # noqa: PLC0415 - see the module
+
+    return Logger(
+        service=read(settings.SERVICE, environ),
+        level=read(settings.FUNCTION_LOG_LEVEL, environ),
+        json_serializer=_dumps,
+        json_deserializer=str,  # a message is a text, and no JSON
+        use_rfc3339=True,
+        utc=True,
+        serialize_stacktrace=False,
+        location=None,  # always this package
+    )
+
+
+def _dumps(line: Mapping[str, Any]) -> str:
+    try:
+        return json_text.dumps(line).decode()
+    except (TypeError, ValueError):  # a lone surrogate in what somebody sent
+        return json.dumps(line, default=str)
+
+
+def make_metrics(environ: Mapping[str, str]) -> "EphemeralMetrics":
+    """Of one environment; nothing is shared with other objects, nor kept after a flush."""
+    from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415 - see the module
+
+    return EphemeralMetrics(
+        service=read(settings.SERVICE, environ),
+        namespace=read(settings.METRICS_NAMESPACE, environ),
+    )

@@ -14,8 +14,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Tracer
 
 from kiqbridge.aws.enqueue import Enqueuer, Handled
-from kiqbridge.aws.environment import seconds_for_redis
-from kiqbridge.aws.powertools import make_logger, make_metrics
+from kiqbridge.aws.environment import make_logger, make_metrics, seconds_for_redis
 from kiqbridge.aws.record import alias_in, answer_of
 from kiqbridge.aws.report import Report
 from kiqbridge.aws.sources import failure_answer, is_http

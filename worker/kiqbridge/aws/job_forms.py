@@ -20,6 +20,7 @@ What Sidekiq does not know in a job goes into the payload as it is, as with Side
 What Ruby's pages show of a job must be plain, see `plain.py`.
 """
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -183,8 +184,9 @@ def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[J
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
     """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing."""
-    if not _may_be_unfilled(event):
-        return
+    with contextlib.suppress(RecursionError):
+        if "<aws." not in repr(event):  # a quick look for what is rare
+            return
     pending: list[tuple[str, object]] = [(str(key), value) for key, value in event.items()]
     while pending:  # not recursive: depth is judged later, and by a clear message
         path, value = pending.pop()
@@ -195,25 +197,6 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
             raise EventError(f"{path}: {shorten(found[0])} was not filled in; {_FILLED_IN_BY}")
-
-
-def _may_be_unfilled(value: object) -> bool:
-    """A quick look for what is rare, without the path by which a message names it."""
-    pending: list[Any] = [value]
-    while pending:
-        found = pending.pop()
-        kind = type(found)
-        if kind is str:
-            if "<aws." in found:
-                return True
-        elif kind is dict:
-            pending += found
-            pending += found.values()
-        elif kind is list:
-            pending += found
-        elif isinstance(found, Mapping | list | str):
-            return True  # of a type of its own, at which the longer look is taken
-    return False
 
 
 def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -330,12 +313,7 @@ def _run_at(job: Mapping[str, Any], now: float) -> float | None:
 
 
 def _interval(value: object) -> float:
-    try:
-        seconds = float(epoch_seconds(value, field="in"))
-    except PayloadError as error:
-        raise PayloadError(
-            f"in: {shorten(value)} is not a number of seconds from now, such as 60"
-        ) from error
+    seconds = _seconds(value, "in", "is not a number of seconds from now, such as 60")
     if seconds >= INTERVAL_LIMIT:
         raise PayloadError(
             f"in: {shorten(value)} seconds are over 31 years; give a point in time as at"
@@ -346,18 +324,20 @@ def _interval(value: object) -> float:
 def _point_in_time(value: object, *, field: str) -> float:
     if isinstance(value, str):
         return _iso_time(value, field)
-    try:
-        seconds = float(epoch_seconds(value, field=field))
-    except PayloadError as error:
-        raise PayloadError(
-            f"{field}: {shorten(value)} is no point in time; write epoch seconds or a text such as "
-            "2026-11-20T02:00:00Z"
-        ) from error
+    instead = "write epoch seconds or a text such as 2026-11-20T02:00:00Z"
+    seconds = _seconds(value, field, f"is no point in time; {instead}")
     if seconds >= MILLISECONDS_FROM:
         raise PayloadError(
             f"{field}: {shorten(value)} are milliseconds by their size; write epoch seconds"
         )
     return seconds
+
+
+def _seconds(value: object, field: str, fault: str) -> float:
+    try:
+        return float(epoch_seconds(value, field=field))
+    except PayloadError as error:
+        raise PayloadError(f"{field}: {shorten(value)} {fault}") from error
 
 
 def _iso_time(text: str, field: str) -> float:

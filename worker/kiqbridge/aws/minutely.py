@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from kiqbridge.aws.environment import open_client, seconds_for_redis
-from kiqbridge.aws.powertools import make_logger, make_metrics
+from kiqbridge.aws.environment import (
+    make_logger,
+    make_metrics,
+    open_client,
+    seconds_for_redis,
+)
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
 

@@ -13,6 +13,7 @@ that is not in its form is left out, as W3C demands; a job is never refused for 
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
@@ -22,21 +23,15 @@ from kiqbridge.wire.payload import FLOW, MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 XRAY: Final = "X-Amzn-Trace-Id"
-
-_PARENT: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
-_STATE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e\t]{0,511}")
-_XRAY: Final = re.compile(r"[\w.:;=-]{1,256}", re.ASCII)
-
 TRACE_FORMS: Final[Mapping[str, re.Pattern[str]]] = {
-    TRACEPARENT: _PARENT,
-    TRACESTATE: _STATE,
-    XRAY: _XRAY,
+    TRACEPARENT: re.compile(
+        r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+    ),
+    TRACESTATE: re.compile(r"[\x21-\x7e][\x20-\x7e\t]{0,511}"),
+    XRAY: re.compile(r"[\w.:;=-]{1,256}", re.ASCII),
 }
 """Attribute of a job → what its value must look like, in full."""
 
-_PLAIN: Final = re.compile(r"[\w.:-]+")
 _CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")
 
 
@@ -51,84 +46,77 @@ def check_plain(job: Mapping[str, Any]) -> None:
     """
     for name, value in job.items():
         check = _CHECKS.get(name)
-        if check is not None:
-            check(name, value)
-        elif _CURRENT_ATTRIBUTES.fullmatch(name) and not isinstance(value, Mapping):
-            raise PayloadError(
-                f"{name}: {shorten(value)} is not an object, as current attributes are; leave it out or "
-                "write an object"
-            )
+        if check is None and _CURRENT_ATTRIBUTES.fullmatch(name):
+            check = _OBJECT
+        if check is not None and not check[0](value):
+            shown = "it" if name == TASK_TOKEN else shorten(value)  # which is a secret
+            raise PayloadError(f"{name}: {shown} {check[1]}")
 
 
-def _check_name(field: str, value: object) -> None:
-    if not isinstance(value, str) or not _PLAIN.fullmatch(value):
-        raise PayloadError(
-            f"{field}: {shorten(value)} is not a plain name; an event may use letters, digits and the "
-            "characters _ : . - in it, since Sidekiq's Web UI shows it"
-        )
+def _has_form(form: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and form.fullmatch(value) is not None
 
 
-def _check_number(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PayloadError(
-            f"{field}: {shorten(value)} is not a number; leave it out, or write epoch seconds"
-        )
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_task_token(field: str, value: object) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_TASK_TOKEN or not value.isascii():
-        raise PayloadError(  # without the value, which is a secret
-            f'{field}: it is not the token of a task: write "{field}.$": "$$.Task.Token" in the Payload of a '
-            f"state whose Resource ends in .waitForTaskToken (a text of 1 to {MAX_TASK_TOKEN} ASCII characters)"
-        )
+_Check = tuple[Callable[[Any], bool], str]
+"""Whether a value is right, and what else it is."""
 
-
-def _check_interval(field: str, value: object) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (value == 0 or 1 <= value < float("inf"))
-    ):
-        raise PayloadError(
-            f"{field}: {shorten(value)} is not a number of seconds from 1 (0 = no heartbeats)"
-        )
-
-
-def _check_tags(field: str, value: object) -> None:
-    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        raise PayloadError(f"{field}: {shorten(value)} is not a list of texts")
-
-
-def _refuse(field: str, value: object) -> None:
-    raise PayloadError(
-        f"{field}: {shorten(value)} is written by our own clients alone: it names jobs to push and locks to free; "
-        "leave it out"
-    )
-
-
-def _check_trace(field: str, value: object) -> None:
-    if not isinstance(value, str) or not TRACE_FORMS[field].fullmatch(value):
-        raise PayloadError(
-            f"{field}: {shorten(value)} is not in the form of that header; leave it out, and the trace of the "
-            "event is carried instead"
-        )
-
-
-_CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
-    **dict.fromkeys(
-        ("class", active_job.KEY, "queue", "retry_queue", "jid", "bid", "wrapped", "display_class"),
-        _check_name,
+_NAME: Final[_Check] = (
+    partial(_has_form, re.compile(r"[\w.:-]+")),
+    (
+        "is not a plain name; an event may use letters, digits and the characters _ : . - in it, since "
+        "Sidekiq's Web UI shows it"
     ),
-    **dict.fromkeys(("locale", "error_class"), _check_name),
+)
+_NUMBER: Final[_Check] = (_is_number, "is not a number; leave it out, or write epoch seconds")
+_OBJECT: Final[_Check] = (
+    lambda value: isinstance(value, Mapping),
+    "is not an object, as current attributes are; leave it out or write an object",
+)
+_CHECKS: Final[Mapping[str, _Check]] = {
     **dict.fromkeys(
-        ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _check_number
+        (
+            *("class", active_job.KEY, "queue", "retry_queue", "jid", "bid", "wrapped"),
+            *("display_class", "locale", "error_class"),
+        ),
+        _NAME,
     ),
-    "tags": _check_tags,
-    **dict.fromkeys(TRACE_FORMS, _check_trace),
-    FLOW: _refuse,
-    TASK_TOKEN: _check_task_token,
-    TASK_HEARTBEAT_S: _check_interval,
+    **dict.fromkeys(
+        ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _NUMBER
+    ),
+    "tags": (
+        lambda value: isinstance(value, list) and all(isinstance(tag, str) for tag in value),
+        "is not a list of texts",
+    ),
+    **{
+        name: (
+            partial(_has_form, form),
+            "is not in the form of that header; leave it out, and the trace of the event is carried instead",
+        )
+        for name, form in TRACE_FORMS.items()
+    },
+    FLOW: (
+        lambda _value: False,
+        "is written by our own clients alone: it names jobs to push and locks to free; leave it out",
+    ),
+    TASK_TOKEN: (
+        lambda value: (
+            isinstance(value, str) and 0 < len(value) <= MAX_TASK_TOKEN and value.isascii()
+        ),
+        (
+            f'is not the token of a task: write "{TASK_TOKEN}.$": "$$.Task.Token" in the Payload of a state '
+            f"whose Resource ends in .waitForTaskToken (a text of 1 to {MAX_TASK_TOKEN} ASCII characters)"
+        ),
+    ),
+    TASK_HEARTBEAT_S: (
+        lambda value: _is_number(value) and (value == 0 or 1 <= value < float("inf")),
+        "is not a number of seconds from 1 (0 = no heartbeats)",
+    ),
 }
+"""Attribute of a job → what an event may set it to."""
 
 
 def trace_attributes(

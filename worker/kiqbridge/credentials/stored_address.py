@@ -7,7 +7,6 @@ No message quotes what is stored.
 
 import base64
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -53,38 +52,14 @@ class StoredAddress:
             RedisMisconfigured: it cannot be read for a reason that stays, or what is stored is no address.
             RedisUnavailable: the service is away.
         """
-        text = self._secret(timeout_s) if self._access.secret_arn else self._parameter(timeout_s)
+        secret = self._access.secret_arn
+        service, operation = "secretsmanager", "secretsmanager.GetSecretValue"
+        content: dict[str, Any] = {"SecretId": secret}
+        if not secret:
+            service, operation = "ssm", "AmazonSSM.GetParameter"
+            content = {"Name": self._access.ssm_parameter, "WithDecryption": True}
         try:
-            return address_of(text, None if self._access.url_is_default else self._access.url)
-        except ValueError as error:
-            raise RedisMisconfigured(f"{self.name} cannot be used: {error}") from None
-
-    def _secret(self, timeout_s: float) -> str:
-        answer = self._call(
-            "secretsmanager",
-            "secretsmanager.GetSecretValue",
-            {"SecretId": self._access.secret_arn},
-            timeout_s,
-        )
-        text = answer.get("SecretString")
-        if text is None:
-            text = base64.b64decode(answer.get("SecretBinary") or "").decode("utf-8", "replace")
-        return str(text)
-
-    def _parameter(self, timeout_s: float) -> str:
-        answer = self._call(
-            "ssm",
-            "AmazonSSM.GetParameter",
-            {"Name": self._access.ssm_parameter, "WithDecryption": True},
-            timeout_s,
-        )
-        return str((answer.get("Parameter") or {}).get("Value", ""))
-
-    def _call(
-        self, service: str, operation: str, content: Mapping[str, Any], timeout_s: float
-    ) -> dict[str, Any]:
-        try:
-            return call(
+            answer = call(
                 service,
                 operation,
                 content,
@@ -95,6 +70,18 @@ class StoredAddress:
             )
         except RedisMisconfigured as error:
             raise RedisMisconfigured(f"{self.name} cannot be read: {error}") from None
+        text = (
+            answer.get("SecretString")
+            if secret
+            else (answer.get("Parameter") or {}).get("Value", "")
+        )
+        if text is None:
+            text = base64.b64decode(answer.get("SecretBinary") or "").decode("utf-8", "replace")
+        try:
+            base = None if self._access.url_is_default else self._access.url
+            return address_of(str(text), base)
+        except ValueError as error:
+            raise RedisMisconfigured(f"{self.name} cannot be used: {error}") from None
 
 
 def address_of(stored: str, base: str | None) -> str:

@@ -34,12 +34,10 @@ class Rescue(NamedTuple):
 
     Attributes:
         returned: jobs that went back to their queues, or to those that run alone.
-        workers: how many processes' jobs went back.
         left: how many dead or silent processes still hold their jobs.
     """
 
     returned: int = 0
-    workers: int = 0
     left: int = 0
 
 
@@ -79,37 +77,28 @@ def give_back_orphans(
         if each.state == "being reaped":
             note(each.name, reaper.go_on(each.name))
     for_s = may_be_silent * (1 + WATCH_SHARE)
-    if for_s > within_s - RESERVE_S:
-        _warn_of_time(silent, for_s, within_s)
-        left = silent
+    beats = {each.name: each.beat for each in fleet.incarnations}
+
+    def nobody_lives(_left: Sequence[Incarnation], _watched: float) -> bool:
+        return all(name in beats and beats[name] == beat for name, beat in reaper.seen.items())
+
+    left = silent
+    if for_s <= within_s - RESERVE_S:
+        left = watch(
+            reaper, silent, for_s=for_s, until_s=within_s - RESERVE_S, goes_on=nobody_lives
+        )
     else:
-        left = _watch(reaper, silent, fleet, for_s=for_s, until_s=within_s - RESERVE_S)
+        logger.warning(
+            "%s must be seen silent for %.0f s, which is longer than the %.0f s of this invocation: the jobs "
+            "stay in flight; start a worker, or run `kiqbridge recover`",
+            shown(", ".join(each.name for each in silent)),
+            for_s,
+            within_s,
+        )
     if rescued:
         logger.warning(
             "%d workers died and none lives: %d of their jobs went back to their queues",
             len(rescued),
             sum(rescued.values()),
         )
-    return Rescue(sum(rescued.values()), len(rescued), len(left))
-
-
-def _watch(
-    reaper: Reaper, silent: Sequence[Incarnation], fleet: Fleet, *, for_s: float, until_s: float
-) -> list[Incarnation]:
-    """Watch them until somebody lives; who is left."""
-    beats = {each.name: each.beat for each in fleet.incarnations}
-
-    def goes_on(_left: Sequence[Incarnation], _watched: float) -> bool:
-        return all(name in beats and beats[name] == beat for name, beat in reaper.seen.items())
-
-    return watch(reaper, silent, for_s=for_s, until_s=until_s, goes_on=goes_on)
-
-
-def _warn_of_time(silent: Sequence[Incarnation], for_s: float, within_s: float) -> None:
-    logger.warning(
-        "%s must be seen silent for %.0f s, which is longer than the %.0f s of this invocation: the jobs stay "
-        "in flight; start a worker, or run `kiqbridge recover`",
-        shown(", ".join(each.name for each in silent)),
-        for_s,
-        within_s,
-    )
+    return Rescue(sum(rescued.values()), len(left))
