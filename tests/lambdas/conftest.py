@@ -24,8 +24,9 @@ def load(environment):
     yield load
     for handler in made:
         if handler._enqueuer is not None:  # else its socket stays open until it is collected
-            pusher = handler._enqueuer._pusher
-            getattr(pusher, "_pushers", {"": pusher})[""]._client.close()  # of fleets all
+            pusher = handler._enqueuer.pusher
+            for each in getattr(pusher, "pushers", {"": pusher}).values():
+                each.client.close()  # of fleets all
 
 
 @pytest.fixture

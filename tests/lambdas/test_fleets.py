@@ -9,7 +9,6 @@ from support.servers import embedded_server
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError
-from kiqbridge.aws.publishing import Publisher
 
 AWAY = "redis://127.0.0.1:1"
 
@@ -117,7 +116,7 @@ def test_each_fleet_gets_the_schedules_of_its_queues(start, environment, tmp_pat
     }
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps({"version": 1, "hash": "a", "schedules": schedules}))
-    environment.setitem(Publisher.__init__.__kwdefaults__, "path", path)
+    environment.setattr("kiqbridge.aws.publishing.MANIFEST", path)
     environment.setenv("KIQBRIDGE_STACK", "shop")
     handler = start()
 

@@ -31,8 +31,7 @@ def manifest(version, **schedules):
 def layer(tmp_path, monkeypatch):
     """The manifest in the layer; without a call there is none."""
     path = tmp_path / "manifest.json"
-    defaults = Publisher.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "path", path)
+    monkeypatch.setattr(publishing, "MANIFEST", path)
 
     def write(document):
         path.write_text(document if isinstance(document, str) else json.dumps(document))
@@ -166,7 +165,7 @@ def test_without_the_name_of_a_stack_nothing_is_published(layer, load, redis):
 
     assert load().lambda_handler(JOB, Context())["enqueued"]
     assert not redis.exists("kb:manifests")
-    assert "_publisher" in vars(Enqueuer(None, None))
+    assert Enqueuer(None, None).publisher is None
 
 
 class TestAfterAFailure:

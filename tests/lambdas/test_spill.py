@@ -611,16 +611,16 @@ class Switch:
     def __call__(self, *, away, clock=None):
         if self._app is None:
             self._app = self._load()
-            pusher = self._app.handler.enqueuer()._pusher
+            pusher = self._app.handler.enqueuer().pusher
             # Each look is later than the breaker lasts, unless the test has a clock.
-            pusher._breaker._clock = clock or itertools.count(1000, 100).__next__
+            pusher.breaker._clock = clock or itertools.count(1000, 100).__next__
             for name in ("push_once", "push_tick", "find_enqueued", "find_tick"):
-                setattr(pusher._client, name, self._switched(getattr(pusher._client, name)))
+                setattr(pusher.client, name, self._switched(getattr(pusher.client, name)))
         self._away = away
         return lambda event: self._app.lambda_handler(event, Context())
 
     def client(self):
-        return self._app.handler.enqueuer()._pusher._client
+        return self._app.handler.enqueuer().pusher.client
 
     def before_push(self, act):
         """Let it happen before each push; the arguments of the jobs of each."""

@@ -74,10 +74,11 @@ class Handled:
         return self.answer
 
 
+@dataclass(slots=True)
 class Enqueuer:
     """Enqueues what events ask for; one serves all invocations of a warm environment.
 
-    Args:
+    Attributes:
         pusher: pushes.
         allowed: what may be enqueued.
         mapper: makes jobs of events that are none; None = such events are refused.
@@ -89,29 +90,14 @@ class Enqueuer:
             does.
     """
 
-    def __init__(
-        self,
-        pusher: Pushing,
-        allowed: AllowList,
-        mapper: "Mapper | None" = None,
-        schemas: "JobSchemas | None" = None,
-        auth: Sequence[str] = sources.DEFAULT_AUTH,
-        *,
-        max_event_bytes: int = settings.MAX_EVENT_BYTES.default,
-        shows_arguments: bool = True,
-        publisher: "Publisher | None" = None,
-    ) -> None:
-        self._publisher = publisher
-        self._pusher = pusher
-        self._allowed = allowed
-        self._mapper = mapper
-        self._schemas = schemas
-        self._auth = auth
-        self._max_event_bytes = max_event_bytes
-        self._shows_arguments = shows_arguments
-
-    def __repr__(self) -> str:
-        return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
+    pusher: Pushing
+    allowed: AllowList
+    mapper: "Mapper | None" = None
+    schemas: "JobSchemas | None" = None
+    auth: Sequence[str] = sources.DEFAULT_AUTH
+    max_event_bytes: int = settings.MAX_EVENT_BYTES.default
+    shows_arguments: bool = True
+    publisher: "Publisher | None" = None
 
     @classmethod
     def from_environment(
@@ -169,7 +155,7 @@ class Enqueuer:
         Raises:
             EventError: a filter cannot be evaluated.
         """
-        if (mapper := self._mapper) is None:
+        if (mapper := self.mapper) is None:
             return ""
         mapped = [
             each
@@ -203,15 +189,15 @@ class Enqueuer:
             RedisUnavailable or RedisRefused if nothing was written either, PushOutcomeUnknown if the reply was
             lost, only without tick and dedupe_key.
         """
-        shown = contextlib.nullcontext() if self._shows_arguments else redaction.arguments_hidden()
-        with texts_limited(self._max_event_bytes), shown:
+        shown = contextlib.nullcontext() if self.shows_arguments else redaction.arguments_hidden()
+        with texts_limited(self.max_event_bytes), shown:
             # With rules an alias has what they name: not what no rule is about.
-            is_own = not alias or self._allowed.rules is None
-            if is_own and self._publisher is not None and self._publisher.is_command(event):
-                return _published(self._publisher, event, by)
+            is_own = not alias or self.allowed.rules is None
+            if is_own and self.publisher is not None and self.publisher.is_command(event):
+                return _published(self.publisher, event, by)
             try:
-                is_spilled = is_own and self._pusher.has_spilled(event)
-                delivery = sources.read(event, self._auth, is_spilled=is_spilled)
+                is_spilled = is_own and self.pusher.has_spilled(event)
+                delivery = sources.read(event, self.auth, is_spilled=is_spilled)
             except (EventError, PayloadError) as error:
                 return Handled(source=UNKNOWN, error=error)
             handled = Handled(source=delivery.source, ignored=delivery.ignored)
@@ -223,11 +209,11 @@ class Enqueuer:
                 ]
 
             def push(passed: Sequence[Record]) -> list[Result]:
-                if self._publisher and any(each.tick for each in passed):
+                if self.publisher and any(each.tick for each in passed):
                     # A deployment has changed which jobs its schedules name: their ticks go by that.
-                    handled.published = self._publisher.once(by)
+                    handled.published = self.publisher.once(by)
                 began = time.perf_counter()
-                results = self._pusher.push(passed, delivery.answering, by)
+                results = self.pusher.push(passed, delivery.answering, by)
                 handled.push_ms = round((time.perf_counter() - began) * 1000, 3)
                 return results
 
@@ -239,23 +225,23 @@ class Enqueuer:
             else:
                 handled.error = _reason(results)
                 handled.answer = delivery.success or answer_of(results)
-            if self._publisher and not handled.published and any(each.jobs for each in results):
-                handled.published = self._publisher.once(by)
+            if self.publisher and not handled.published and any(each.jobs for each in results):
+                handled.published = self.publisher.once(by)
             return handled
 
     def _check(self, record: Record, now: float) -> Record | Result:
         """The record with the jobs that may be pushed, or its result."""
         try:
-            read = read_jobs(record, now, self._mapper)
+            read = read_jobs(record, now, self.mapper)
             if read.ignored:
                 return Result(record=read)
             if read.accepted_from is None:  # else it was stamped when it was first seen
                 read = stamped(read)
             schedule = None if read.tick is None else read.tick.schedule
             for job in read.jobs:
-                self._allowed.check(job.item, read.sender, schedule)
-                if self._schemas is not None:
-                    self._schemas.check(job.item)
+                self.allowed.check(job.item, read.sender, schedule)
+                if self.schemas is not None:
+                    self.schemas.check(job.item)
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
         return read

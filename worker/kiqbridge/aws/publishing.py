@@ -11,13 +11,14 @@ publishes at once, and can do nothing else.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.clocks.manifest_store import Published, parts_of, publish_manifest, stands
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.store import deadline
 from kiqbridge.wire import json_text
 
@@ -36,33 +37,25 @@ _ROLL_BACK: Final = (
 )
 
 
+@dataclass(slots=True)
 class Publisher:
     """Publishes the manifest of this function's layer; one serves all invocations of a warm environment.
 
-    Args:
+    Attributes:
         client: of the Redis to publish in; where it has fleets, each gets the schedules of its queues.
         stack: name of the stack.
         path: the manifest; a layer that has none publishes nothing.
         monotonic: seconds.
+        again_at: when it is tried again, if it failed; None = it was published.
+        has_failed: whether that was logged.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        stack: str,
-        *,
-        path: Path = MANIFEST,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._stack = stack
-        self._path = path
-        self._monotonic = monotonic
-        self._again_at: float | None = 0.0
-        self._has_failed = False
-
-    def __repr__(self) -> str:
-        return f"Publisher({self._stack!r}, {str(self._path)!r})"
+    client: Client
+    stack: str
+    path: Path = field(default_factory=lambda: MANIFEST)
+    monotonic: Callable[[], float] = time.monotonic
+    again_at: float | None = 0.0
+    has_failed: bool = False
 
     def once(self, by: str) -> dict[str, Any] | None:
         """Publish, unless this environment has; never raises.
@@ -70,9 +63,9 @@ class Publisher:
         Returns:
             What became of it, for the log; None: nothing worth a line.
         """
-        if self._again_at is None or self._monotonic() < self._again_at:
+        if self.again_at is None or self.monotonic() < self.again_at:
             return None
-        self._again_at = None
+        self.again_at = None
         try:
             manifest = self._read()
             if manifest is None:
@@ -80,13 +73,13 @@ class Publisher:
             with deadline.within(LONGEST_S):
                 return self._publish(manifest, by, rollback=False, unless_it_stands=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event is enqueued and answered
-            self._again_at = self._monotonic() + AGAIN_S
-            if self._has_failed:
+            self.again_at = self.monotonic() + AGAIN_S
+            if self.has_failed:
                 return None
-            self._has_failed = True
+            self.has_failed = True
             return {
                 "outcome": "failed",
-                "stack": self._stack,
+                "stack": self.stack,
                 "reason": f"{type(error).__name__}: {error}; it is tried again, and not logged again",
             }
 
@@ -116,7 +109,7 @@ class Publisher:
         manifest = self._read()
         if manifest is None:
             raise ConfigError(
-                f"{self._path.name}: the layer has no manifest of schedules; build it with make build"
+                f"{self.path.name}: the layer has no manifest of schedules; build it with make build"
             )
         return self._publish(manifest, by, rollback=rollback) or {}
 
@@ -131,11 +124,11 @@ class Publisher:
         """What became of it, of several fleets by their names; None: it stood already."""
         found: dict[str, Any] = {}
         away: KiqbridgeError | None = None
-        for fleet, there, part in parts_of(self._client, manifest):
+        for fleet, there, part in parts_of(self.client, manifest):
             try:
-                if not (unless_it_stands and stands(there.pool, there.keys, self._stack, part)):
+                if not (unless_it_stands and stands(there.pool, there.keys, self.stack, part)):
                     done = publish_manifest(
-                        there.pool, there.keys, part, stack=self._stack, by=by, rollback=rollback
+                        there.pool, there.keys, part, stack=self.stack, by=by, rollback=rollback
                     )
                     found[fleet] = described(done)
             except KiqbridgeError as error:  # the other fleets have theirs all the same
@@ -147,18 +140,18 @@ class Publisher:
         outcomes = sorted({each["outcome"] for each in found.values()} - {"unchanged"})
         return {
             "outcome": outcomes[0] if outcomes else "unchanged",  # of several `older` goes first
-            "stack": self._stack,
+            "stack": self.stack,
             "fleets": found,
         }
 
     def _read(self) -> Mapping[str, Any] | None:
         try:
-            text = self._path.read_bytes()
+            text = self.path.read_bytes()
         except FileNotFoundError:
             return None
         read = json_text.loads(text)
         if not isinstance(read, dict) or not {"version", "hash", "schedules"} <= set(read):
-            raise ConfigError(f"{self._path.name}: is no manifest; build the layer with make build")
+            raise ConfigError(f"{self.path.name}: is no manifest; build the layer with make build")
         return read
 
 

@@ -5,6 +5,7 @@ that the client refuses), the records are pushed one by one, so that only that o
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from itertools import accumulate
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
+from kiqbridge.records import dataclass
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.payload import shorten
 
@@ -47,10 +49,11 @@ class Pushing(Protocol):
         """Push the jobs of the records of one delivery; a result for each record, in their order."""
 
 
+@dataclass(slots=True)
 class Pusher:
     """Pushes the jobs of records and says what became of each.
 
-    Args:
+    Attributes:
         client: pushes.
         tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
         tick_offset_s: seconds by which the clock of the schedules is ahead of that of Redis, where it is
@@ -58,18 +61,10 @@ class Pusher:
         gate: the limits of queues.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        tick_ahead_s: float = TICK_AHEAD_S.default,
-        tick_offset_s: float = TICK_OFFSET_S.default,
-        gate: DepthGate | None = None,
-    ) -> None:
-        self._client = client
-        self._tick_ahead_s = tick_ahead_s
-        self._tick_offset_s = tick_offset_s
-        self._gate = gate or DepthGate()
+    client: Client
+    tick_ahead_s: float = TICK_AHEAD_S.default
+    tick_offset_s: float = TICK_OFFSET_S.default
+    gate: DepthGate = DepthGate()
 
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
         """Whether an event comes out of a spill queue: there is none."""
@@ -103,11 +98,11 @@ class Pusher:
         if len(records) == 1 and (used := self._used_by_another(records[0])) is not None:
             return [Result(record=records[0], jobs=[used])]
         jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
-        outcomes = self._client.push_once(
+        outcomes = self.client.push_once(
             [job.item for _, job in jobs],
             [job.dedupe_key for _, job in jobs],
             jids=[job.jid for _, job in jobs],
-            limits=self._gate.lengths(job for _, job in jobs),
+            limits=self.gate.lengths(job for _, job in jobs),
         )
         pushed: list[list[Enqueued]] = [[] for _ in records]
         for outcome in outcomes:
@@ -126,7 +121,7 @@ class Pusher:
         first, *others = record.jobs
         if not record.fingerprint or not others:
             return None
-        [known] = self._client.find_enqueued([first.item], [first.dedupe_key])
+        [known] = self.client.find_enqueued([first.item], [first.dedupe_key])
         if known is None or known.startswith(record.fingerprint) or known == first.item.get("jid"):
             return None
         return first.answered(0, known, duplicate=True)
@@ -140,7 +135,7 @@ class Pusher:
         def fitting(place: int) -> Record | Result:
             record, start = records[place], starts[place]
             own = {n - start: deep[n] for n in range(start, starts[place + 1]) if n in deep}
-            if (delayed := self._gate.delayed(record, own)) is not None:
+            if (delayed := self.gate.delayed(record, own)) is not None:
                 return delayed
             queues = {record.jobs[number].queue: length for number, length in own.items()}
             return Result(record=record, error=QueueTooDeep(queues, own))
@@ -166,20 +161,20 @@ class Pusher:
     def _claim(self, record: Record, tick: Tick, by: str) -> Result:
         """Push the jobs of a tick, once; a repeated one that enqueued nothing is answered as the first one."""
         try:
-            outcome = self._client.push_tick(
+            outcome = self.client.push_tick(
                 tick.schedule,
                 tick.instant,
                 [job.item_with_jid for job in record.jobs],
                 by=by,
                 # An entry is forgotten so long after its instant: with this, 17 days of the server's clock later.
-                horizon_s=TICK_HORIZON_S - round(self._tick_offset_s),
-                ahead_s=self._tick_ahead_s + self._tick_offset_s,
-                limits=self._gate.lengths(record.jobs),
+                horizon_s=TICK_HORIZON_S - round(self.tick_offset_s),
+                ahead_s=self.tick_ahead_s + self.tick_offset_s,
+                limits=self.gate.lengths(record.jobs),
                 overlap=tick.overlap,
                 max_age_s=tick.max_age_s,
             )
         except QueueTooDeep as error:
-            delayed = self._gate.delayed(record, error.places)
+            delayed = self.gate.delayed(record, error.places)
             return (
                 Result(record=record, error=error)
                 if delayed is None
@@ -189,7 +184,7 @@ class Pusher:
             return Result(record=record, error=error)
         if outcome.kind == "future":
             early = EventError(
-                f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
+                f"tick.at: {shorten(tick.at)} is more than {self.tick_ahead_s:g} s ahead of the clock of "
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
                 f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
             )
@@ -200,25 +195,26 @@ class Pusher:
         return Result(record=record, jobs=outcome.jobs, left_out="" if kind == "enqueued" else kind)
 
 
+@dataclass(slots=True)
 class FleetPusher:
     """Pushes each record with those of its fleet: one that is away fails, or spills, its own records only.
 
     In a group that keeps its order, the records of one fleet wait for each other only: queues of two servers have no
     common order.
 
-    Args:
+    Attributes:
         make: makes the pusher of a fleet, each with its own memory of what was away.
         name_of: the name of a queue's fleet; raises PayloadError if it has none.
+        pushers: by the name of the fleet.
     """
 
-    def __init__(self, make: Callable[[], Pushing], name_of: Callable[[str], str]) -> None:
-        self._make = make
-        self._name_of = name_of
-        self._pushers = {NO_FLEET: make()}
+    make: Callable[[], Pushing]
+    name_of: Callable[[str], str]
+    pushers: dict[str, Pushing] = field(default_factory=dict)
 
     def has_spilled(self, event: object) -> bool:
         """Whether an event comes out of a spill queue, which all share."""
-        return self._pushers[NO_FLEET].has_spilled(event)
+        return self._of_fleet(NO_FLEET).has_spilled(event)
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`; what is all or nothing goes as one, and is refused if it has jobs of two fleets."""
@@ -228,15 +224,18 @@ class FleetPusher:
             places.setdefault(self._fleet(its), []).append(place)
         results: dict[int, Result] = {}
         for name, own in places.items():
-            if name not in self._pushers:
-                self._pushers[name] = self._make()
-            pushed = self._pushers[name].push([records[place] for place in own], answering, by)
+            pushed = self._of_fleet(name).push([records[place] for place in own], answering, by)
             results |= dict(zip(own, pushed, strict=True))
         return [results[place] for place in range(len(records))]
 
+    def _of_fleet(self, name: str) -> Pushing:
+        if name not in self.pushers:
+            self.pushers[name] = self.make()
+        return self.pushers[name]
+
     def _fleet(self, record: Record) -> str:
         try:
-            return self._name_of(record.jobs[0].queue)
+            return self.name_of(record.jobs[0].queue)
         except PayloadError:
             return NO_FLEET
 

@@ -7,7 +7,7 @@ the message itself, which keeps its id.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 from kiqbridge.aws.job_forms import Tick
@@ -121,37 +121,28 @@ def _as_delivered(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
     }
 
 
+@dataclass(slots=True)
 class ReplayPusher:
     """Pushes as `Pusher`; what is too old to know whether it was enqueued is refused, unless asked for.
 
-    Args:
+    Attributes:
         pusher: pushes.
         client: knows what was enqueued.
         only_looks: push nothing, and answer what would become of it; a new job has the jid "".
         takes_stale: enqueue also what is too old, once per message however often it is replayed.
         clock: epoch seconds.
-
-    Attributes:
         is_spilled: the next event comes out of a spill queue.
         sent_at: when the next event was sent, epoch seconds, as its queue has it.
     """
 
-    def __init__(
-        self,
-        pusher: Pusher,
-        client: Client,
-        *,
-        only_looks: bool,
-        takes_stale: bool,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._pusher = pusher
-        self._client = client
-        self._only_looks = only_looks
-        self._takes_stale = takes_stale
-        self._clock = clock
-        self.is_spilled = False
-        self.sent_at: float | None = None
+    pusher: Pusher
+    client: Client
+    _: KW_ONLY
+    only_looks: bool
+    takes_stale: bool
+    clock: Callable[[], float] = time.time
+    is_spilled: bool = False
+    sent_at: float | None = None
 
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
         """Whether the event comes out of a spill queue."""
@@ -163,18 +154,18 @@ class ReplayPusher:
 
     def _one(self, record: Record, by: str) -> Result:
         if (error := self._too_old(record)) is not None:
-            if not self._takes_stale:
+            if not self.takes_stale:
                 return Result(record=record, error=error)
             record = _without_tick(record)
-        if self._only_looks:
+        if self.only_looks:
             return self._looked_up(record)
-        [result] = self._pusher.push([record], Answering.WHOLE, by)
-        if self._takes_stale and isinstance(result.error, StaleTick):  # by the clock of Redis
-            [result] = self._pusher.push([_without_tick(record)], Answering.WHOLE, by)
+        [result] = self.pusher.push([record], Answering.WHOLE, by)
+        if self.takes_stale and isinstance(result.error, StaleTick):  # by the clock of Redis
+            [result] = self.pusher.push([_without_tick(record)], Answering.WHOLE, by)
         return result
 
     def _too_old(self, record: Record) -> StaleTick | None:
-        now = self._clock()
+        now = self.clock()
         if record.tick is not None:
             is_old = record.tick.instant < now - TICK_HORIZON_S
             return stale_tick(record.tick) if is_old else None
@@ -192,13 +183,13 @@ class ReplayPusher:
         if record.tick is not None:
             known: Sequence[str | None] = self._known_tick(record.tick, len(record.jobs))
         else:
-            known = self._client.find_enqueued(
+            known = self.client.find_enqueued(
                 [job.item for job in record.jobs], [job.dedupe_key for job in record.jobs]
             )
         return looked_up(record, known)
 
     def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:
-        found = self._client.find_tick(tick.schedule, tick.instant)
+        found = self.client.find_tick(tick.schedule, tick.instant)
         if found is None:
             return [None] * count
         return [*found, *[""] * count][:count]

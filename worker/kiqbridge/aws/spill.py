@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kiqbridge.aws.depth import DepthGate
@@ -41,10 +41,11 @@ Group = tuple[str, str | None]
 """Sender and name of a group."""
 
 
+@dataclass(slots=True)
 class SpillingPusher:
     """Pushes as `Pusher` does, and sends to the spill queues what Redis does not take.
 
-    Args:
+    Attributes:
         pusher: pushes.
         queues: where else to send.
         client: knows what was enqueued.
@@ -52,27 +53,21 @@ class SpillingPusher:
         clock: epoch seconds.
     """
 
-    def __init__(
-        self,
-        pusher: Pusher,
-        queues: SpillQueues,
-        client: Client,
-        *,
-        gate: DepthGate,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._pusher = pusher
-        self._queues = queues
-        self._client = client
-        self._gate = gate
-        self._clock = clock
-        self._breaker = Breaker(clock)
-        self._behind: dict[Group, Message] = {}
-        """Groups that were spilled, each with its last message; what follows goes the same way."""
+    pusher: Pusher
+    queues: SpillQueues
+    client: Client
+    gate: DepthGate
+    clock: Callable[[], float] = time.time
+    breaker: "Breaker" = field(init=False)
+    behind: dict[Group, Message] = field(default_factory=dict)
+    """Groups that were spilled, each with its last message; what follows goes the same way."""
+
+    def __post_init__(self) -> None:
+        self.breaker = Breaker(self.clock)
 
     def has_spilled(self, event: object) -> bool:
         """Whether an event comes out of one of the spill queues."""
-        return self._queues.delivers(event)
+        return self.queues.delivers(event)
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`; the result of a record that was spilled has its jobs in `spilled`."""
@@ -96,10 +91,10 @@ class SpillingPusher:
         return results
 
     def _ask_redis(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
-        if (refusal := self._breaker.refusal()) is not None:
+        if (refusal := self.breaker.refusal()) is not None:
             return [Result(record=record, error=refusal) for record in records]
-        results = self._pusher.push(records, answering, by)
-        self._breaker.note(results)
+        results = self.pusher.push(records, answering, by)
+        self.breaker.note(results)
         return results
 
     def _places_to_spill(
@@ -109,7 +104,7 @@ class SpillingPusher:
         answering: Answering,
         waiting: set[Group],
     ) -> list[int]:
-        if not (self._queues.fifo_url if answering is Answering.IN_ORDER else self._queues.url):
+        if not (self.queues.fifo_url if answering is Answering.IN_ORDER else self.queues.url):
             return []
         if answering is Answering.WHOLE:  # an error that is not to be spilled is everybody's
             failed = [place for place, each in enumerate(results) if each.error is not None]
@@ -132,14 +127,14 @@ class SpillingPusher:
         if isinstance(error, PushOutcomeUnknown):  # sent again, only what has a guard is known
             return record.tick is not None or all(job.dedupe_key for job in record.jobs)
         if isinstance(error, QueueTooDeep):
-            return self._gate.is_spilled(error)
+            return self.gate.is_spilled(error)
         return isinstance(error, RedisUnavailable)
 
     def _spill(
         self, records: Sequence[Record], places: Sequence[int], answering: Answering, by: str
     ) -> set[int]:
         """The places of what was taken; a group's messages are sent one after the other, until one is not taken."""
-        now = self._clock()
+        now = self.clock()
         if answering is not Answering.IN_ORDER:
             messages = [message_of(records, [place], by=by, now=now) for place in places]
             if answering is Answering.WHOLE and any(map(_is_too_large, messages)):
@@ -155,7 +150,7 @@ class SpillingPusher:
             sent = self._send([messages[0] for messages in left.values()], to_fifo=True)
             for group, messages in list(left.items()):
                 if messages[0] in sent:
-                    self._behind[group] = messages[0]
+                    self.behind[group] = messages[0]
                     taken.update(messages.pop(0).places)
                     if messages:
                         continue
@@ -166,7 +161,7 @@ class SpillingPusher:
         """The messages that SQS took."""
         fitting = [each for each in messages if not _is_too_large(each)]
         try:
-            taken = self._queues.send(fitting, to_fifo=to_fifo)
+            taken = self.queues.send(fitting, to_fifo=to_fifo)
         except Exception as error:  # noqa: BLE001 - whatever it is, the service delivers again
             logger.warning(
                 "the spill queue took nothing, so that the service has to deliver again: %s: %s. Check "
@@ -180,22 +175,22 @@ class SpillingPusher:
 
     def _groups_behind(self, records: Sequence[Record]) -> set[Group]:
         """The groups of which something spilled is not in Redis yet, so far as this environment knows."""
-        groups = {_group_of(record) for record in records} & self._behind.keys()
+        groups = {_group_of(record) for record in records} & self.behind.keys()
         for group in list(groups):
-            if self._is_enqueued(self._behind[group]):
-                del self._behind[group]
+            if self._is_enqueued(self.behind[group]):
+                del self.behind[group]
                 groups.remove(group)
         return groups
 
     def _is_enqueued(self, message: Message) -> bool:
         """Whether the last job of a message is in Redis."""
-        if self._breaker.refusal() is not None:
+        if self.breaker.refusal() is not None:
             return False
         last, tick = message.last, message.tick
         try:
             if tick is not None:
-                return self._client.find_tick(tick.schedule, tick.instant) is not None
-            return self._client.find_enqueued([last.item], [last.dedupe_key]) != [None]
+                return self.client.find_tick(tick.schedule, tick.instant) is not None
+            return self.client.find_enqueued([last.item], [last.dedupe_key]) != [None]
         except KiqbridgeError:  # the push that follows reports it
             return False
 

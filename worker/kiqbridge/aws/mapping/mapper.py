@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
@@ -27,20 +27,17 @@ ORIGIN_KEYS: Final = frozenset(
 """Keys of `match` that stand for the origin of a record, by the name that a service gives it."""
 
 
+@dataclass(slots=True)
 class Mapper:
     """The mappings of a file; one serves all invocations of a warm environment.
 
-    Args:
+    Attributes:
         document: the file, for messages.
         content: what it declares.
     """
 
-    def __init__(self, document: Document, content: Declared) -> None:
-        self._document = document
-        self._mappings = content.mappings
-
-    def __repr__(self) -> str:
-        return f"Mapper({self._document.file!r}, {len(self._mappings)} mappings)"
+    document: Document
+    content: Declared
 
     @classmethod
     def of(cls, document: Document) -> Self:
@@ -81,7 +78,7 @@ class Mapper:
             EventError: a filter cannot be evaluated.
         """
         filtered = ""
-        for mapping in self._mappings:
+        for mapping in self.content.mappings:
             if not all(_matches(key, globs, record) for key, globs in mapping.match.items()):
                 continue
             if mapping.filter is None:
@@ -94,7 +91,7 @@ class Mapper:
     def place(self, mapping: EventMapping) -> str:
         """File, line and name of a mapping."""
         name = f" ({mapping.name})" if mapping.name else ""
-        return self._document.place(mapping.path) + name
+        return self.document.place(mapping.path) + name
 
     def _items(self, mapping: EventMapping, record: Record) -> Iterator[dict[str, Any]]:
         """The jobs as the forms of a job have them."""
@@ -115,7 +112,7 @@ class Mapper:
         found = self._search(str(mapping.each), event, path)
         if not isinstance(found, list):
             raise EventError(
-                f"{self._document.place(path)}: {mapping.each} finds {_kind(found)} in the event "
+                f"{self.document.place(path)}: {mapping.each} finds {_kind(found)} in the event "
                 "instead of a list"
             )
         return [{"item": item, "index": index, "event": event} for index, item in enumerate(found)]
@@ -142,7 +139,7 @@ class Mapper:
         found = self._search(job.args, scope, path)
         if not isinstance(found, list):
             raise EventError(
-                f"{self._document.place(path)}: {job.args} finds {_kind(found)} in the event instead of "
+                f"{self.document.place(path)}: {job.args} finds {_kind(found)} in the event instead of "
                 "the list of arguments; for a single argument write it as a list"
             )
         return found
@@ -172,14 +169,14 @@ class Mapper:
             found = str(found)
         if not isinstance(found, str) or not found:
             raise EventError(
-                f"{self._document.place(path)}: {text} finds {_kind(found)} in the event instead of a text "
+                f"{self.document.place(path)}: {text} finds {_kind(found)} in the event instead of a text "
                 "or a whole number"
             )
         return found
 
     def _nothing(self, text: str, path: str) -> EventError:
         return EventError(
-            f"{self._document.place(path)}: {text} finds nothing in the event; correct the path, give a "
+            f"{self.document.place(path)}: {text} finds nothing in the event; correct the path, give a "
             f"default as in {text} || 'none', or write allow_null: true in the mapping"
         )
 
@@ -187,7 +184,7 @@ class Mapper:
         try:
             return search(text, scope)
         except EventError as error:
-            raise EventError(f"{self._document.place(path)}: {error}") from error
+            raise EventError(f"{self.document.place(path)}: {error}") from error
 
 
 def _matches(key: str, globs: Sequence[str], record: Record) -> bool:

@@ -5,6 +5,7 @@ JSON Schema draft 4, 6 or 7. fastjsonschema compiles it to Python once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kiqbridge.aws.mapping.document import Document
@@ -30,21 +31,19 @@ class SchemaFault(Exception):  # noqa: N818 - an answer in the form of an error
     """A schema cannot be compiled; the text says why."""
 
 
+@dataclass(slots=True)
 class JobSchemas:
     """The schemas of a file.
 
-    Args:
+    Attributes:
         document: the file, for messages.
         schemas: class → schema of its list of arguments.
+        validators: class → its compiled schema.
     """
 
-    def __init__(self, document: Document, schemas: Mapping[str, Any]) -> None:
-        self._document = document
-        self._schemas = schemas
-        self._validators: dict[str, Validator] = {}
-
-    def __repr__(self) -> str:
-        return f"JobSchemas({', '.join(self._schemas)})"
+    document: Document
+    schemas: Mapping[str, Any]
+    validators: dict[str, Validator] = field(default_factory=dict)
 
     def check(self, item: Mapping[str, Any]) -> None:
         """Refuse a validated item whose arguments its class' schema does not allow.
@@ -54,17 +53,17 @@ class JobSchemas:
             ConfigError: the schema itself is wrong.
         """
         for name, path, arguments in _argument_lists(item):
-            if name in self._schemas:
+            if name in self.schemas:
                 self._check(name, path, arguments)
 
     def _check(self, name: str, path: str, arguments: Any) -> None:
         import fastjsonschema  # noqa: PLC0415 - only where a job has a schema
 
-        if (validator := self._validators.get(name)) is None:
+        if (validator := self.validators.get(name)) is None:
             try:
-                validator = self._validators[name] = compiled(self._schemas[name])
+                validator = self.validators[name] = compiled(self.schemas[name])
             except SchemaFault as fault:
-                where = self._document.place(f"schemas.{name}")
+                where = self.document.place(f"schemas.{name}")
                 raise ConfigError(f"{where}: {fault}") from fault
         try:
             validator(arguments, name_prefix=path)
@@ -73,11 +72,11 @@ class JobSchemas:
             if len(why) > _LONGEST_REASON:
                 why = f"{why[:_LONGEST_REASON]}…"
             raise PayloadError(
-                f"{field}: {why} (JSON schema of {name} in {self._document.file})"
+                f"{field}: {why} (JSON schema of {name} in {self.document.file})"
             ) from error
         except (RecursionError, ValueError, TypeError, ArithmeticError) as error:
             raise PayloadError(
-                f"{path}: cannot be checked by the JSON schema of {name} in {self._document.file}: "
+                f"{path}: cannot be checked by the JSON schema of {name} in {self.document.file}: "
                 f"{type(error).__name__}"
             ) from error
 
