@@ -22,6 +22,8 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-compile
 # Tests start hundreds of processes, so they write it, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 COMPILE_IMPORTED := -m kiqbridge worker --help >/dev/null
+# Else each of the processes that share the tests compiles all of them in the first run.
+COMPILE_TESTS := -m pytest --collect-only -q --quick >/dev/null 2>&1 || true
 FOREGROUND := $(PY) .make/foreground.py
 SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
@@ -157,6 +159,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@sh .make/venv.sh $(VENV)
 	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@$(PY) $(COMPILE_IMPORTED)
+	@$(PY) $(COMPILE_TESTS)
 	@touch $(VENV)/.up $@
 
 $(VENV)/.unit: pyproject.toml constraints.txt

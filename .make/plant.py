@@ -97,6 +97,8 @@ def main() -> int:
         for fault in texts
         if not asked.names or any(name in fault.name for name in asked.names)
     ]
+    if not chosen:
+        sys.exit(f"no fault has one of {asked.names} in its name")
     if asked.some:
         chosen = random.sample(chosen, min(asked.some, len(chosen)))
     green = 0

@@ -1,6 +1,6 @@
 """The ledger of a schedule, as people read it."""
 
-from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 
@@ -30,3 +30,19 @@ def test_entries_come_newest_first_with_their_attempts_and_ends(client, pool):
     ]
     assert read_ledger(pool, keys, "s", since=MINUTE + 1, until=MINUTE + 60, most=5) == [found[1]]
     assert read_ledger(pool, keys, "s", most=1) == [found[0]]
+
+
+def test_an_entry_is_open_as_long_as_one_of_its_jobs_has_no_end():
+    def entry(*ends):
+        made = [
+            JobEnd(at=MINUTE, jid=jid, outcome=outcome, ended_at=MINUTE + number)
+            for number, (jid, outcome) in enumerate(ends)
+        ]
+        return LedgerEntry(
+            schedule="s", at=MINUTE, jids=["a", "b"], by="t", enqueued_at=MINUTE, ends=made
+        )
+
+    assert entry().outcome == entry(("a", "done")).outcome == "open"
+    assert entry(("a", "done"), ("b", "done")).outcome == "done"
+    assert entry(("a", "done"), ("b", "dead")).outcome == "dead"
+    assert entry(("a", "done"), ("b", "dead"), ("b", "done")).outcome == "done"
