@@ -13,7 +13,7 @@ from support.sources import records_of
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.sources.services import FORMS
-from kiqbridge.wire.guards import DAY_S, KEEP_S, Source
+from kiqbridge.wire.guards import DAY_S, Source
 
 FOLDER = ROOT / "docs" / "sources"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "http")
@@ -96,7 +96,7 @@ def test_a_page_says_for_how_long_a_delivery_is_remembered(page, sources):
     text = " ".join((FOLDER / f"{page}.md").read_text(encoding="utf-8").split())
 
     assert {int(days) for days in re.findall(r"remembered for (\d+) days", text)} == {
-        KEEP_S[source] // DAY_S for source in sources
+        source.keep_s // DAY_S for source in sources
     }
 
 
