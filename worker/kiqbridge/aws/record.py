@@ -60,7 +60,7 @@ class Answering(StrEnum):
     """As EACH, but after a failure nothing of the same group is enqueued: it is delivered again, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Record:
     """One thing that a service delivered.
 

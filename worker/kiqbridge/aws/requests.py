@@ -43,8 +43,9 @@ def read_jobs(record: Record, now: float, mapper: "Mapper | None" = None) -> Rec
 
             return read_spilled(record, now)
         if is_job_form(record.job):
-            jobs, tick = parse_jobs(record.job, now, record.identity)
-            return replace(record, jobs=jobs, tick=tick)
+            # Set in place: a copy of a record would cost a tenth of a batch's time.
+            record.jobs, record.tick = parse_jobs(record.job, now, record.identity)
+            return record
     except (PayloadError, EventError) as error:
         if not record.where:
             raise

@@ -87,7 +87,9 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
     queue = text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
     about = _about(message)
     facets = _attributes(message.get("messageAttributes"), "stringValue")
-    facets |= facets_of(queue=arn, group=about["group"])
+    facets["queue"] = arn
+    if about["group"]:
+        facets["group"] = about["group"]
     source = Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS
     record = Record(
         source="sqs",

@@ -142,7 +142,7 @@ def text_or_none(value: object) -> str | None:
 
 def mapping_or_empty(value: object) -> Mapping[str, Any]:
     """The value if it is an object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, (dict, Mapping)) else {}
 
 
 def decoded(text: str, where: str) -> bytes:
