@@ -20,7 +20,6 @@ What Sidekiq does not know in a job goes into the payload as it is, as with Side
 What Ruby's pages show of a job must be plain, see `plain.py`.
 """
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -184,9 +183,12 @@ def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[J
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
     """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing."""
-    with contextlib.suppress(RecursionError):
-        if "<aws." not in repr(event):  # a quick look for what is rare
-            return
+    try:
+        is_rare = "<aws." in repr(event)
+    except RecursionError:
+        is_rare = True
+    if not is_rare:
+        return
     pending: list[tuple[str, object]] = [(str(key), value) for key, value in event.items()]
     while pending:  # not recursive: depth is judged later, and by a clear message
         path, value = pending.pop()

@@ -101,10 +101,10 @@ class Report:
             self._done(result, about | {"ms": ms})
 
     def _done(self, result: Result, about: dict[str, Any]) -> None:
-        answer = answer_of([result])
+        duplicates = sum(job.duplicate for job in result.jobs)
         counts = {
-            "Enqueued": len(answer["enqueued"]),
-            "Duplicates": len(answer["duplicates"]),
+            "Enqueued": len(result.jobs) - duplicates,
+            "Duplicates": duplicates,
             "Spilled": len(result.spilled),
             result.left_out.title(): len(result.record.jobs) if result.left_out else 0,
         }
@@ -117,6 +117,7 @@ class Report:
             if shown[0].at is not None:
                 about["at"] = shown[0].at
         else:
+            answer = answer_of([result])
             about |= {"spilled": answer["spilled"]} if result.spilled else answer
         write = self._logger.warning if result.spilled else self._logger.info
         write("spilled" if result.spilled else "done", extra=about)
