@@ -30,17 +30,13 @@ KEY_BYTES: Final = 32
 MARGIN_S: Final = 1.0
 """What is left for the answer when the time of an invocation goes by at Redis."""
 
-
-_UNAVAILABLE: Final = Mangum(
-    Layer(
-        Refusal(
-            503,
-            "Redis does not answer",
-            "Redis does not answer; the log of the function has the reason.",
-        ),
-        security_headers,
+_UNAVAILABLE: Final = Layer(
+    Refusal(
+        503,
+        "Redis does not answer",
+        "Redis does not answer; the log of the function has the reason.",
     ),
-    lifespan="off",
+    security_headers,
 )
 
 
@@ -73,7 +69,7 @@ class WebFunction:
                 page = self._page()
             except (RedisUnavailable, RedisRefused) as error:
                 logger.error("web: %s", error)  # noqa: TRY400 - the message says it all
-                return _UNAVAILABLE(event, context)
+                return Mangum(_UNAVAILABLE, lifespan="off")(event, context)
             return page(event, context)
 
     def _page(self) -> Mangum:
