@@ -257,9 +257,11 @@ class TestCrash:
         )
         supervisor.wait_for(lambda: notes.texts().count(victim_job) == 2, what="its job elsewhere")
         notes.open_gate()
-        supervisor.wait_for(lambda: notes.texts().count(victim_job.replace("begin", "end")) == 1)
+        both = {each.replace("begin", "end") for each in (victim_job, other_job)}
+        supervisor.wait_for(lambda: both <= set(notes.texts()), what="both ends")
 
         assert other in children_of(supervisor.pid)
+        assert notes.texts().count(victim_job.replace("begin", "end")) == 1
         ends = [pid for each, pid in notes.pairs() if each == other_job.replace("begin", "end")]
         assert ends == [other]
         assert notes.texts().count(other_job) == 1

@@ -35,7 +35,7 @@ class Born:
     def poll(self) -> int | None:
         """The exit code, negative after a signal; None while it runs."""
         if self.returncode is None:
-            self.returncode = self._nursery.ended().get(self.pid)
+            self._nursery.look()
         return self.returncode
 
     def wait(self) -> int:
@@ -58,7 +58,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._ended: dict[int, int] = {}
+        self._running: dict[int, Born] = {}  # by pid, which the system uses again after an end
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
@@ -79,24 +79,22 @@ class Nursery:
             socket.send_fds(self._socket, [json.dumps(asked).encode()], [output])
             while (pid := self.listen()) is None:
                 pass
-            return Born(self, pid)
+            self._running[pid] = born = Born(self, pid)
+            return born
 
-    def ended(self) -> dict[int, int]:
-        """Exit code by pid, of those that have ended."""
-        with self._lock:
-            while self.listen(socket.MSG_DONTWAIT) is not None:
-                pass
-            return self._ended
+    def look(self) -> None:
+        """Note which processes have ended by now."""
+        self.listen(socket.MSG_DONTWAIT)
 
     def listen(self, flags: int = 0) -> int | None:
-        """Take one message in; the pid when it tells of a birth."""
+        """Read one message, or all that are there with MSG_DONTWAIT; the pid of a process that was forked."""
         with self._lock:
             try:
                 what, pid, *code = self._socket.recv(100, flags).split()
             except BlockingIOError:
                 return None
             if what == b"ended":
-                self._ended[int(pid)] = int(code[0])
+                self._running.pop(int(pid)).returncode = int(code[0])
                 return self.listen(flags) if flags else None
             return int(pid)
 

@@ -64,7 +64,9 @@ class Proxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self.cut()
-        for thread in list(self._threads):
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
             thread.join(timeout=5)
         self._listener.close()
 
@@ -92,8 +94,9 @@ class Proxy:
                 self._threads.discard(thread)
 
         thread = threading.Thread(target=run, name="proxy", daemon=True)
-        self._threads.add(thread)
-        thread.start()
+        with self._lock:  # `close` waits only for what has been started
+            self._threads.add(thread)
+            thread.start()
         return thread
 
     def _accept(self) -> None:

@@ -137,5 +137,5 @@ def test_nothing_is_started_before_a_job_names_a_task(stand):
 
     stand.heartbeats.look()
 
-    assert not stand.heartbeats._thread.alive
+    assert not stand.heartbeats._thread.is_alive()
     assert stand.heartbeats.alive

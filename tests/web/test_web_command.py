@@ -39,6 +39,8 @@ def run(*arguments, **options):
 
 
 def test_it_prints_one_line_with_its_address_on_loopback(page):
+    page.wait_for_output("/\n")
+
     assert re.fullmatch(r"kiqbridge web serves http://127\.0\.0\.1:\d+/\n", page.output)
 
 
