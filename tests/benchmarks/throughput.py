@@ -8,7 +8,7 @@ from time import perf_counter
 from benchmarks.drain import Drained, drain, drain_sides, time_drain
 from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
 from benchmarks.sides import NOOP, Start, Work, ours, rubys, running, sides, without_ruby
-from benchmarks.stage import Stage, delayed, on_core, pin, round_trip_ms
+from benchmarks.stage import STORE, Stage, delayed, on_core, pin, round_trip_ms
 from support.waiting import wait_until
 
 TWO_PROCESSES = f"2 x {RUBY}"
@@ -19,10 +19,9 @@ QUEUES = 50
 MOVE_DUE = """
 local due = redis.call('ZRANGE', 'retry', 0, -1)
 for first = 1, #due, 1000 do
-  redis.call('LPUSH', 'queue:again', unpack(due, first, math.min(first + 999, #due)))
+  redis.call('LPUSH', 'bench:second', unpack(due, first, math.min(first + 999, #due)))
 end
 redis.call('DEL', 'retry')
-redis.call('RENAME', 'queue:again', 'queue:default')
 """
 
 FIVE_MIDDLEWARES = replace(
@@ -279,10 +278,8 @@ def retry(stage: Stage) -> list[Outcome]:
             )
             took += perf_counter() - began
             # The poller of either side is measured elsewhere; and how long a retry waits is policy.
-            stage.client.eval(MOVE_DUE, 0)
-            stage.client.copy("queue:default", "bench:second", replace=True)
-            stage.client.move("bench:second", 1)
-            stage.client.delete("queue:default")
+            stage.client.eval(MOVE_DUE, 0)  # not into the queue, which the worker serves
+            stage.client.move("bench:second", STORE)
             took += time_drain(stage, worker, "bench:second")
             stage.store.delete("bench:second")
             assert stage.client.zcard("retry") == 0, "a job failed twice"
