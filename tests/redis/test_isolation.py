@@ -8,6 +8,7 @@ import pytest
 from support.bad_payloads import raw_of
 from support.engine import EngineProcess
 from support.jobs import own_declarations
+from support.launched import launched
 from support.runners import reports_in
 from support.waiting import wait_until
 
@@ -403,6 +404,14 @@ def test_once_quiet_none_is_taken(redis, isolate):
     wait_until(lambda: not isolation.alive, 5)
 
     assert redis.llen(KEYS.suspects("default")) == 1
+
+
+def test_a_worker_that_was_quieted_before_its_start_takes_none(redis, redis_url):
+    suspect(redis, "Good")
+
+    with launched(redis_url, is_quiet=True) as launcher:
+        wait_until(lambda: not launcher.parts.isolation.alive, what="the end of its thread")
+        assert redis.llen(KEYS.suspects("default")) == 1
 
 
 @pytest.mark.slow

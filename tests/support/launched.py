@@ -15,9 +15,13 @@ def launched(
     server: Server | None = None,
     *,
     file: Mapping[str, Any] | None = None,
+    is_quiet: bool = False,
     **settings: object,
 ) -> Iterator[Launcher]:
-    """It works until the end of the block, with two threads unless the settings say otherwise."""
+    """It works until the end of the block, with two threads unless the settings say otherwise.
+
+    `is_quiet`: it was asked to take no jobs before it has started, as while Redis is away.
+    """
     flags = {
         "redis_url": redis_url,
         "concurrency": "2",
@@ -26,6 +30,8 @@ def launched(
         **settings,
     }
     launcher = Launcher(merge(file=file or {}, environ={}, flags=flags), server=server or Server())
+    if is_quiet:
+        launcher.quiet()
     launcher.start(lambda _signal: None)
     try:
         yield launcher

@@ -281,14 +281,16 @@ class Launcher:
             give_up=self.health.give_up,
         )
         self._state.start()
+        if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
+            for role in parts.roles:
+                role.quiet()
+            manager.quiet()
         for role in parts.roles:
             role.start()
         run, keys = parts.pool.run, parts.keys
         warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
         warn_of_odd_queues(run, keys, queues, parts.registry, parts.client.fleets)
         warn_of_eviction(run)
-        if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
-            manager.quiet()
         manager.start()
 
     def _have_all_fetched(self) -> bool:
