@@ -5,6 +5,7 @@ import contextvars
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from support.waiting import wait_until
@@ -109,12 +110,12 @@ class TestAroundEither:
 
 
 class TestAroundAPlainJob:
-    def test_the_job_runs_on_the_thread_that_asked(self, note):
-        threads = []
+    def test_the_job_runs_on_the_thread_that_asked_also_within_a_running_loop(self, note):
+        async def run():
+            return note.mixed().invoke(({},), threading.get_ident)
 
-        note.mixed().invoke(({},), lambda: threads.append(threading.get_ident()))
-
-        assert threads == [threading.get_ident()]
+        assert note.mixed().invoke(({},), threading.get_ident) == threading.get_ident()
+        assert asyncio.run(run()) == threading.get_ident()
 
     def test_even_stop_iteration_does_not_hang(self, note):
         def job():
@@ -129,12 +130,6 @@ class TestAroundAPlainJob:
 
         assert Chain(note.plain("a"), stops).invoke(({},), lambda: note.heard.append("job")) is None
         assert note.heard == ["a in", "a out"]
-
-    def test_it_works_within_a_running_loop(self, note):
-        async def run():
-            return note.mixed().invoke(({},), lambda: 42)
-
-        assert asyncio.run(run()) == 42
 
     def test_it_fails_when_the_loop_ends_meanwhile(self, monkeypatch):
         monkeypatch.setattr(bridge, "LOOK_S", 0.05)
@@ -213,11 +208,13 @@ class Owner:
 
 
 class TestAroundACoroutine:
-    def test_the_job_runs_on_the_loop(self, note):
+    def test_the_job_runs_on_the_loop_and_its_own_time_out_passes(self, note):
         async def job():
-            return threading.current_thread().name
+            assert threading.current_thread() is threading.main_thread()
+            raise TimeoutError("mine")
 
-        assert on_loop(note.mixed(), job) == threading.current_thread().name
+        with pytest.raises(TimeoutError, match="mine"):
+            on_loop(note.mixed(), job)
 
     def test_cancelling_reaches_the_job_behind_a_plain_middleware(self, note):
         cancelled = []
@@ -243,20 +240,17 @@ class TestAroundACoroutine:
             asyncio.run(run())
         assert cancelled == [True]
 
-    def test_adjacent_plain_entries_share_one_thread(self, note):
+    def test_adjacent_plain_entries_share_one_thread(self):
         threads = []
 
         def plain(_payload, call_next):
             threads.append(threading.get_ident())
             return call_next()
 
-        def other(_payload, call_next):
-            return plain(_payload, call_next)
-
         async def job():
             return 42
 
-        assert on_loop(Chain(plain, other), job) == 42
+        assert on_loop(Chain(plain, partial(plain)), job) == 42
         assert threads[0] == threads[1] != threading.get_ident()
 
     def test_many_jobs_at_once_wait_for_no_thread_that_another_holds(self, note):
@@ -305,29 +299,16 @@ class TestAroundACoroutine:
         executor.shutdown()
         assert performed == []
 
-    def test_a_time_out_of_the_job_itself_passes(self, note):
-        async def job():
-            raise TimeoutError("mine")
-
-        with pytest.raises(TimeoutError, match="mine"):
-            on_loop(Chain(note.plain("a")), job)
-
 
 class TestKinds:
-    def test_an_instance_with_an_async_call_is_asynchronous(self):
+    def test_a_chain_is_asynchronous_by_each_entry_that_has_an_async_call(self):
         class Tracing:
             async def __call__(self, _payload, call_next):
                 return await call_next()
 
-        chain = Chain(Tracing())
-
+        entry = Tracing()
+        chain = Chain(entry)
         assert chain.is_partly_async
         assert chain.invoke(({},), lambda: 42) == 42
-
-    def test_a_chain_without_any_stays_plain(self, note):
-        entry = note.asynchronous("b")
-        chain = Chain(note.plain("a"), entry)
-
         chain.remove(entry)
-
         assert not chain.is_partly_async

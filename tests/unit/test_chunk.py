@@ -29,40 +29,28 @@ def chunk_of(*jobs, lease=None):
     )
 
 
-def revoke(chunk):
-    with chunk.writing:
-        chunk.revoke()
+def writing(method):
+    """A call of it with the lock."""
+
+    def call(chunk, *args):
+        with chunk.writing:
+            method(chunk, *args)
+
+    return call
 
 
-def revoke_unfinished(chunk):
-    with chunk.writing:
-        chunk.revoke_unfinished()
-
-
-def returned(chunk, count):
-    with chunk.writing:
-        chunk.returned(count)
-
-
-def restore(chunk):
-    with chunk.writing:
-        chunk.restore()
+revoke, revoke_unfinished = writing(Chunk.revoke), writing(Chunk.revoke_unfinished)
+returned, restore = writing(Chunk.returned), writing(Chunk.restore)
 
 
 class TestTheOwner:
-    def test_takes_the_oldest_first(self):
+    def test_takes_the_oldest_first_and_one_at_a_time(self):
         chunk = chunk_of(b"new", b"middle", b"old")
-
-        assert [chunk.take() for _ in range(4)] == [b"old", b"middle", b"new", None]
-
-    def test_has_one_job_at_a_time(self):
-        chunk = chunk_of(b"new", b"old")
-
-        chunk.take()
-        assert (chunk.running, chunk.waiting) == (b"old", (b"new",))
+        assert chunk.take() == b"old"
+        assert (chunk.running, chunk.waiting) == (b"old", (b"new", b"middle"))
         chunk.finish()
-
         assert (chunk.running, chunk.done) == (None, (b"old",))
+        assert [chunk.take() for _ in range(3)] == [b"middle", b"new", None]
 
     def test_may_leave_when_all_is_finished(self):
         chunk = chunk_of(b"new", b"old")
@@ -123,33 +111,17 @@ class TestTheOwner:
 
 
 class TestRevoking:
-    def test_takes_all_that_waits_newest_first(self):
+    def test_takes_all_that_waits_newest_first_and_the_running_job_last(self):
         chunk = chunk_of(b"new", b"middle", b"old")
         chunk.take()
 
         revoke(chunk)
 
-        assert chunk.returning == (b"new", b"middle")
-        assert chunk.running == b"old"
+        assert (chunk.returning, chunk.running) == ((b"new", b"middle"), b"old")
+        for _ in range(2):
+            revoke_unfinished(chunk)
+            assert (chunk.returning, chunk.running) == ((b"new", b"middle", b"old"), None)
         assert chunk.take() is None
-
-    def test_of_all_that_is_not_finished_takes_the_running_job_last(self):
-        chunk = chunk_of(b"new", b"middle", b"old")
-        chunk.take()
-
-        revoke_unfinished(chunk)
-
-        assert chunk.returning == (b"new", b"middle", b"old")
-        assert chunk.running is None
-
-    def test_twice_is_once(self):
-        chunk = chunk_of(b"new", b"old")
-        chunk.take()
-        revoke(chunk)
-        revoke_unfinished(chunk)
-        revoke_unfinished(chunk)
-
-        assert chunk.returning == (b"new", b"old")
 
     def test_what_is_returning_keeps_the_chunk_from_being_left(self):
         chunk = chunk_of(b"new", b"old")
@@ -161,24 +133,16 @@ class TestRevoking:
         returned(chunk, 1)
         assert chunk.may_be_acknowledged()
 
-    def test_restored_jobs_run_here_in_their_order(self):
+    def test_restored_jobs_run_here_in_their_order_or_are_revoked_again(self):
         chunk = chunk_of(b"new", b"middle", b"old")
         revoke(chunk)
 
         restore(chunk)
 
         assert not chunk.returning
-        assert [chunk.take() for _ in range(3)] == [b"old", b"middle", b"new"]
-
-    def test_restored_jobs_can_be_revoked_again(self):
-        chunk = chunk_of(b"new", b"old")
-        revoke(chunk)
-        restore(chunk)
-        chunk.take()
-
+        assert chunk.take() == b"old"
         revoke_unfinished(chunk)
-
-        assert chunk.returning == (b"new", b"old")
+        assert chunk.returning == (b"new", b"middle", b"old")
 
     def test_what_may_have_been_moved_is_not_restored(self):
         chunk = chunk_of(b"new", b"middle", b"old")
@@ -249,7 +213,8 @@ class TestASharedChunk:
 
         assert freed == ["claimer"]
 
-    def test_frees_it_when_the_owner_leaves_last(self, chunk, freed):
+    def test_frees_it_when_the_owner_leaves_last_though_it_is_shared_twice(self, chunk, freed):
+        chunk.share(lambda: freed.append("another"))
         self.hand_over(chunk)
         chunk.release()
         assert freed == []
@@ -259,26 +224,13 @@ class TestASharedChunk:
 
         assert freed == ["claimer"]
 
-    def test_keeps_its_claimer_when_it_is_shared_twice(self, chunk, freed):
-        chunk.share(lambda: freed.append("another"))
-
-        chunk.leave()
-
-        assert freed == ["claimer"]
-
-    def test_is_never_acknowledged_as_a_whole(self, chunk):
+    def test_is_never_acknowledged_as_a_whole_but_what_the_owner_finished_once(self, chunk, freed):
         self.hand_over(chunk)
         chunk.take()
         chunk.finish()
 
         assert chunk.may_be_left()
         assert not chunk.may_be_acknowledged()
-
-    def test_has_what_the_owner_finished_acknowledged_once(self, chunk, freed):
-        self.hand_over(chunk)
-        chunk.take()
-        chunk.finish()
-
         reported = []
         chunk.hand_over_done(reported.append)
         chunk.hand_over_done(reported.append)
@@ -286,7 +238,6 @@ class TestASharedChunk:
         chunk.leave()
         assert (chunk.pending, freed) == (2, [])
         chunk.release(2)
-
         assert freed == ["claimer"]
 
     def test_one_that_is_not_shared_counts_nothing(self):
@@ -298,22 +249,17 @@ class TestASharedChunk:
         assert (chunk.is_shared, chunk.pending) == (False, 0)
 
 
-def test_popped_jobs_are_in_no_list():
-    assert chunk_of(b"job", lease=NO_LEASE).is_popped
-    assert not chunk_of(b"job").is_popped
-
-
 def test_an_operator_sees_where_the_jobs_are():
     chunk = chunk_of(*(b"job %d" % number for number in range(6)))
-    chunk.take()
-    chunk.finish()
-    chunk.take()
-    chunk.fail("settlement")
-    chunk.take()
+    for end in (Chunk.finish, lambda each: each.fail("settlement"), lambda _each: None):
+        chunk.take()
+        end(chunk)
 
     assert repr(chunk) == (
         "<Chunk t1#1 of default: 3 waiting, 1 running, 1 done, 0 pending, 1 failed, 0 returning>"
     )
+    assert not chunk.is_popped
+    assert chunk_of(b"job", lease=NO_LEASE).is_popped
 
 
 class Interleaved(deque):
@@ -443,9 +389,19 @@ def raising_before_line(number):
         sys.settrace(former)
 
 
-def run_and_finish(chunk):
-    chunk.take()
-    chunk.finish()
+def until_no_error_is_raised(begin, call, check):
+    """Raise before each line that `call` reaches, one after the other, and check after each."""
+    for number in itertools.count():
+        chunk = begin()
+        try:
+            with raising_before_line(number):
+                call(chunk)
+        except Raised:
+            check(chunk)
+        else:
+            check(chunk)
+            assert number > 1
+            return
 
 
 @pytest.mark.parametrize(
@@ -458,45 +414,40 @@ def run_and_finish(chunk):
     ids=["take", "fail", "put_back_running"],
 )
 def test_no_error_that_is_raised_in_the_owner_makes_it_forget_a_job(prepare, call):
-    for number in itertools.count():
+    def begin():
         chunk = chunk_of(b"new", b"old")
         prepare(chunk)
-        try:
-            with raising_before_line(number):
-                call(chunk)
-        except Raised:
-            is_raised = True
-        else:
-            is_raised = False
+        return chunk
 
+    def check(chunk):
         revoke_unfinished(chunk)
         assert {*chunk.returning, *(text for text, _ in chunk.failed)} == {b"new", b"old"}
-        if not is_raised:
-            assert number > 1
-            return
+
+    until_no_error_is_raised(begin, call, check)
 
 
 def test_an_error_while_done_jobs_are_handed_over_leaves_none_unreported():
-    for number in itertools.count():
-        chunk, reported = chunk_of(b"new", b"old"), []
-        run_and_finish(chunk)
-        run_and_finish(chunk)
-        chunk.share(lambda: None)
-        try:
-            with raising_before_line(number):
-                chunk.hand_over_done(reported.append)
-        except Raised:
-            is_raised = True
-        else:
-            is_raised = False
+    reported = []
 
+    def begin():
+        chunk = chunk_of(b"new", b"old")
+        for _ in range(2):
+            chunk.take()
+            chunk.finish()
+        chunk.share(lambda: None)
+        reported.clear()
+        return chunk
+
+    def hand_over(chunk):
         chunk.hand_over_done(reported.append)
+
+    def check(chunk):
+        hand_over(chunk)
         assert {*reported} == {b"new", b"old"}
         assert chunk.pending >= len(reported)
-        if not is_raised:
-            assert number > 1
-            assert reported == [b"old", b"new"]
-            return
+
+    until_no_error_is_raised(begin, hand_over, check)
+    assert reported == [b"old", b"new"]
 
 
 def test_of_twins_of_one_byte_none_is_missed():
@@ -508,13 +459,16 @@ def test_of_twins_of_one_byte_none_is_missed():
     assert chunk.returning == (b"1", b"1")
 
 
-@contextmanager
-def impatient_threads():
-    """Threads take turns after each few instructions."""
+def run_impatiently(*functions):
+    """Run each on a thread; they take turns after each few instructions."""
+    threads = [threading.Thread(target=function, daemon=True) for function in functions]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        yield
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
     finally:
         sys.setswitchinterval(before)
 
@@ -552,16 +506,7 @@ def test_threads_that_take_and_revoke_at_once_share_the_jobs_without_gap_or_over
 
     sent = {chunk: [] for chunk in chunks}
     second = Chunk.revoke_unfinished if everything else Chunk.revoke
-    threads = [
-        threading.Thread(target=own, daemon=True),
-        threading.Thread(target=give_back, args=(Chunk.revoke,), daemon=True),
-        threading.Thread(target=give_back, args=(second,), daemon=True),
-    ]
-    with impatient_threads():
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+    run_impatiently(own, lambda: give_back(Chunk.revoke), lambda: give_back(second))
 
     assert len(left) == rounds
     for chunk, mine in zip(chunks, taken, strict=True):
@@ -586,18 +531,12 @@ def test_pending_jobs_are_counted_right_by_threads_at_once():
             chunk.hold()
             chunk.release()
 
-    with impatient_threads():
-        threads = [threading.Thread(target=hold_and_release, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+    run_impatiently(*[hold_and_release] * 4)
+
     assert freed == []
-
     chunk.leave()
-
     assert freed == [0]
-    assert list(itertools.chain(chunk.waiting, chunk.returning)) == []
+    assert (chunk.waiting, chunk.returning) == ((), ())
 
 
 def test_tracing_goes_on_beside_a_blocked_thread_that_is_owed_an_error():

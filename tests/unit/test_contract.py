@@ -113,24 +113,18 @@ def shop():
 
 def test_a_contract_names_what_is_performed_and_what_is_enqueued():
     contract = shop()
-
     assert set(contract.jobs) == {"send_invoice", "Reports::Nightly"}
-    invoice = contract.jobs["send_invoice"]
+    invoice, report = contract.jobs["send_invoice"], contract.jobs["Reports::Nightly"]
     assert invoice.parameters == (
         Parameter(name="number", type="integer"),
         Parameter(name="copy", type="boolean", optional=True),
     )
     assert (invoice.queue, invoice.least, invoice.most) == ("mail", 1, 2)
     assert invoice.place.startswith("tests/unit/test_contract.py:")
-    report = contract.jobs["Reports::Nightly"]
     assert (report.least, report.most, report.takes_more) == (1, float("inf"), True)
     assert report.parameters[0].type == "string:date"
     assert set(contract.enqueues) == {"HardJob"}
-
-
-def test_a_contract_is_read_as_it_was_written():
-    contract = shop()
-
+    assert default_registry.find("HardJob") is None
     assert read_contract(contract.to_text(), "x") == contract
 
 
@@ -171,41 +165,30 @@ def takes(*types, optional=0, more=False, queue=""):
 
 
 class TestComparing:
-    def test_sides_that_agree(self):
+    def test_only_an_enqueue_that_nobody_performs_is_found_where_sides_agree(self):
         python = contract("shop", {"A": takes("integer")}, {"B": takes("string", "any")})
         ruby = contract("rails", {"B": takes("any", "any", optional=1)}, {"A": takes("integer")})
-
         assert compare([python, ruby]) == []
-
-    def test_an_enqueue_that_nobody_performs(self):
-        [found] = compare([contract("shop", enqueues={"HradJob": takes("any")}), contract("rails")])
-
+        [found] = compare([contract("shop", enqueues={"HradJob": takes("any")}), ruby, python])
         assert (found.job, found.kind) == ("HradJob", "nobody performs it")
         assert "shop enqueues it" in found.text
 
     @pytest.mark.parametrize(
-        ("given", "taken"),
+        ("given", "taken", "kind", "told"),
         [
-            (takes("any"), takes("any", "any")),
-            (takes("any", "any", "any"), takes("any", "any")),
-            (takes("any", more=True), takes("any")),
-            (takes("any", "any", optional=1), takes("any", "any")),
+            (takes("any"), takes("any", "any"), "arity", "rails takes"),
+            (takes("any", "any", "any"), takes("any", "any"), "arity", "rails takes"),
+            (takes("any", more=True), takes("any"), "arity", "rails takes"),
+            (takes("any", "any", optional=1), takes("any", "any"), "arity", "rails takes"),
+            (takes("any", "string"), takes("any", "integer"), "type", "string as argument 2 (p1)"),
         ],
     )
-    def test_a_number_of_arguments_that_is_not_taken(self, given, taken):
+    def test_what_is_not_taken(self, given, taken, kind, told):
         [found] = compare(
             [contract("shop", enqueues={"A": given}), contract("rails", {"A": taken})]
         )
-
-        assert found.kind == "arity"
-        assert "rails takes" in found.text
-
-    def test_a_type_that_is_not_taken(self):
-        caller = contract("rails", enqueues={"A": takes("string", "string")})
-        [found] = compare([caller, contract("shop", {"A": takes("string", "integer")})])
-
-        assert found.kind == "type"
-        assert "string as argument 2 (p1)" in found.text
+        assert found.kind == kind
+        assert told in found.text
 
     def test_one_name_performed_by_two_in_one_queue(self):
         sides = [contract("a", {"A": takes("any")}), contract("b", {"A": takes("any", "any")})]
@@ -271,19 +254,23 @@ RUBY = contract(
 )
 
 
+def run_with_stubs(folder, stubs, script):
+    """What a program of its own prints that imports the stubs."""
+    (folder / "ruby_jobs.py").write_text(stubs)
+    command = [sys.executable, "-c", f"import json, ruby_jobs\n{script}"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
 def test_stubs_are_python_that_enqueues(tmp_path):
     text = write_stubs(RUBY)
-    (tmp_path / "ruby_jobs.py").write_text(text)
-    script = (
-        "import ruby_jobs, json; from kiqbridge.client.registry import definition_of, default_registry as r;"
-        "print(json.dumps([definition_of(ruby_jobs.BillingCloseDayJob).name, ruby_jobs.HardJob.queue, len(r)]))"
+    told = run_with_stubs(
+        tmp_path,
+        text,
+        "from kiqbridge.client.registry import definition_of, default_registry as r\n"
+        "print(json.dumps([definition_of(ruby_jobs.BillingCloseDayJob).name, ruby_jobs.HardJob.queue, len(r)]))",
     )
-
-    run = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-
-    assert json.loads(run.stdout) == ["Billing::CloseDayJob", "ruby", 0]
+    assert told == ["Billing::CloseDayJob", "ruby", 0]
     assert "def perform(self, p0: int, p1: str | None = ...) -> None: ..." in text
     assert "def perform(self, p0: date, p1: UUID, *more: Any) -> None: ..." in text
     assert "from datetime import date" in text
@@ -292,21 +279,15 @@ def test_stubs_are_python_that_enqueues(tmp_path):
 def test_stubs_of_active_jobs_are_active_jobs(tmp_path):
     parameters = (Parameter(name="day"), keyword("copy"), keyword("lang", optional=True))
     close = active(*parameters, keyword("class"), queue="billing")
-    stubs = write_stubs(contract("rails", {"Billing::CloseDayJob": close}))
-    (tmp_path / "ruby_jobs.py").write_text(stubs)
-    script = (
-        "import json, ruby_jobs\nfrom kiqbridge.rails import Symbol\n"
+    payload = run_with_stubs(
+        tmp_path,
+        write_stubs(contract("rails", {"Billing::CloseDayJob": close})),
+        "from kiqbridge.rails import Symbol\n"
         "from kiqbridge.testing import fake\n"
         "with fake() as jobs:\n"
         "    ruby_jobs.BillingCloseDayJob.perform_async(Symbol('x'), copy=True, **{'class': 1})\n"
-        "    print(json.dumps(jobs.jobs[0].payload))"
+        "    print(json.dumps(jobs.jobs[0].payload))",
     )
-
-    run = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-
-    payload = json.loads(run.stdout)
     assert (payload["wrapped"], payload["queue"]) == ("Billing::CloseDayJob", "billing")
     [symbol, keywords] = payload["args"][0]["arguments"]
     assert symbol["_aj_serialized"].endswith("SymbolSerializer")
@@ -329,12 +310,6 @@ def test_a_contracts_texts_are_data_in_its_stubs_and_never_code(text):
     assert {type(each) for each in tree.body} == {ast.Expr, ast.ImportFrom, ast.ClassDef}
     assert not [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
     assert text in {each.value for each in ast.walk(tree) if isinstance(each, ast.Constant)}
-
-
-def test_an_optional_parameter_before_a_needed_one_is_needed_in_python():
-    ruby = JobContract(parameters=(Parameter(name="a", optional=True), Parameter(name="b")))
-
-    assert "(self, a: Any, b: Any)" in write_stubs(contract("x", {"A": ruby}))
 
 
 def test_the_command_exports_compares_and_writes(tmp_path):
@@ -367,23 +342,11 @@ def test_the_command_exports_compares_and_writes(tmp_path):
     assert "nowhere.json: cannot be read" in missing.stderr
 
 
-def test_names_that_python_does_not_take():
+def test_names_and_orders_that_python_does_not_take():
     assert class_name_of("Billing::CloseDayJob") == "BillingCloseDayJob"
     assert class_name_of("shop.tasks.send_mail") == "ShopTasksSend_mail"
     assert class_name_of("3D") == "Job3D"
-    odd = contract(
-        "x", {"A": JobContract(parameters=(Parameter(name="class"), Parameter(name="self")))}
-    )
-    assert "argument_1: Any, argument_2: Any" in write_stubs(odd)
+    odd = JobContract(parameters=(Parameter(name="class", optional=True), Parameter(name="b")))
+    assert "(self, argument_1: Any, b: Any)" in write_stubs(contract("x", {"A": odd}))
     with pytest.raises(ConfigError, match="another job"):
         write_stubs(contract("x", {"A::B": takes(), "AB": takes()}))
-
-
-def test_a_remote_job_is_enqueued_and_not_performed_here():
-    class Elsewhere(RemoteJob):
-        queue = "ruby"
-
-        def perform(self, number: int) -> None: ...
-
-    assert default_registry.find("Elsewhere") is None
-    assert [each.name for each in remote_jobs()] == ["Elsewhere"]

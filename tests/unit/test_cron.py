@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.cron import Rate, parse
+from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 
 
@@ -53,11 +53,11 @@ class TestFields:
         assert days_of("? * FRI-MON *", 2026, 5) == fridays_to_mondays
         assert days_of("1 NOV-FEB ? *", 2026) == [(1, 1), (2, 1), (11, 1), (12, 1)]
 
-    def test_weekdays_count_from_one_for_sunday(self):
+    def test_weekdays_count_from_one_for_sunday_and_names_have_any_case(self):
         assert days_of("? * 1 *", 2026, 5) == days_of("? * SUN *", 2026, 5) == [3, 10, 17, 24, 31]
-        assert days_of("? * 7 *", 2026, 5) == days_of("? * SAT *", 2026, 5) == [2, 9, 16, 23, 30]
-
-    def test_names_may_be_written_in_any_case(self):
+        saturdays = [2, 9, 16, 23, 30]
+        for text in ("7", "SAT", "L"):
+            assert days_of(f"? * {text} *", 2026, 5) == saturdays
         assert days_of("? may Mon-wED *", 2026) == days_of("? MAY 2-4 *", 2026) != []
 
     def test_years_may_be_a_list_a_range_or_a_step(self):
@@ -66,11 +66,6 @@ class TestFields:
         )
 
         assert [t.year for t in ticks] == [2026, 2030, 2031, 2190, 2195]
-
-    def test_spaces_around_and_between_the_fields_do_not_matter(self):
-        schedule = parse("  cron( 5 6  * * ? * ) ")
-
-        assert schedule.next_after(utc(2026, 5, 4)) == utc(2026, 5, 4, 6, 5)
 
 
 class TestDays:
@@ -96,29 +91,19 @@ class TestDays:
     def test_special_days(self, fields, days):
         assert days_of(fields, 2026) == days
 
-    def test_l_alone_as_a_weekday_is_saturday(self):
-        assert days_of("? * L *", 2026) == days_of("? * SAT *", 2026)
-
     def test_february_29_waits_for_a_leap_year(self):
         assert days_of("L 2 ? *", 2028) == [(2, 29)]
         assert parse("cron(0 0 29 2 ? *)").next_after(utc(2096, 3, 1)) == utc(2104, 2, 29)
 
 
 class TestWhenThereIsNoneAnyMore:
-    def test_a_date_that_never_comes_is_none_and_costs_little(self):
+    def test_a_date_that_never_comes_or_is_far_costs_little(self):
         began = time.thread_time()
-
         schedule = parse("cron(0 0 30 2 ? *)")
-
         assert schedule.next_after(utc(2026, 1, 1)) is None
         assert schedule.latest_at_or_before(utc(2026, 1, 1)) is None
-        assert time.thread_time() - began < 2
-
-    def test_a_far_date_is_found_without_walking_there(self):
-        began = time.thread_time()
-
         assert parse("cron(0 0 29 2 ? 2196)").next_after(utc(2026, 1, 1)) == utc(2196, 2, 29)
-        assert time.thread_time() - began < 2
+        assert time.thread_time() - began < 4
 
     def test_a_year_that_has_passed_has_a_latest_but_no_next(self):
         schedule = parse("cron(30 8 1 1 ? 2020)")
@@ -175,13 +160,10 @@ class TestInstants:
             with pytest.raises(ExpressionError, match="has no time zone; pass an aware datetime"):
                 refused()
 
-    def test_the_original_text_and_zone_are_kept(self):
-        schedule = parse(" cron(0 12 * * ? *)", "Asia/Tokyo")
-
-        assert (schedule.text, schedule.timezone) == (" cron(0 12 * * ? *)", "Asia/Tokyo")
-
-    def test_equal_declarations_are_equal_and_hashable(self):
-        assert parse("cron(0 12 L * ? *)") == parse("cron(0 12 L * ? *)")
+    def test_equal_declarations_are_equal_and_keep_their_text_and_zone(self):
+        schedule = parse("  cron( 5 6  * * ? * ) ", "Asia/Tokyo")
+        assert (schedule.text, schedule.timezone) == ("  cron( 5 6  * * ? * ) ", "Asia/Tokyo")
+        assert schedule.next_after(utc(2026, 5, 4)) == utc(2026, 5, 4, 21, 5)
         assert len({parse("cron(0 12 L * ? *)"), parse("cron(0 12 L * ? *)")}) == 1
         assert parse("cron(0 12 L * ? *)") != parse("cron(0 12 LW * ? *)")
 
@@ -190,33 +172,19 @@ class TestDaylightSaving:
     """The clocks of Paris go forward on 2026-03-29 at 02:00 and back on 2026-10-25 at 03:00."""
 
     @pytest.mark.parametrize(
-        ("text", "window", "expected"),
+        ("text", "start", "expected"),
         [
-            (
-                "cron(0 9 * * ? *)",  # keeps its hour
-                ((2026, 3, 28), (2026, 3, 30)),
-                [(2026, 3, 28, 8), (2026, 3, 29, 7)],
-            ),
-            (
-                "cron(30 2 * * ? *)",  # does not exist on one day
-                ((2026, 3, 28), (2026, 3, 31)),
-                [(2026, 3, 28, 1, 30), (2026, 3, 30, 0, 30)],
-            ),
-            (
-                "cron(30 2 * * ? *)",  # comes twice
-                ((2026, 10, 24, 12), (2026, 10, 26)),
-                [(2026, 10, 25, 0, 30)],
-            ),
+            # It keeps its hour; it does not exist on one day; it comes twice.
+            ("cron(0 9 * * ? *)", utc(2026, 3, 28), [utc(2026, 3, 28, 8), utc(2026, 3, 29, 7)]),
+            ("cron(30 2 * * ? *)", utc(2026, 3, 28, 12), [utc(2026, 3, 30, 0, 30)]),
+            ("cron(30 2 * * ? *)", utc(2026, 10, 24, 12), [utc(2026, 10, 25, 0, 30)]),
         ],
     )
     def test_what_is_skipped_never_fires_and_what_is_repeated_fires_first(
-        self, text, window, expected
+        self, text, start, expected
     ):
-        start, end = (utc(*each) for each in window)
-
-        ticks = parse(text, "Europe/Paris").between(start, end)
-
-        assert list(ticks) == [utc(*each) for each in expected]
+        ticks = parse(text, "Europe/Paris").between(start, start + timedelta(hours=37))
+        assert list(ticks) == expected
 
     def test_nothing_fires_in_the_second_pass_of_a_repeated_hour(self):
         schedule = parse("cron(*/20 * * * ? *)", "America/New_York")
@@ -250,24 +218,10 @@ class TestRate:
 
         assert schedule.next_after(utc(2026, 3, 28, 8)) == utc(2026, 3, 29, 8)
 
-    @pytest.mark.parametrize(
-        ("text", "period_s"),
-        [
-            ("rate(1 minute)", 60),
-            ("rate(5 minutes)", 300),
-            ("rate(1 hour)", 3600),
-            ("rate(2 days)", 172800),
-        ],
-    )
-    def test_its_period_is_known_without_a_start(self, text, period_s):
-        schedule = parse(text)
-
-        assert isinstance(schedule, Rate)
-        assert schedule.period_s == period_s
-
-    def test_without_a_start_it_cannot_tell_when_it_is_due(self):
+    def test_without_a_start_it_knows_its_period_and_not_when_it_is_due(self):
+        texts = ["rate(1 minute)", "rate(5 minutes)", "rate(1 hour)", "rate(2 days)"]
+        assert [parse(text).period_s for text in texts] == [60, 300, 3600, 172_800]
         schedule = parse("rate(5 minutes)", end=utc(2030, 1, 1))
-
         for question in (
             lambda: schedule.next_after(utc(2026, 1, 1)),
             lambda: schedule.latest_at_or_before(utc(2026, 1, 1)),
@@ -291,13 +245,12 @@ class TestAt:
         assert list(schedule.between(due - timedelta(days=1), due)) == [due]
         assert list(schedule.between(due, due + timedelta(days=1))) == []
 
-    def test_a_single_time_that_does_not_exist_never_comes(self):
-        assert parse("at(2026-03-29T02:30:00)", "Europe/Paris").next_after(utc(2026, 1, 1)) is None
-
-    def test_a_single_time_that_occurs_twice_is_the_first(self):
-        schedule = parse("at(2026-10-25T02:30:00)", "Europe/Paris")
-
-        assert schedule.next_after(utc(2026, 1, 1)) == utc(2026, 10, 25, 0, 30)
+    @pytest.mark.parametrize(
+        ("time", "due"),
+        [("2026-03-29T02:30:00", None), ("2026-10-25T02:30:00", utc(2026, 10, 25, 0, 30))],
+    )
+    def test_one_that_does_not_exist_never_comes_and_of_two_it_is_the_first(self, time, due):
+        assert parse(f"at({time})", "Europe/Paris").next_after(utc(2026, 1, 1)) == due
 
 
 class TestBounds:
@@ -328,26 +281,25 @@ class TestBounds:
             assert schedule.next_after(utc(2020, 1, 1)) is None
             assert schedule.latest_at_or_before(utc(2030, 1, 1)) is None
 
-    def test_a_start_after_the_end_is_refused(self):
-        with pytest.raises(ExpressionError, match="lies after the end"):
-            parse("cron(0 12 * * ? *)", start=utc(2027, 1, 1), end=utc(2026, 1, 1))
-
-    def test_a_start_outside_the_calendar_is_refused(self):
-        with pytest.raises(ExpressionError, match="not in the years 1970-2199"):
-            parse("rate(1 day)", start=utc(1900, 1, 1))
+    @pytest.mark.parametrize(
+        ("bounds", "told"),
+        [
+            ({"start": utc(2027, 1, 1), "end": utc(2026, 1, 1)}, "lies after the end"),
+            ({"start": utc(1900, 1, 1)}, "not in the years 1970-2199"),
+        ],
+    )
+    def test_bounds_that_cannot_be_are_refused(self, bounds, told):
+        with pytest.raises(ExpressionError, match=told):
+            parse("rate(1 day)", **bounds)
 
 
 class TestErrors:
-    def test_every_error_is_a_config_error_and_quotes_the_expression(self):
+    def test_every_error_is_a_config_error_and_quotes_the_expression_or_the_zone(self):
         with pytest.raises(
             ConfigError, match=r"^schedule expression 'cron\(61 12 \* \* \? \*\)': minutes"
         ):
             parse("cron(61 12 * * ? *)")
-
-    def test_an_unknown_zone_is_refused_with_near_names(self):
-        with pytest.raises(
-            ExpressionError, match=r"time zone 'Europe/Pris' is unknown.*Europe/Paris"
-        ):
+        with pytest.raises(ConfigError, match=r"zone 'Europe/Pris' is unknown.*Europe/Paris"):
             parse("rate(1 day)", "Europe/Pris")
 
     @pytest.mark.parametrize("zone", ["", "Europe", "../etc/passwd", "/etc/passwd", "Mars/Olympus"])

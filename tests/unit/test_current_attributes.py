@@ -53,6 +53,10 @@ def jobs():
         yield jobs
 
 
+BOTH = CurrentAttributes({"user_id": USER, "tenant": TENANT})
+ONE = CurrentAttributes({"user_id": USER})
+
+
 def isolated(function, *args):
     """Call it where no variable is set, and forget what it sets."""
     return copy_context().run(function, *args)
@@ -95,24 +99,15 @@ class TestSaving:
         ],
     )
     def test_what_is_set_is_stored(self, created_at, stored):
-        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
 
-        payload = pushed(attributes, {"created_at": created_at}, user=42, tenant="acme")
+        payload = pushed(BOTH, {"created_at": created_at}, user=42, tenant="acme")
 
         assert payload["cattr"] == stored
 
-    def test_nothing_is_stored_where_nothing_is_set(self):
-        attributes = CurrentAttributes({"user_id": USER, "request_id": REQUEST})
-
-        assert "cattr" not in pushed(attributes)
-
-    def test_none_that_was_set_is_stored_as_rails_does(self):
-        assert pushed(CurrentAttributes({"user_id": USER}), user=None)["cattr"] == {"user_id": None}
-
-    def test_a_retry_keeps_the_original(self):
-        attributes = CurrentAttributes({"user_id": USER})
-
-        assert pushed(attributes, {"cattr": {"user_id": 1}}, user=2)["cattr"] == {"user_id": 1}
+    def test_nothing_is_stored_where_nothing_is_set_and_none_or_the_original_is(self):
+        assert "cattr" not in pushed(CurrentAttributes({"user_id": USER, "request_id": REQUEST}))
+        assert pushed(ONE, user=None)["cattr"] == {"user_id": None}
+        assert pushed(ONE, {"cattr": {"user_id": 1}}, user=2)["cattr"] == {"user_id": 1}
 
     def test_a_second_group_has_a_key_of_its_own(self):
         attributes = CurrentAttributes({"user_id": USER}, {"request_id": REQUEST}, {"t": TENANT})
@@ -124,7 +119,6 @@ class TestSaving:
         assert payload["cattr_2"] == {"t": "a"}
 
     def test_what_came_from_sidekiq_8_can_be_passed_on_to_7(self):
-        attributes = CurrentAttributes({"user_id": USER})
         value = {
             Symbol("role"): Symbol("admin"),
             "since": date(2026, 1, 2),
@@ -133,7 +127,7 @@ class TestSaving:
             "at": [datetime(2026, 1, 2, tzinfo=UTC)],
         }
 
-        stored = pushed(attributes, user=value)["cattr"]
+        stored = pushed(ONE, user=value)["cattr"]
 
         assert json.loads(json.dumps(stored)) == {
             "user_id": {
@@ -148,10 +142,9 @@ class TestSaving:
         assert {type(name) for name in stored["user_id"]} == {str}
 
     def test_a_value_that_8_cannot_carry_is_refused_with_its_path(self):
-        attributes = CurrentAttributes({"user_id": USER})
 
         with pytest.raises(PayloadError, match=r"cattr: .*of type object has no form"):
-            pushed(attributes, {"created_at": 1795174552621}, user=object())
+            pushed(ONE, {"created_at": 1795174552621}, user=object())
 
     @pytest.mark.parametrize("group", [{}, {"user_id": "USER"}])
     def test_only_context_variables_can_be_named(self, group):
@@ -163,62 +156,42 @@ class TestReading:
     @pytest.mark.parametrize(("file", "name"), of_kind("attributes"))
     def test_what_ruby_recorded_is_set_around_the_job(self, file, name):
         [text] = job_texts(FILES[file][name])
-        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
 
-        assert seen_by(attributes, json.loads(text), both) == (42, "acme")
+        assert seen_by(BOTH, json.loads(text), both) == (42, "acme")
 
     @pytest.mark.parametrize(("file", "name"), of_kind("attributes"))
     def test_what_python_writes_is_what_ruby_recorded(self, file, name):
         [text] = job_texts(FILES[file][name])
         recorded = json.loads(text)
         payload = {"created_at": recorded["created_at"]}
-
-        ours = pushed(
-            CurrentAttributes({"user_id": USER, "tenant": TENANT}), payload, user=42, tenant="acme"
-        )
-
+        ours = pushed(BOTH, payload, user=42, tenant="acme")
         assert json.dumps(ours["cattr"]) == json.dumps(recorded["cattr"])
 
-    def test_each_group_has_its_own(self):
+    def test_each_group_has_its_own_and_unknown_names_are_passed_over(self):
         attributes = CurrentAttributes({"id": USER}, {"id": TENANT})
-
-        assert seen_by(attributes, {"cattr": {"id": 1}, "cattr_1": {"id": 2}}, both) == (1, 2)
-
-    def test_a_name_that_nobody_here_knows_is_passed_over(self):
-        attributes = CurrentAttributes({"user_id": USER})
-
-        assert seen_by(attributes, {"cattr": {"user_id": 1, "ruby_only": 2}}, both) == (1, None)
+        stored = {"cattr": {"id": 1, "ruby_only": 3}, "cattr_1": {"id": 2}}
+        assert seen_by(attributes, stored, both) == (1, 2)
 
     @pytest.mark.parametrize(
         "stored",
         [None, 5, "x", [], [1], [[1]], [["a", 1, 2]], {}, [{"a": 1}], [[{}, 1]], [[[], 1]]],
     )
     def test_what_makes_no_sense_sets_nothing(self, stored):
-        attributes = CurrentAttributes({"user_id": USER})
 
-        assert seen_by(attributes, {"cattr": stored}, both) == (None, None)
+        assert seen_by(ONE, {"cattr": stored}, both) == (None, None)
 
-    def test_what_a_job_sets_ends_with_it(self):
-        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
-
+    def test_what_a_job_sets_ends_with_it_also_by_an_error(self):
         def perform():
             TENANT.set("of this job")
             return both()
 
-        assert seen_by(attributes, {"cattr": {"user_id": 1}}, perform) == (1, "of this job")
-        assert seen_by(attributes, {}, both) == (None, None)
-        assert both() == (None, None)
-
-    def test_an_error_ends_it_too(self):
-        attributes = CurrentAttributes({"user_id": USER})
-
+        assert seen_by(BOTH, {"cattr": {"user_id": 1}}, perform) == (1, "of this job")
+        assert seen_by(BOTH, {}, both) == (None, None)
         with pytest.raises(ZeroDivisionError):
-            seen_by(attributes, {"cattr": {"user_id": 1}}, lambda: 1 / 0)
-
+            seen_by(ONE, {"cattr": {"user_id": 1}}, lambda: 1 / 0)
         assert both() == (None, None)
 
     def test_threads_do_not_see_each_others(self):
-        attributes = CurrentAttributes({"user_id": USER})
         meeting = threading.Barrier(2)
         seen = {}
 
@@ -228,7 +201,7 @@ class TestReading:
             meeting.wait(5)
 
         threads = [
-            threading.Thread(target=seen_by, args=(attributes, {"cattr": {"user_id": n}}, perform))
+            threading.Thread(target=seen_by, args=(ONE, {"cattr": {"user_id": n}}, perform))
             for n in (1, 2)
         ]
         for thread in threads:
@@ -239,7 +212,6 @@ class TestReading:
         assert set(seen) == {1, 2}
 
     def test_tasks_of_one_loop_do_not_see_each_others(self):
-        attributes = CurrentAttributes({"user_id": USER})
 
         async def perform():
             await asyncio.sleep(0)
@@ -248,7 +220,7 @@ class TestReading:
         async def run():
             return await asyncio.gather(
                 *(
-                    attributes.call_async(None, {"cattr": {"user_id": n}}, "default", perform)
+                    ONE.call_async(None, {"cattr": {"user_id": n}}, "default", perform)
                     for n in range(20)
                 )
             )
@@ -256,19 +228,14 @@ class TestReading:
         assert asyncio.run(run()) == list(range(20))
 
     def test_an_async_job_is_wrapped_on_its_loop_without_another_thread(self):
-        attributes = CurrentAttributes({"user_id": USER})
-        threads = []
-
         async def perform():
-            threads.append(threading.get_ident())
-            return USER.get()
+            return threading.get_ident(), USER.get()
 
         async def run():
             arguments = (None, {"cattr": {"user_id": 5}}, "default")
-            return await Chain(attributes).invoke_async(arguments, perform, None)
+            return await Chain(ONE).invoke_async(arguments, perform, None)
 
-        assert asyncio.run(run()) == 5
-        assert threads == [threading.get_ident()]
+        assert asyncio.run(run()) == (threading.get_ident(), 5)
 
 
 class TestRubysValues:
@@ -305,17 +272,19 @@ class TestRubysValues:
 
 
 class TestPersisting:
-    def test_one_call_installs_both_halves(self, clean, jobs):
+    def test_one_call_installs_both_halves_and_a_job_passes_them_on(self, clean, jobs, seen):
         current_attributes.persist(user_id=USER)
-        seen = []
 
         @job
-        def greet():
+        def child():
             seen.append(both())
 
-        isolated(lambda: (USER.set(7), greet.perform_async()))
+        @job
+        def parent():
+            child.perform_async()
 
-        assert jobs.assert_enqueued(greet).payload["cattr"] == {"user_id": 7}
+        isolated(lambda: (USER.set(7), parent.perform_async()))
+        assert jobs.assert_enqueued(parent).payload["cattr"] == {"user_id": 7}
         jobs.drain()
         assert seen == [(7, None)]
         assert both() == (None, None)
@@ -345,21 +314,6 @@ class TestPersisting:
         assert payload["cattr_1"] == {"request-id": "r"}
         assert "cattr_2" not in payload
         assert len(server.middleware) == 1
-
-    def test_a_job_passes_them_on_to_those_it_enqueues(self, clean, jobs):
-        current_attributes.persist(user_id=USER)
-
-        @job
-        def child(): ...
-
-        @job
-        def parent():
-            child.perform_async()
-
-        isolated(lambda: (USER.set(9), parent.perform_async()))
-        jobs.drain(job=parent)
-
-        assert jobs.assert_enqueued(child).payload["cattr"] == {"user_id": 9}
 
 
 class TestLocale:

@@ -19,36 +19,24 @@ class TestSuccess:
     def test_the_function_gets_the_arguments_and_nothing_is_to_be_settled(self, runner):
         got = []
         runner.declare(lambda *args: got.append(args))
-
-        assert runner.run(payload(1, "two", {"three": [3.0]})) is None
-        assert got == [(1, "two", {"three": [3.0]})]
-
-    def test_big_integers_arrive_exactly(self, runner):
-        got = []
-        runner.declare(got.append)
-
-        runner.run(b'{"class":"Work","args":[1180591620717411303424],"jid":"j"}')
-
-        assert got == [2**70]
+        assert runner.run(payload(1, "two", {"three": [3.0]}, 2**70)) is None
+        assert got == [(1, "two", {"three": [3.0]}, 2**70)]
 
     def test_the_thread_is_performing_only_while_user_code_runs(self, runner):
         seen = []
-        runner.declare(lambda: seen.append(runner.thread.performing))
-        runner.middleware.add(
-            lambda _i, _p, _q, call: (seen.append(runner.thread.performing), call())
-        )
 
+        def work():
+            seen.append(runner.thread.performing)
+            fail()
+
+        def around(_instance, _payload, _queue, call_next):
+            seen.append(runner.thread.performing)
+            return call_next()
+
+        runner.declare(work)
+        runner.middleware.add(around)
         runner.run(payload())
-
-        assert seen == [False, True]
-        assert not runner.thread.performing
-
-    def test_the_thread_is_not_performing_after_a_failure(self, runner):
-        runner.declare(fail)
-
-        runner.run(payload())
-
-        assert not runner.thread.performing
+        assert [*seen, runner.thread.performing] == [False, True, False]
 
 
 class TestShutdown:

@@ -66,20 +66,15 @@ class TestFailure:
 
     def test_an_unknown_class_is_rubys_name_error_and_is_retried(self, runner):
         runner.declare(fail, "Billing::Charge")
-
-        settlement = runner.run(payload(**{"class": "Billing::Charg"}))
-
+        text = payload(**{"class": "Billing::Charg"})
+        settlement = runner.run(text)
         assert settlement.verdict is Verdict.RETRY
         assert kept(settlement)["error_class"] == "NameError"
         assert kept(settlement)["error_message"].startswith(
             "uninitialized constant Billing::Charg; no job named 'Billing::Charg' is declared here; did you "
             "mean Billing::Charge?"
         )
-
-    def test_an_unknown_class_without_retry_is_dropped(self, runner):
-        text = payload()
         del text["retry"]
-
         assert runner.run(text).verdict is Verdict.DISCARD
 
     @pytest.mark.parametrize("text", [{}, {"args": [], "retry": True}, {"class": None}])
@@ -103,25 +98,16 @@ class TestFailure:
         assert kept(settlement)["args"] == args
         assert not called
 
-    def test_a_wrong_number_of_arguments_fails_as_a_job(self, runner):
-        runner.declare(lambda _one: None)
-
-        settlement = runner.run(payload(1, 2))
-
-        assert settlement.verdict is Verdict.RETRY
-        assert kept(settlement)["error_class"] == "TypeError"
-
     @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
-    def test_leaving_by_an_exit_is_a_failure_of_the_job_only(self, runner, error):
-        def leave():
+    def test_leaving_by_an_exit_or_a_wrong_number_of_arguments_fails_as_a_job(self, runner, error):
+        def leave(_one):
             raise error
 
         runner.declare(leave)
-
-        settlement = runner.run(payload())
-
-        assert settlement.verdict is Verdict.RETRY
-        assert kept(settlement)["error_class"] == type(error).__name__
+        for args, told in (([1], type(error).__name__), ([1, 2], "TypeError")):
+            settlement = runner.run(payload(*args))
+            assert settlement.verdict is Verdict.RETRY
+            assert kept(settlement)["error_class"] == told
 
     def test_a_constructor_that_raises_is_a_failure(self, runner):
         def refuse(_jid):
@@ -146,23 +132,15 @@ class TestFailure:
             ({"retry": False}, Verdict.DISCARD),
             ({"retry": 0}, Verdict.DEAD),
             ({"retry": 0, "dead": False}, Verdict.DISCARD),
-            ({"retry": 3, "retry_count": 2, "failed_at": NOW}, Verdict.DEAD),
-            ({"retry": 3, "retry_count": 1, "failed_at": NOW}, Verdict.RETRY),
             ({"retry": None}, Verdict.RETRY),
         ],
     )
     def test_the_payload_decides_where_it_goes(self, runner, attributes, verdict):
         runner.declare(fail)
-
         settlement = runner.run(payload(**attributes))
-
         assert settlement.verdict is verdict
         assert settlement.counted
-
-    def test_a_dead_job_dies_now(self, runner):
-        runner.declare(fail)
-
-        assert runner.run(payload(retry=0)).score == NOW
+        assert verdict is not Verdict.DEAD or settlement.score == NOW
 
     def test_what_the_job_or_middleware_did_to_the_payload_does_not_reach_the_retry(self, runner):
         def spoil(values):
@@ -212,19 +190,12 @@ class TestJobsWithoutAnId:
 
     def test_one_that_is_put_off_gets_an_id_and_keeps_all_else(self, runner):
         runner.diversion = Diversion(at=5.0)
-
-        settlement = runner.run(b'{"class":"Work","args":[1180591620717411303424]}')
-
+        text = b'{"class":"Work","args":[1180591620717411303424]'
+        settlement = runner.run(text + b"}")
         assert settlement.verdict is Verdict.SCHEDULE
-        assert settlement.text.startswith(
-            b'{"class":"Work","args":[1180591620717411303424],"jid":"'
-        )
-
-    def test_one_that_is_put_off_with_an_id_keeps_its_bytes(self, runner):
-        runner.diversion = Diversion(at=5.0)
-        text = b'{ "jid" : "x", "class":"Work","args":[] }'
-
-        assert runner.run(text).text == text
+        assert settlement.text.startswith(text + b',"jid":"')
+        with_an_id = b'{ "jid" : "x", "class":"Work","args":[] }'
+        assert runner.run(with_an_id).text == with_an_id
 
 
 class TestTasks:
@@ -247,8 +218,7 @@ class TestTasks:
         }
 
     @pytest.mark.parametrize("has_middleware", [False, True])
-    @pytest.mark.parametrize("awaited", [{"task_token": "t"}, {"flow": {"result_ttl_s": 60}}])
-    def test_so_it_is_on_an_event_loop(self, runner, has_middleware, awaited):
+    def test_so_it_is_on_an_event_loop_with_result_and_tick(self, runner, has_middleware):
         async def work(value):
             await asyncio.sleep(0)
             return [value]
@@ -256,50 +226,25 @@ class TestTasks:
         runner.declare(work)
         if has_middleware:
             runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
-        text = json.dumps(payload(7, **awaited)).encode()
+        for awaited in ({"task_token": "t"}, {"flow": {"result_ttl_s": 60}}):
+            text = json.dumps(payload(7, tick=TICK, **awaited)).encode()
+            with ThreadPoolExecutor() as executor:
+                execution = runner.runner.read(text, "default")
+                settlement = asyncio.run(runner.runner.perform_async(execution, executor))
+            assert settlement.verdict is Verdict.DISCARD
+            end = end_in(settlement.effects)
+            assert (end.output or json.loads(end.report)["output"]) == "[7]"
+            assert ended(settlement) == ("done", "", True)
 
-        with ThreadPoolExecutor() as executor:
-            execution = runner.runner.read(text, "default")
-            settlement = asyncio.run(runner.runner.perform_async(execution, executor))
-
-        assert settlement.verdict is Verdict.DISCARD
-        end = end_in(settlement.effects)
-        assert (end.output or json.loads(end.report)["output"]) == "[7]"
-
-    def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
-        runner.declare(lambda: "the job's")
-        runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next() and "other")
-
-        assert report_in(runner.run(payload(task_token="t")).effects)["output"] == '"the job\'s"'
-
-    def test_a_token_that_the_job_takes_out_of_its_payload_is_still_reported(self, runner):
-        runner.declare(lambda: None)
-
+    def test_what_middleware_answers_or_takes_out_changes_no_report(self, runner):
         def replace(_job, given, _queue, call_next):
             given["task_token"] = "other"
-            return call_next()
+            return call_next() and "other"
 
+        runner.declare(lambda: "the job's")
         runner.middleware.add(replace)
-
-        assert report_in(runner.run(payload(task_token="t")).effects)["task_token"] == "t"
-
-    def test_a_retry_reports_nothing(self, runner):
-        runner.declare(fail)
-
-        settlement = runner.run(payload(task_token="t"))
-
-        assert settlement.verdict is Verdict.RETRY
-        assert end_in(settlement.effects) is None
-        assert kept(settlement)["task_token"] == "t"  # for the next try
-
-    def test_death_is_reported_with_the_dead_job(self, runner):
-        runner.declare(fail)
-
-        settlement = runner.run(payload(task_token="t", retry=0))
-
-        assert settlement.verdict is Verdict.DEAD
-        assert report_in(settlement.effects)["error"] == "ValueError"
-        assert kept(settlement)["class"] == "Work"
+        report = report_in(runner.run(payload(task_token="t")).effects)
+        assert (report["output"], report["task_token"]) == ('"the job\'s"', "t")
 
     @pytest.mark.parametrize("options", [{"retry": False}, {"retry": 0, "dead": False}])
     def test_what_is_discarded_is_reported_and_its_handlers_are_called(self, options):
@@ -316,20 +261,6 @@ class TestTasks:
         assert settlement.failed
         assert report_in(settlement.effects)["error"] == "ValueError"
         assert died == [("j1", "no luck")]
-
-    def test_a_job_that_is_refused_is_reported(self, runner):
-        runner.diversion = Diversion(error=JobRefused("not here"))
-
-        settlement = runner.run(payload(task_token="t"))
-
-        assert settlement.verdict is Verdict.DEAD
-        assert report_in(settlement.effects)["error"] == "kiqbridge.errors.JobRefused"
-
-    @pytest.mark.parametrize("diversion", [Diversion(at=NOW + 60), Diversion(queue="ruby")])
-    def test_a_job_that_goes_elsewhere_is_not(self, runner, diversion):
-        runner.diversion = diversion
-
-        assert runner.run(payload(task_token="t")).effects == ()
 
     @pytest.mark.parametrize("token", [None, "", 5, "t" * 2049])
     def test_what_cannot_be_a_token_is_logged_and_the_job_is_done(self, runner, token, caplog):
@@ -358,58 +289,12 @@ class TestTicks:
 
     def test_success_leaves_its_end(self, runner):
         runner.declare(lambda: "result")
-
         settlement = runner.run(payload(tick=TICK, retry_count=0))
-
-        assert (settlement.verdict, settlement.counted, settlement.failed) == (
-            Verdict.DISCARD,
-            True,
-            False,
-        )
+        assert settlement.verdict is Verdict.DISCARD
+        assert (settlement.counted, settlement.failed) == (True, False)
         assert end_in(settlement.effects) is None
         assert ended(settlement) == ("done", "", True)
         assert ledger_end_in(settlement.effects).retries == 1
-
-    @pytest.mark.parametrize("has_middleware", [False, True])
-    def test_so_it_is_on_an_event_loop(self, runner, has_middleware):
-        async def work():
-            await asyncio.sleep(0)
-
-        runner.declare(work)
-        if has_middleware:
-            runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
-        text = json.dumps(payload(tick=TICK)).encode()
-
-        with ThreadPoolExecutor() as executor:
-            execution = runner.runner.read(text, "default")
-            settlement = asyncio.run(runner.runner.perform_async(execution, executor))
-
-        assert ended(settlement) == ("done", "", True)
-
-    def test_a_retry_leaves_none(self, runner):
-        runner.declare(fail)
-
-        settlement = runner.run(payload(tick=TICK))
-
-        assert (settlement.verdict, settlement.effects) == (Verdict.RETRY, ())
-        assert kept(settlement)["tick"] == TICK
-
-    def test_death_leaves_it_beside_the_dead_job(self, runner):
-        runner.declare(fail)
-
-        settlement = runner.run(payload(tick=TICK, retry=0))
-
-        assert settlement.verdict is Verdict.DEAD
-        assert ended(settlement) == ("dead", "ValueError", True)
-
-    @pytest.mark.parametrize("options", [{"retry": False}, {"retry": 0, "dead": False}])
-    def test_a_discarded_job_leaves_it(self, runner, options):
-        runner.declare(fail)
-
-        settlement = runner.run(payload(tick=TICK, **options))
-
-        assert (settlement.verdict, settlement.failed) == (Verdict.DISCARD, True)
-        assert ended(settlement) == ("discarded", "ValueError", True)
 
     def test_a_job_that_middleware_skips_leaves_it(self, runner):
         runner.declare(lambda: None)
@@ -417,29 +302,43 @@ class TestTicks:
 
         assert ended(runner.run(payload(tick=TICK))) == ("skipped", "", False)
 
-    def test_a_job_that_is_refused_leaves_it(self, runner):
-        runner.diversion = Diversion(error=JobRefused("not here"))
+        def test_one_that_names_no_occurrence_is_a_job_like_others(self, runner):
+            runner.declare(lambda: None)
+            assert runner.run(payload(tick="nonsense")) is None
 
-        settlement = runner.run(payload(tick=TICK))
 
-        assert settlement.verdict is Verdict.DEAD
-        assert ended(settlement) == ("dead", "kiqbridge.errors.JobRefused", False)
+REFUSED = Diversion(error=JobRefused("not here"))
 
-    @pytest.mark.parametrize("diversion", [Diversion(at=5.0), Diversion(queue="other")])
-    def test_a_job_that_goes_elsewhere_leaves_none(self, runner, diversion):
+
+class TestBoth:
+    """A state machine waits for the job, and it belongs to a schedule."""
+
+    @pytest.mark.parametrize(
+        ("options", "diversion", "verdict", "told"),
+        [
+            ({"retry": 0}, None, Verdict.DEAD, ("dead", "ValueError")),
+            ({"retry": False}, None, Verdict.DISCARD, ("discarded", "ValueError")),
+            ({"retry": 0, "dead": False}, None, Verdict.DISCARD, ("discarded", "ValueError")),
+            ({}, REFUSED, Verdict.DEAD, ("dead", "kiqbridge.errors.JobRefused")),
+        ],
+    )
+    def test_both_get_to_know_how_it_ended(self, runner, options, diversion, verdict, told):
+        runner.declare(fail)
         runner.diversion = diversion
+        settlement = runner.run(payload(tick=TICK, task_token="t", **options))
+        assert (settlement.verdict, settlement.failed) == (verdict, True)
+        assert report_in(settlement.effects)["error"] == told[1]
+        assert ended(settlement) == (*told, diversion is None)
+        if verdict is Verdict.DEAD:
+            assert kept(settlement)["class"] == "Work"
 
-        assert runner.run(payload(tick=TICK)).effects == ()
-
-    def test_one_that_names_no_occurrence_is_a_job_like_others(self, runner):
-        runner.declare(lambda: None)
-
-        assert runner.run(payload(tick="nonsense")) is None
-
-    def test_a_state_machine_and_a_schedule_both_get_to_know(self, runner):
-        runner.declare(lambda: 7)
-
+    def test_a_retry_tells_neither(self, runner):
+        runner.declare(fail)
         settlement = runner.run(payload(tick=TICK, task_token="t"))
+        assert (settlement.verdict, settlement.effects) == (Verdict.RETRY, ())
+        assert kept(settlement).items() >= {"tick": TICK, "task_token": "t"}.items()
 
-        assert report_in(settlement.effects)["output"] == "7"
-        assert ended(settlement) == ("done", "", True)
+    @pytest.mark.parametrize("diversion", [Diversion(at=NOW + 60), Diversion(queue="ruby")])
+    def test_a_job_that_goes_elsewhere_tells_neither(self, runner, diversion):
+        runner.diversion = diversion
+        assert runner.run(payload(tick=TICK, task_token="t")).effects == ()

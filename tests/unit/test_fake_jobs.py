@@ -65,14 +65,21 @@ class TestRecording:
         assert jobs.queues == {"low": [recorded]}
         assert str(recorded) == f'Echo [[1,"two"],{{"three":3.0}}] in queue low (jid {jid})'
 
-    def test_it_is_recorded_whichever_client_pushes_it(self, jobs, echo):
+    def test_it_is_recorded_whichever_client_thread_or_coroutine_pushes_it(self, jobs, echo):
+        async def test():
+            await echo.aperform_async(4)
+            await echo.aperform_in(60, 8)
+            await echo.aperform_bulk([[5], [6]])
+
         echo.perform_async(1)
         Client().push({"class": "HardJob", "args": [2]})
         Client("redis://nowhere.invalid:1/0", namespace="mine").push({"class": echo, "args": [3]})
         configure("redis://nowhere.invalid:1/0", namespace="other", profile="auto")
-        echo.perform_async(4)
-
-        assert [each.args for each in jobs.jobs] == [[1], [2], [3], [4]]
+        asyncio.run(test())
+        thread = threading.Thread(target=echo.perform_async, args=(7,))
+        thread.start()
+        thread.join()
+        assert [each.args for each in jobs.jobs] == [[number] for number in range(1, 9)]
 
     def test_many_jobs_of_one_call_are_recorded_in_their_order(self, jobs, echo):
         jids = echo.perform_bulk([[number] for number in range(5)], batch_size=2)
@@ -107,6 +114,8 @@ class TestRecording:
             echo.perform_async(object())
         with pytest.raises(PayloadError):
             Client(max_payload_bytes=100).push({"class": "Echo", "args": ["x" * 200]})
+        with pytest.raises(NotInMemory, match="command OBJECT"):
+            Client().pool.call("OBJECT", "ENCODING", "queues")
         assert jobs.jobs == []
 
     def test_a_guarded_push_is_recorded_once(self, jobs, echo):
@@ -119,23 +128,6 @@ class TestRecording:
         assert second.jid == third.jid == first.jid
         assert len(jobs.jobs) == 1
 
-    def test_another_thread_sees_the_same_fake(self, jobs, echo):
-        thread = threading.Thread(target=echo.perform_async, args=(1,))
-        thread.start()
-        thread.join()
-
-        assert len(jobs.jobs) == 1
-
-    def test_what_coroutines_enqueue_is_recorded(self, jobs, echo):
-        async def test():
-            await echo.aperform_async(1)
-            await echo.aperform_in(60, 2)
-            await echo.aperform_bulk([[3], [4]])
-
-        asyncio.run(test())
-
-        assert [each.args for each in jobs.jobs] == [[1], [3], [4], [2]]
-
     def test_a_fake_within_another_begins_empty_and_leaves_nothing(self, jobs, echo):
         echo.perform_async("outer")
         with fake() as inner:
@@ -143,19 +135,6 @@ class TestRecording:
             assert [each.args for each in inner.jobs] == [["inner"]]
 
         assert [each.args for each in jobs.jobs] == [["outer"]]
-
-    def test_clear_forgets_all(self, jobs, echo):
-        echo.perform_async(1)
-        jobs.drain()
-        echo.perform_in(5, 2)
-
-        jobs.clear()
-
-        assert (jobs.jobs, jobs.performed) == ([], [])
-
-    def test_what_the_fake_does_not_have_is_refused(self, jobs):
-        with pytest.raises(NotInMemory, match="command OBJECT"):
-            Client().pool.call("OBJECT", "ENCODING", "queues")
 
 
 class TestDraining:
@@ -182,12 +161,13 @@ class TestDraining:
         for number in range(4):
             echo.perform_async(number)
         other.perform_async()
-
         assert jobs.drain(job=other) == 1
         assert jobs.drain(queue="low", limit=2) == 2
         assert jobs.drain(queue="empty") == 0
         assert seen == ["other", (0,), (1,)]
         assert len(jobs.jobs) == 2
+        jobs.clear()
+        assert (jobs.jobs, jobs.performed) == ([], [])
 
     def test_without_a_fake_there_is_nothing_to_drain(self):
         with pytest.raises(ConfigError, match="no fake is in effect"):
@@ -206,7 +186,9 @@ class TestDraining:
             jobs.drain()
         assert jobs.drain(limit=30) == 30
 
-    def test_a_class_has_its_jid_and_a_coroutine_runs_on_a_loop(self, jobs, seen):
+    def test_a_class_has_its_jid_and_a_coroutine_runs_on_a_loop_also_within_another(
+        self, jobs, seen
+    ):
         class Report(Job):
             def perform(self, day):
                 seen.append((self.jid, day))
@@ -216,37 +198,25 @@ class TestDraining:
             await asyncio.sleep(0)
             seen.append(url)
 
-        jid = Report.perform_async("monday")
-        crawl.perform_async("a")
-
-        jobs.drain()
-        assert seen == [(jid, "monday"), "a"]
-
-    def test_a_test_that_runs_a_loop_itself_may_drain(self, jobs, seen):
-        @job
-        async def crawl(url):
-            await asyncio.sleep(0)
-            seen.append(url)
-
         async def test():
-            crawl.perform_async("a")
+            crawl.perform_async("b")
             return jobs.drain()
 
+        jid = Report.perform_async("monday")
+        crawl.perform_async("a")
+        jobs.drain()
         assert asyncio.run(test()) == 1
-        assert seen == ["a"]
+        assert seen == [(jid, "monday"), "a", "b"]
 
-    def test_middleware_of_both_kinds_goes_around_both_kinds_of_jobs(
+    def test_middleware_of_the_worker_and_its_capsule_goes_around_each_job(
         self, jobs, echo, seen, server
     ):
-        def plain(_instance, payload, _queue, call_next):
-            seen.append(f"plain {payload['class']}")
-            return call_next()
-
         async def asynchronous(_instance, payload, _queue, call_next):
             seen.append(f"async {payload['class']}")
             return await call_next()
 
-        server.middleware.add(plain)
+        own = Chain(lambda _instance, _payload, queue, call_next: seen.append(queue) or call_next())
+        server.capsule("single", queues=["low"], middleware=own)
         server.middleware.add(asynchronous)
 
         @job(name="Crawl")
@@ -256,17 +226,7 @@ class TestDraining:
         echo.perform_async(1)
         crawl.perform_async()
         jobs.drain()
-
-        assert seen == ["plain Echo", "async Echo", (1,), "plain Crawl", "async Crawl", "crawl"]
-
-    def test_a_capsule_has_middleware_of_its_own(self, jobs, echo, seen, server):
-        own = Chain(lambda _instance, _payload, queue, call_next: seen.append(queue) or call_next())
-        server.capsule("single", queues=["low"], middleware=own)
-
-        echo.perform_async(1)
-        jobs.drain()
-
-        assert seen == ["low", (1,)]
+        assert seen == ["low", (1,), "async Crawl", "crawl"]
 
     def test_resources_are_open_from_the_first_job_to_the_end_of_the_fake(self, echo, seen, server):
         @server.lifespan
@@ -380,11 +340,13 @@ class TestFailing:
         assert [each.outcome for each in jobs.performed] == ["discarded", "retry"]
         assert 1000 <= jobs.retries[0].at - jobs.clock.now() <= 1009
 
-    def test_a_class_that_is_not_declared_is_said_to_be_unknown(self, jobs):
+    def test_an_unknown_class_is_told_and_a_job_of_a_batch_of_ruby_refused(self, jobs, echo):
         Client().push({"class": "Reports::Nightly", "args": []})
-
         with pytest.raises(JobNotFound, match="Reports"):
             jobs.drain()
+        Client().push({"class": echo, "args": [], "bid": "b1"})
+        jobs.drain(raise_errors=False)
+        assert "batch" in jobs.dead[0].error_message
 
     def test_a_failure_of_the_test_itself_is_always_raised(self, jobs):
         @job
@@ -394,14 +356,6 @@ class TestFailing:
         checks.perform_async()
         with pytest.raises(pytest.fail.Exception, match="seen by the test"):
             jobs.drain(raise_errors=False)
-
-    def test_a_job_of_a_batch_of_ruby_is_refused(self, jobs, echo):
-        Client().push({"class": echo, "args": [], "bid": "b1"})
-
-        jobs.drain(raise_errors=False)
-
-        assert [each.outcome for each in jobs.performed] == ["dead"]
-        assert "batch" in jobs.dead[0].error_message
 
     def test_an_iterable_job_goes_on_at_its_cursor(self, jobs, seen):
         class Count(IterableJob):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from support.runners import kept, payload
+from support.runners import fail, kept, payload
 
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import Shutdown
@@ -12,54 +12,30 @@ from kiqbridge.settle.settlement import Verdict
 
 
 class TestAsync:
-    def test_an_async_function_is_run_to_its_end(self, runner):
+    def test_an_async_function_is_run_to_its_end_within_its_context(self, runner):
         got = []
 
         async def work(value):
             await asyncio.sleep(0)
-            got.append(value)
+            got.append((value, CONTEXT.get()[0]["jid"]))
 
         runner.declare(work)
-
         assert runner.run(payload(1)) is None
-        assert runner.run(payload(2)) is None
-        assert got == [1, 2]
+        assert runner.run(payload(2, jid="second")) is None
+        assert got == [(1, "j1"), (2, "second")]
 
-    def test_its_failure_is_a_failure_and_the_next_one_runs(self, runner):
-        async def work(value):
-            await asyncio.sleep(0)
-            if value:
-                raise ValueError("no luck")
-
-        runner.declare(work)
-
-        assert kept(runner.run(payload(1)))["error_class"] == "ValueError"
-        assert runner.run(payload(0)) is None
-
-    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+    @pytest.mark.parametrize(
+        "error", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
+    )
     def test_leaving_it_in_odd_ways_is_a_failure_and_the_next_one_runs(self, runner, error):
         async def work(value):
+            await asyncio.sleep(0)
             if value:
                 raise error
-            await asyncio.sleep(0)
 
         runner.declare(work)
-
         assert runner.run(payload(1)).verdict is Verdict.RETRY
         assert runner.run(payload(0)) is None
-
-    def test_its_log_lines_are_those_of_the_running_job(self, runner):
-        seen = []
-
-        async def work():
-            await asyncio.sleep(0)
-            seen.append(CONTEXT.get()[0]["jid"])
-
-        runner.declare(work)
-        for jid in ("first", "second"):
-            runner.run(payload(jid=jid))
-
-        assert seen == ["first", "second"]
 
     def test_an_interrupt_inside_it_passes(self, runner):
         async def work():
@@ -100,33 +76,22 @@ class TestMiddleware:
 
     def test_one_that_does_not_call_on_skips_the_job_which_counts_as_done(self, runner, caplog):
         caplog.set_level(logging.INFO, "kiqbridge")
-        called = []
-        runner.declare(lambda: called.append(1))
+        runner.declare(fail)
         runner.middleware.add(lambda *_args: None)
-
         assert runner.run(payload()) is None
-        assert not called
         assert caplog.messages == ["start", "done"]
 
-    def test_its_failure_is_the_jobs(self, runner):
-        def refuse(*_args):
-            raise PermissionError("not today")
-
-        runner.declare(lambda: None)
-        runner.middleware.add(refuse)
-
-        assert kept(runner.run(payload()))["error_class"] == "PermissionError"
-
-    def test_arguments_it_changed_reach_the_job(self, runner):
+    def test_its_failure_is_the_jobs_and_arguments_it_changed_reach_the_job(self, runner):
         got = []
 
         def change(_instance, seen, _queue, call_next):
+            if seen["args"] == [0]:
+                raise PermissionError("not today")
             seen["args"] = [2]
             return call_next()
 
         runner.declare(got.append)
         runner.middleware.add(change)
-
+        assert kept(runner.run(payload(0)))["error_class"] == "PermissionError"
         runner.run(payload(1))
-
         assert got == [2]

@@ -49,39 +49,22 @@ class TestDeclaring:
 
         pushes = configure_capture()
         Import.perform_async(copies=3, path="users.csv")
-
         assert "Imports::Users" in default_registry
-        assert pushes.last["class"] == "Imports::Users"
-        assert pushes.last["args"] == ["users.csv", 3]
-        assert pushes.last["queue"] == "low"
+        pushed = [pushes.last[name] for name in ("class", "args", "queue")]
+        assert pushed == ["Imports::Users", ["users.csv", 3], "low"]
+        assert list(definition_of(Import).signature.parameters) == ["path", "copies"]
+        with pytest.raises(PayloadError, match="Users cannot be called like this"):
+            Import.perform_async("a", "b", "c")
 
-    def test_the_signature_of_the_job_is_that_of_the_enumerator_without_the_cursor(self):
-        class Import(IterableJob):
-            def build_enumerator(self, path: str, *, cursor):
-                return iter(())
-
-            def each_iteration(self, row, path):
-                pass
-
-        definition = definition_of(Import)
-
-        assert list(definition.signature.parameters) == ["path"]
-        with pytest.raises(PayloadError, match="Import cannot be called like this"):
-            Import.perform_async("a", "b")
-
-    def test_perform_is_refused(self):
-        with pytest.raises(ConfigError, match=r"Wrong: defines perform, .*each_iteration"):
-            declare("Wrong", perform=lambda self: None)
-
-    def test_a_perform_from_a_mixin_is_refused_too(self):
+    def test_perform_is_refused_also_from_a_mixin(self):
         class Mixin:
             def perform(self):
                 pass
 
+        with pytest.raises(ConfigError, match=r"Wrong: defines perform, .*each_iteration"):
+            declare("Wrong", perform=lambda self: None)
         with pytest.raises(ConfigError, match="defines perform"):
-
-            class Wrong(Mixin, IterableJob):
-                pass
+            type("Wrong", (Mixin, IterableJob), {})
 
     @pytest.mark.parametrize("missing", ["build_enumerator", "each_iteration"])
     def test_each_of_the_two_methods_is_required(self, missing):
@@ -97,7 +80,7 @@ class TestDeclaring:
         assert "Wrong" not in default_registry
 
     def test_a_base_for_others_is_declared_abstract(self, seen):
-        class Base(IterableJob, abstract=True):
+        class Base(declare("First"), abstract=True):
             def each_iteration(self, item):
                 seen.append(item)
 
@@ -105,21 +88,11 @@ class TestDeclaring:
             def build_enumerator(self, *, cursor):
                 return sequence([1, 2], cursor=cursor)
 
-        assert "Base" not in default_registry
+        assert {each.name for each in default_registry} == {"First", "Numbers"}
         with pytest.raises(ConfigError, match="Base"):
             Base.perform_async()
         Numbers.perform_inline()
         assert seen == [1, 2]
-
-    def test_an_abstract_base_may_come_from_a_job(self):
-        class Base(declare("First"), abstract=True):
-            pass
-
-        class Second(Base):
-            pass
-
-        assert {each.name for each in default_registry} == {"First", "Second"}
-        assert definition_of(Base) is None
 
     @pytest.mark.parametrize(
         "build",
@@ -159,13 +132,10 @@ class TestDeclaring:
         asynchronous = declare("Asynchronous", each_iteration=each_iteration)
         assert definition_of(asynchronous).handling.pool == "async"
 
-    def test_what_a_job_can_read_is_empty_before_it_runs(self):
+    def test_it_is_a_job_of_which_nothing_can_be_read_before_it_runs(self):
         idle = declare()()
-
         assert (idle.cursor, idle.arguments, idle.current_object) == (None, (), None)
         assert not idle.cancelled
-
-    def test_it_is_a_job(self):
         assert issubclass(IterableJob, Job)
         assert not hasattr(IterableJob, "perform")
         assert definition_of(IterableJob) is None
@@ -216,7 +186,7 @@ class TestInline:
             "complete",
         ]
 
-    def test_asynchronous_ones_too(self, seen):
+    def test_asynchronous_ones_too_and_some_of_each(self, seen):
         class Work(IterableJob):
             async def build_enumerator(self, *, cursor):
                 for number in (1, 2):
@@ -241,30 +211,19 @@ class TestInline:
             def on_stop(self):
                 seen.append("stop")
 
-            async def on_complete(self):
-                seen.append("complete")
-
-        Work.perform_inline()
-
-        assert seen == ["start", "before", 1, "behind", "before", 2, "behind", "stop", "complete"]
-
-    def test_an_asynchronous_job_may_have_plain_parts(self, seen):
-        class Work(IterableJob):
+        class Mixed(Work):
             async def build_enumerator(self, *, cursor):
-                await asyncio.sleep(0)
                 return sequence([1, 2], cursor=cursor)
-
-            async def each_iteration(self, item):
-                seen.append(item)
 
             @contextmanager
             def around_iteration(self):
-                seen.append("before")
-                yield
+                yield seen.append("before")
 
         Work.perform_inline()
-
-        assert seen == ["before", 1, "before", 2]
+        assert seen == ["start", "before", 1, "behind", "before", 2, "behind", "stop"]
+        seen.clear()
+        Mixed.perform_inline()
+        assert seen == ["start", "before", 1, "before", 2, "stop"]
 
     def test_none_for_an_enumerator_means_that_there_is_nothing_to_do(self, seen):
         declare(build_enumerator=lambda self, *, cursor: None, lines=seen).perform_inline()
@@ -286,19 +245,17 @@ class TestInline:
         with pytest.raises(TypeError, match=message):
             declare(build_enumerator=lambda self, *, cursor: made).perform_inline()
 
-    def test_an_asynchronous_enumerator_needs_an_asynchronous_job(self):
+    def test_a_plain_job_cannot_have_asynchronous_parts(self):
         async def build_enumerator(_self, *, cursor):
             yield 1, 1
 
-        with pytest.raises(TypeError, match="needs `async def each_iteration`"):
-            declare(build_enumerator=build_enumerator).perform_inline()
-
-    def test_a_plain_job_cannot_wait_for_something_asynchronous(self):
         async def on_start(_self):
             await asyncio.sleep(0)
 
+        with pytest.raises(TypeError, match="needs `async def each_iteration`"):
+            declare(build_enumerator=build_enumerator).perform_inline()
         with pytest.raises(TypeError, match="make each_iteration `async def`"):
-            declare(build_enumerator=counting(1), on_start=on_start).perform_inline()
+            declare("Other", build_enumerator=counting(1), on_start=on_start).perform_inline()
 
     def test_a_cursor_without_a_json_text_is_refused_at_the_first_item(self, seen):
         work = declare(

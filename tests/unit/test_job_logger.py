@@ -111,28 +111,15 @@ class TestLines:
 
         assert shape(ours) == shape(RUBY_7["Pretty"][index])
 
-    def test_outside_a_job_there_is_no_context(self):
-        line = LineFormatter(colour=False).format(record("ready"))
-
-        assert line.endswith(f"pid={os.getpid()} tid=main INFO: ready")
-
-    @pytest.mark.parametrize(
-        ("level", "name"),
-        [(logging.DEBUG, "DEBUG"), (logging.WARNING, "WARN"), (logging.CRITICAL, "FATAL")],
-    )
-    def test_levels_have_sidekiqs_names(self, level, name):
-        assert f" {name}: x" in LineFormatter(colour=False).format(record("x", level))
-
-    def test_a_traceback_follows_below(self):
-        line = LineFormatter(colour=False).format(record(exc_info=exception_info("boom")))
-
-        assert line.splitlines()[-1].startswith("ValueError: ")
-        assert line.splitlines()[-1].endswith("boom")
-
-    def test_colours_are_around_the_level_only(self):
-        line = LineFormatter(colour=True).format(record())
-
-        assert line.endswith("\033[32mINFO\033[0m: start")
+    def test_a_line_has_sidekiqs_level_its_traceback_below_and_no_context_outside_a_job(self):
+        plain = LineFormatter(colour=False).format
+        assert plain(record("ready")).endswith(f"pid={os.getpid()} tid=main INFO: ready")
+        for level, name in (("DEBUG", "DEBUG"), ("WARNING", "WARN"), ("CRITICAL", "FATAL")):
+            assert f" {name}: x" in plain(record("x", getattr(logging, level)))
+        last = plain(record(exc_info=exception_info("boom"))).splitlines()[-1]
+        assert last.startswith("ValueError: ") and last.endswith("boom")
+        coloured = LineFormatter(colour=True).format(record())
+        assert coloured.endswith("\033[32mINFO\033[0m: start")
 
 
 class TestJSON:
@@ -154,15 +141,12 @@ class TestJSON:
         assert (ours["lvl"], ours["msg"]) == (theirs["lvl"], theirs["msg"])
         assert type(ours["pid"]) is int
 
-    def test_outside_a_job_there_is_no_ctx(self):
-        assert "ctx" not in json.loads(JSONFormatter().format(record()))
-
     def test_one_record_is_one_line_whatever_it_says(self):
         line = JSONFormatter().format(record("a\nb", exc_info=exception_info("boom")))
-
+        told = json.loads(line)
         assert "\n" not in line
-        assert json.loads(line)["msg"] == "a\nb"
-        assert json.loads(line)["exc"].endswith("boom")
+        assert told["msg"] == "a\nb" and told["exc"].endswith("boom")
+        assert "ctx" not in told  # outside a job
 
 
 class TestConfiguring:
@@ -175,25 +159,16 @@ class TestConfiguring:
 
         assert root.level == number
 
-    def test_auto_is_json_where_nobody_watches(self, root):
+    @pytest.mark.parametrize("watched", [True, False])
+    def test_auto_is_pretty_on_a_terminal_and_else_json(self, root, monkeypatch, watched):
         stream = io.StringIO()
-
+        monkeypatch.setattr(stream, "isatty", lambda: watched)
         configure_logging("info", "auto", stream)
         logging.getLogger("some.library").info("hello")
-
-        assert json.loads(stream.getvalue())["msg"] == "hello"
-
-    def test_auto_is_pretty_on_a_terminal(self, root):
-        class Terminal(io.StringIO):
-            def isatty(self):
-                return True
-
-        stream = Terminal()
-
-        configure_logging("info", "auto", stream)
-        logging.getLogger("some.library").info("hello")
-
-        assert "\033[32mINFO\033[0m: hello" in stream.getvalue()
+        if watched:
+            assert "\033[32mINFO\033[0m: hello" in stream.getvalue()
+        else:
+            assert json.loads(stream.getvalue())["msg"] == "hello"
 
     @pytest.mark.parametrize("form", ["plain", "json"])
     def test_a_message_that_utf8_cannot_carry_is_a_line_all_the_same(self, root, form):
@@ -291,21 +266,7 @@ class TestLinesOfJobs:
             assert list(line["ctx"]) == ["class", "jid", "queue", "tenant", "cattr"]
             assert line["ctx"]["cattr"] == {"user": 1, "api_token": "[REDACTED]"}
 
-    @pytest.mark.parametrize(
-        ("skip", "option"), [(True, None), (False, True)], ids=["setting", "payload"]
-    )
-    def test_they_can_be_left_out(self, said, running, skip, option):
-        lines = said("plain")
-        payload = PLAIN | ({} if option is None else {"skip_default_job_logging": option})
-        running(payload)
-        job_lines = JobLines(skip=skip)
-
-        job_lines.end(job_lines.start(payload, "default"), "done", 0.1)
-        logging.getLogger("app").info("the job's own")
-
-        assert [line.rpartition(": ")[2] for line in lines()] == ["the job's own"]
-
-    def test_a_class_can_leave_them_out_whoever_enqueued_it(self, said, running):
+    def test_setting_payload_class_and_level_can_leave_them_out(self, said, running):
         lines = said("plain")
         running(PLAIN)
         with own_declarations():
@@ -314,22 +275,20 @@ class TestLinesOfJobs:
             def echo(): ...
 
             assert JobLines().start(PLAIN, "default", definition_of(echo)) is None
-
-        assert lines() == []
-
-    def test_above_info_there_are_none(self, said, running):
+        job_lines = JobLines(skip=True)
+        job_lines.end(job_lines.start(PLAIN, "default"), "done", 0.1)
+        payload = PLAIN | {"skip_default_job_logging": True}
+        JobLines().end(JobLines().start(payload, "default"), "done", 0.1)
+        logging.getLogger("app").info("the job's own")
+        assert [line.rpartition(": ")[2] for line in lines()] == ["the job's own"]
         lines = said("plain", "warn")
-        running(PLAIN)
-
         assert JobLines().start(PLAIN, "default") is None
-        assert lines() == []
 
     def test_the_level_of_one_job_does_not_show_the_lines_of_another(self, said, running):
         lines = said("plain", "warn")
         running(PLAIN)
         job_lines = JobLines()
-        begun = threading.Event()
-        over = threading.Event()
+        begun, over = threading.Event(), threading.Event()
 
         def other():
             with at_level(logging.INFO):
@@ -343,7 +302,6 @@ class TestLinesOfJobs:
         job_lines.end(job_lines.start(PLAIN, "default"), "done", 0.1)
         over.set()
         thread.join()
-
         assert len(lines()) == 1
 
     def test_at_debug_the_start_shows_the_arguments_without_secrets(self, said, running):
@@ -363,24 +321,14 @@ class TestLinesOfJobs:
         assert start["ctx"]["args"] == [5, "[REDACTED]", {"token": "[REDACTED]", "n": 1}]
         assert "args" not in done["ctx"]
 
-    def test_a_line_break_in_a_payload_makes_no_line(self, said, running):
-        lines = said("plain")
+    def test_a_line_break_in_a_payload_makes_no_line_and_heroku_adds_the_time(self, said, running):
+        lines = said("plain", environ={"DYNO": "worker.1"})
         payload = {"class": "A\n2026 forged", "jid": "j\r\n2026 forged"}
         running(payload)
-
         JobLines().start(payload, "default")
-
-        assert len(lines()) == 1
-
-    def test_lines_have_no_time_where_heroku_adds_it(self, said, running):
-        lines = said("plain", environ={"DYNO": "worker.1"})
-        running(PLAIN)
-
-        JobLines().start(PLAIN, "default")
         logging.getLogger("app").info("within")
-
-        assert all(line.startswith("pid=") for line in lines())
         assert len(lines()) == 2
+        assert all(line.startswith("pid=") for line in lines())
 
 
 class TestFailures:
@@ -388,28 +336,17 @@ class TestFailures:
         _, error, _ = exception_info(message)
         log_failure(error, "is tried again in 15 s", payload, definition)
 
-    def test_a_failure_names_class_message_outcome_and_shows_the_backtrace(self, said, running):
+    def test_a_failure_is_told_with_its_backtrace_also_where_a_job_wants_silence(
+        self, said, running
+    ):
         lines = said("plain")
         running(PLAIN | {"args": ["shown?"]})
-
-        self.fail(PLAIN | {"args": ["shown?"]})
-
-        text = "\n".join(lines())
-        assert (
-            f"class=EchoJob jid={'a' * 24} queue=default WARN: ValueError: boom; it is tried"
-            in text
-        )
-        assert "Traceback" in text
-        assert "shown?" not in text
-
-    def test_a_job_that_wants_silence_fails_audibly(self, said, running):
-        lines = said("plain")
-        running(PLAIN)
-
         with at_level(logging.CRITICAL):
-            self.fail(PLAIN)
-
-        assert " WARN: ValueError: boom" in lines()[0]
+            self.fail(PLAIN | {"args": ["shown?"]})
+        text = "\n".join(lines())
+        told = f"class=EchoJob jid={'a' * 24} queue=default WARN: ValueError: boom; it is tried"
+        assert told in text and "Traceback" in text
+        assert "shown?" not in text
 
     def test_at_debug_it_shows_the_arguments_without_secrets(self, said, running):
         lines = said("json", "debug")
@@ -420,23 +357,14 @@ class TestFailures:
 
         assert json.loads(lines()[0])["ctx"]["args"] == [{"password": "[REDACTED]", "n": 1}]
 
-    def test_an_address_in_the_message_shows_no_password(self, said, running):
+    def test_a_message_is_cut_to_its_first_line_and_shows_no_password(self, said, running):
         lines = said("json")
         running(PLAIN)
-
-        self.fail(PLAIN, message="cannot connect to redis://user:hunter2@host:6379/0")
-
-        assert "redis://user:***@host:6379/0" in lines()[0]
+        self.fail(PLAIN, message="at redis://user:hunter2@host:6379/0\nsecond " + "x" * 5000)
         assert "hunter2" not in lines()[0]
-
-    def test_a_message_of_many_lines_is_cut_and_whole_in_the_backtrace(self, said, running):
-        lines = said("json")
-        running(PLAIN)
-
-        self.fail(PLAIN, message="first\nsecond " + "x" * 5000)
-
         entry = json.loads(lines()[0])
-        assert entry["msg"] == "ValueError: first; it is tried again in 15 s"
+        told = "ValueError: at redis://user:***@host:6379/0; it is tried again in 15 s"
+        assert entry["msg"] == told
         assert "second xxx" in entry["exc"]
 
 
@@ -460,13 +388,17 @@ class TestLogContext:
         assert contexts[0]["order_id"] == 5
         assert contexts[0]["token"] == "[REDACTED]"
 
-    def test_it_works_without_a_job_and_in_plain_lines(self, said):
+    def test_it_decorates_a_function_outside_a_job_and_in_plain_lines_too(self, said):
         lines = said("plain")
 
-        with log_context(order_id=5):
+        @log_context(order_id=5)
+        def run():
             logging.getLogger("app").info("hello")
 
-        assert lines()[0].endswith("tid=main order_id=5 INFO: hello")
+        run()
+        run()
+        assert len(lines()) == 2
+        assert all(line.endswith("tid=main order_id=5 INFO: hello") for line in lines())
 
     def test_it_is_on_the_lines_of_a_job_that_runs_within(self, said, running):
         lines = said("json")
@@ -494,15 +426,3 @@ class TestLogContext:
         for line in lines():
             number, told = re.search(r"number=(\d) INFO: task (\d)", line).groups()
             assert number == told
-
-    def test_it_is_a_decorator_too(self, said):
-        lines = said("plain")
-
-        @log_context(part="import")
-        def run():
-            logging.getLogger("app").info("hello")
-
-        run()
-        run()
-
-        assert [" part=import " in line for line in lines()] == [True, True]

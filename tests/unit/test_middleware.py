@@ -22,13 +22,8 @@ class TestCalling:
     def test_the_first_one_added_is_the_outermost(self):
         heard = []
         chain = Chain(named("a", heard), named("b", heard))
-
-        result = chain.invoke(({},), lambda: heard.append("job") or "done")
-
+        assert chain.invoke(({},), lambda: heard.append("job") or "done") == "done"
         assert heard == ["a in", "b in", "job", "b out", "a out"]
-        assert result == "done"
-
-    def test_an_empty_chain_only_does_the_work(self):
         assert Chain().invoke(("ignored",), lambda: 42) == 42
 
     def test_one_that_does_not_call_on_stops_what_is_inside(self):
@@ -49,80 +44,30 @@ class TestCalling:
             "class": "A", "stamp": 1, "after": 2,
         }  # fmt: skip
 
-    def test_an_error_passes_through_all_of_them(self):
-        heard = []
-
-        def tell(payload, call_next):
-            try:
-                return call_next()
-            except LookupError:
-                heard.append("seen")
-                raise
-
-        try:
-            Chain(tell, tell).invoke(({},), {}.popitem)
-        except KeyError:
-            heard.append("raised")
-
-        assert heard == ["seen", "seen", "raised"]
-
 
 class TestOrder:
-    def test_prepending_puts_outermost_and_adding_innermost(self):
-        a, b, c = entries("a", "b", "c")
+    def test_entries_stand_where_they_were_put(self):
+        a, b, c, d, absent = entries("a", "b", "c", "d", "absent")
         chain = Chain(b)
-
-        chain.add(c)
+        chain.add(d)
         chain.prepend(a)
-
-        assert list(chain) == [a, b, c]
-
-    def test_inserting_is_relative_to_another(self):
-        a, b, c, d = entries("a", "b", "c", "d")
-        chain = Chain(a, d)
-
-        chain.insert_after(a, b)
         chain.insert_before(d, c)
-
         assert list(chain) == [a, b, c, d]
-
-    def test_inserting_beside_what_is_not_there_goes_to_the_end_of_that_side(self):
-        a, b, c, absent = entries("a", "b", "c", "absent")
-        chain = Chain(b)
-
-        chain.insert_before(absent, a)
-        chain.insert_after(absent, c)
-
-        assert list(chain) == [a, b, c]
-
-    def test_what_is_added_again_moves(self):
-        a, b, c = entries("a", "b", "c")
-        chain = Chain(a, b, c)
-
+        chain = Chain(a, c)
+        chain.insert_after(a, b)
+        chain.insert_after(absent, d)
+        assert list(chain) == [a, b, c, d]
+        chain.insert_before(absent, d)  # what is added again moves
         chain.add(a)
-        chain.prepend(c)
-        chain.insert_before(c, b)
+        assert list(chain) == [d, b, c, a]
+        assert repr(chain) == "Chain(d, b, c, a)"
 
-        assert list(chain) == [b, c, a]
-
-    def test_removing_what_is_not_in_does_nothing(self):
+    def test_a_copy_changes_on_its_own_and_removing_what_is_not_in_does_nothing(self):
         a, b = entries("a", "b")
         chain = Chain(a)
-
-        chain.remove(b)
-        chain.remove(a)
-
-        assert len(chain) == 0
-
-    def test_a_copy_changes_on_its_own(self):
-        a, b = entries("a", "b")
-        chain = Chain(a)
-
         copy = chain.copy()
         copy.add(b)
+        chain.remove(b)
+        assert list(chain) == [a]
         chain.clear()
-
         assert (list(chain), list(copy)) == ([], [a, b])
-
-    def test_its_repr_names_the_entries_in_order(self):
-        assert repr(Chain(*entries("tenant", "trace"))) == "Chain(tenant, trace)"

@@ -24,8 +24,9 @@ from kiqbridge.flow import Unique
 from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Gatekeeper
 from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.rails import GlobalID, Range, Symbol
 from kiqbridge.testing import fake
-from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, serialize
 from kiqbridge.wire.active_job_values import deserialize_arguments
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
@@ -94,21 +95,15 @@ class TestPerforming:
         else:
             assert calls == [tuple(given)]
 
-    def test_the_class_inside_decides_and_not_what_is_shown(self, calls):
+    def test_the_class_inside_decides_unless_the_wrapper_is_declared_itself(self, calls):
         job(name="NightlyJob")(lambda: calls.append("inside"))
         job(name="Shown")(lambda: calls.append("shown"))
-
         assert run({**payload_of(), "wrapped": "Shown"}) is None
-
-        assert calls == ["inside"]
-
-    def test_a_wrapper_that_is_declared_itself_is_performed_with_the_serialized_job(self, calls):
+        execution = runner().read(json.dumps(payload_of()).encode(), "default")
+        assert isinstance(execution, Execution) and execution.class_name == "NightlyJob"
         job(name=OLD_WRAPPER)(lambda data: calls.append(data["job_class"]))
-        job(name="NightlyJob")(lambda: calls.append("inside"))
-
         assert run(payload_of()) is None
-
-        assert calls == ["NightlyJob"]
+        assert calls == ["inside", "NightlyJob"]
 
     def test_inline_performs_an_active_job_by_the_same_way(self, calls):
         @job(name="NightlyJob")
@@ -121,40 +116,28 @@ class TestPerforming:
 
         assert calls == [(dt.date(2026, 1, 1), True, 1)]
 
-    def test_nothing_of_it_is_left_for_the_next_job(self, calls):
-        job(name="NightlyJob")(lambda: calls.append(rails.current_job().job_id))
-        job(name="Plain")(lambda: calls.append(rails.current_job()))
-
-        run(payload_of())
-        run({"class": "Plain", "args": [], "jid": "K"})
-
-        assert calls == ["U", None]
-
     @pytest.mark.parametrize("before", [None, "7", True])
-    def test_executions_that_are_no_number_begin_anew_as_in_rails(self, before, calls):
-        job(name="NightlyJob")(lambda: calls.append(rails.current_job().executions))
-
+    def test_executions_that_are_no_number_begin_anew_and_nothing_is_left_for_the_next_job(
+        self, before, calls
+    ):
+        job(name="NightlyJob")(
+            lambda: calls.append((rails.current_job().job_id, rails.current_job().executions))
+        )
+        job(name="Plain")(lambda: calls.append(rails.current_job()))
         run(payload_of(executions=before))
-
-        assert calls == [1]
+        run({"class": "Plain", "args": [], "jid": "K"})
+        assert calls == [("U", 1), None]
 
     def test_without_retry_that_of_the_wrapper_counts(self):
-        @job(name="NightlyJob", retry=False)
-        def nightly():
-            raise LookupError
-
+        job(name="NightlyJob", retry=False)(lambda: 1 / 0)
         payload = payload_of()
         del payload["retry"]
-
         assert run(payload).verdict.value == "retry"
 
     @pytest.mark.parametrize("args", [[], [5], [{}], [{"job_class": 5}], ["x", "y"]])
     def test_what_names_no_class_inside_is_unknown_by_the_wrappers_name(self, args):
-        payload = {"class": OLD_WRAPPER, "args": args, "jid": "J", "retry": True}
-
-        kept = json.loads(run(payload).text)
-
-        assert kept["error_class"] == "NameError"
+        payload = payload_of() | {"args": args}
+        assert json.loads(run(payload).text)["error_class"] == "NameError"
         with pytest.raises(JobNotFound):
             rails.require(payload, default_registry)
 
@@ -191,13 +174,6 @@ class TestPerforming:
         shown = [each.arguments for each in caplog.records if hasattr(each, "arguments")]
         assert shown and "abracadabra" not in str(shown) and "3" in str(shown)
 
-    def test_the_class_inside_is_the_one_that_waits_for_room(self):
-        job(name="NightlyJob")(lambda: None)
-
-        execution = runner().read(json.dumps(payload_of()).encode(), "default")
-
-        assert isinstance(execution, Execution) and execution.class_name == "NightlyJob"
-
 
 def takes_keyword_only(day, *, copy=False):
     return (day, copy)
@@ -229,16 +205,14 @@ class TestKeywords:
     def test_the_last_hash_is_keywords_where_ruby_would_have_it_so(
         self, function, arguments, expected, calls
     ):
-        job(name="NightlyJob")(
-            functools.wraps(function)(
-                lambda *args, **kwargs: calls.append(function(*args, **kwargs))
-            )
-        )
+        @job(name="NightlyJob")
+        @functools.wraps(function)
+        def nightly(*args, **kwargs):
+            calls.append(function(*args, **kwargs))
+
         payload = payload_of()
         payload["args"][0]["arguments"] = arguments
-
         assert run(payload) is None
-
         assert calls == [expected]
 
 
@@ -267,19 +241,13 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("zone", "kept"),
         [
-            pytest.param("Europe/Berlin", ZoneInfo("Europe/Berlin"), id="that Rails names"),
-            pytest.param(
-                "Pacific Time (US & Canada)",
-                dt.timezone(dt.timedelta(hours=2)),
-                id="unknown here: the offset",
-            ),
+            ("Europe/Berlin", ZoneInfo("Europe/Berlin")),
+            ("Pacific Time (US & Canada)", dt.timezone(dt.timedelta(hours=2))),  # unknown here
         ],
     )
     def test_a_time_keeps_its_zone(self, zone, kept):
         value = "2026-07-01T08:00:00.000000000+02:00"
-
         [moment] = deserialize_arguments([serialized("TimeWithZone", value=value, time_zone=zone)])
-
         assert moment == dt.datetime(2026, 7, 1, 8, tzinfo=kept)
         assert moment.tzinfo == kept
 
@@ -335,6 +303,7 @@ class Line:
 
 
 ZONED = dt.datetime(2026, 7, 1, 8, tzinfo=ZoneInfo("Europe/Berlin"))
+DAY = dt.date(2026, 1, 1)
 
 
 class TestAnnotations:
@@ -379,13 +348,10 @@ class TestAnnotations:
         [
             (["x"], "day of NightlyJob: expected date"),
             ([ZONED], "day of NightlyJob: expected date"),
-            ([dt.date(2026, 1, 1), 5], "lines of NightlyJob: expected list of Line"),
+            ([DAY, 5], "lines of NightlyJob: expected list of Line"),
+            ([DAY, [{"product": 5, "price": 1}]], "lines[0].product of NightlyJob: expected str"),
             (
-                [dt.date(2026, 1, 1), [{"product": 5, "price": 1}]],
-                r"lines[0].product of NightlyJob: expected str",
-            ),
-            (
-                [dt.date(2026, 1, 1), {"copy": 1, "_aj_ruby2_keywords": ["copy"]}],
+                [DAY, {"copy": 1, "_aj_ruby2_keywords": ["copy"]}],
                 "copy of NightlyJob: expected bool",
             ),
         ],
@@ -396,7 +362,6 @@ class TestAnnotations:
             calls.append(day)
 
         settlement = run(payload_of(*arguments))
-
         assert (settlement.verdict.value, calls) == ("dead", [])
         assert json.loads(settlement.text)["error_message"].startswith(said)
 
@@ -434,16 +399,4 @@ def test_an_active_job_is_enqueued_by_its_class_with_keywords():
                 NightlyJob.perform_async(*args, **kwargs)
     assert default_registry.find("Billing::NightlyJob") is None
     with pytest.raises(ConfigError, match="flow control"):
-        type(
-            "Odd",
-            (rails_types.RemoteActiveJob,),
-            {"unique": Unique(), "perform": lambda self: None},
-        )
-
-
-def test_the_types_of_rails_are_imported_from_one_place():
-    assert (rails_types.Symbol, rails_types.GlobalID, rails_types.Range) == (
-        Symbol,
-        GlobalID,
-        Range,
-    )
+        type("Odd", (rails_types.RemoteActiveJob,), {"unique": Unique(), "perform": print})

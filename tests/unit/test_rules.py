@@ -114,16 +114,13 @@ class TestZones:
     def test_what_is_left_alone(self, given):
         assert codes(given, self.OTHER) == []
 
-    def test_alone_it_is_left_alone(self):
+    def test_alone_it_is_left_alone_and_rules_of_the_event_bus_are_told(self):
         assert codes(schedule("cron(0 8 * * ? *)", names_zone=False)) == []
-
-    def test_rules_of_the_event_bus(self):
-        assert only("KB105", schedule("cron(0 8 * * ? *)", kind="Schedule")).why.startswith(
-            "its hours are an hour later"
-        )
-        assert only("KB105", schedule("rate(5 minutes)", kind="Schedule")).why.startswith(
-            "it has no tick"
-        )
+        for expression, why in (
+            ("cron(0 8 * * ? *)", "its hours are an hour later"),
+            ("rate(5 minutes)", "it has no tick"),
+        ):
+            assert only("KB105", schedule(expression, kind="Schedule")).why.startswith(why)
         assert codes(schedule("rate(5 minutes)", kind="Schedule", jobs=())) == []
         assert codes(schedule("cron(0 8 * * ? *)", kind="ScheduleV2")) == []
 
@@ -161,17 +158,14 @@ class TestCrowds:
         assert "KB106" not in codes(*spread_out, crowd=2)
 
     def test_who_is_spread_once_is_no_part_of_another_crowd(self):
-        nightly = [schedule("0 3 * * *", name=f"n{n}") for n in range(6)]
-        hourly = [schedule("0 * * * *", name=f"h{n}") for n in range(6)]
-
+        crowds = {
+            each: [schedule(each, name=f"{each}{n}") for n in range(6)]
+            for each in ("0 3 * * *", "0 * * * *", "0 4 1 * *")
+        }
+        nightly, hourly, monthly = crowds.values()
         assert codes(*nightly, *hourly) == ["KB106"]
         assert len(only("KB106", *nightly, *hourly).details) == 12
-
-    def test_two_crowds(self):
-        first = [schedule("0 3 * * *", name=f"a{n}") for n in range(6)]
-        second = [schedule("0 4 1 * *", name=f"b{n}") for n in range(5)]
-
-        assert codes(*first, *second) == ["KB106", "KB106"]
+        assert codes(*nightly, *monthly) == ["KB106", "KB106"]
 
     @pytest.mark.parametrize(
         "given",
@@ -232,20 +226,17 @@ class TestClockChanges:
         assert twice.severity == "note"
         assert "02:30 on 2027-10-31 and 2028-10-29 comes twice" in twice.what
 
-    def test_only_on_days_on_which_it_is_due(self):
-        assert codes(schedule("cron(30 2 ? * MON-SAT *)", PARIS)) == []
-        assert codes(schedule("cron(30 2 ? 3 SUN *)", PARIS)) == ["KB107"]
-
     def test_who_fires_every_hour_loses_nothing_and_pauses_for_one(self):
-        found = only("KB108", schedule("cron(0/5 * * * ? *)", PARIS))
-
-        assert "pauses for an hour on 2027-10-31, 2028-10-29" in found.why
-        assert "KB107" not in codes(schedule("cron(0/5 * * * ? *)", PARIS))
+        often = schedule("cron(0/5 * * * ? *)", PARIS)
+        assert "pauses for an hour on 2027-10-31, 2028-10-29" in only("KB108", often).why
+        assert "KB107" not in codes(often)
+        assert codes(schedule("cron(30 2 ? 3 SUN *)", PARIS)) == ["KB107"]
 
     @pytest.mark.parametrize(
         "given",
         [
             schedule("cron(0 3 * * ? *)", PARIS),
+            schedule("cron(30 2 ? * MON-SAT *)", PARIS),
             schedule("cron(30 2 * * ? *)"),
             schedule("cron(30 2 * * ? *)", "Asia/Tokyo"),
             schedule("rate(1 hour)", PARIS),
@@ -266,6 +257,9 @@ class TestClockChanges:
             datetime(2027, 3, 28, 1, tzinfo=UTC),
             datetime(2027, 10, 31, 1, tzinfo=UTC),
         ]
+
+
+JOB = {"class": "A", "args": [1]}
 
 
 class TestRepeats:
@@ -294,53 +288,37 @@ class TestRepeats:
         assert codes(weekly, took_s={"s": [7 * 86_400 + 1.0]}) == ["KB109"]
         assert codes(schedule("at(2027-01-01T00:00:00)"), took_s={"s": [1e9]}) == []
 
-    def test_two_that_enqueue_the_same(self):
-        job = ({"class": "A", "args": [1]},)
-        found = only(
-            "KB110",
-            schedule("cron(0 3 * * ? *)", name="a", jobs=job),
-            schedule(
-                "0 3 * * *", name="b", jobs=({"class": "A", "args": [1], "queue": "default"},)
-            ),
-        )
-
-        assert found.what == "it enqueues the same A as another schedule, at the same time"
-        assert found.details == ["b (x.yml:3): always, next 2026-11-23 03:00 UTC"]
-
-    def test_two_that_meet_now_and_then(self):
-        job = ({"class": "A", "args": [1]},)
-        found = only(
-            "KB110",
-            schedule("cron(0 3 * * ? *)", name="a", jobs=job),
-            schedule("cron(0 3 1 * ? *)", name="b", jobs=job),
-        )
-
-        assert found.details == [
-            "b (x.yml:3): 1 of its times in 35 days, next 2026-12-01 03:00 UTC"
-        ]
-
-    def test_many_that_enqueue_the_same_are_one_finding(self):
-        job = ({"class": "A", "args": [1]},)
-        many = [schedule("cron(0 3 * * ? *)", name=f"s{n}", jobs=job) for n in range(20)]
-        found = only("KB110", *many, crowd=99)
-
-        assert "the same A as 19 other schedules" in found.what
-        assert len(found.details) == 11
-        assert found.details[-1] == "and 9 more"
-
     @pytest.mark.parametrize(
-        ("expression", "job"),
+        ("expression", "job", "told"),
         [
-            ("cron(0 4 * * ? *)", {"class": "A", "args": [1]}),
-            ("cron(0 3 * * ? *)", {"class": "A", "args": [2]}),
-            ("cron(0 3 * * ? *)", {"class": "B", "args": [1]}),
-            ("cron(0 3 * * ? *)", {"class": "A", "args": [1], "queue": "low"}),
+            ("0 3 * * *", JOB | {"queue": "default"}, "always, next 2026-11-23 03:00 UTC"),
+            ("cron(0 3 1 * ? *)", JOB, "1 of its times in 35 days, next 2026-12-01 03:00 UTC"),
         ],
     )
-    def test_two_that_differ(self, expression, job):
-        first = schedule("cron(0 3 * * ? *)", name="a", jobs=({"class": "A", "args": [1]},))
+    def test_two_that_enqueue_the_same_always_or_now_and_then(self, expression, job, told):
+        first = schedule("cron(0 3 * * ? *)", name="a", jobs=(JOB,))
+        found = only("KB110", first, schedule(expression, name="b", jobs=(job,)))
+        assert found.what == "it enqueues the same A as another schedule, at the same time"
+        assert found.details == [f"b (x.yml:3): {told}"]
 
-        assert codes(first, schedule(expression, name="b", jobs=(job,))) == []
+    def test_many_that_enqueue_the_same_are_one_finding(self):
+        many = [schedule("cron(0 3 * * ? *)", name=f"s{n}", jobs=(JOB,)) for n in range(20)]
+        found = only("KB110", *many, crowd=99)
+        assert "the same A as 19 other schedules" in found.what
+        assert (len(found.details), found.details[-1]) == (11, "and 9 more")
+
+    @pytest.mark.parametrize(
+        ("hour", "job"),
+        [
+            (4, JOB),
+            (3, JOB | {"args": [2]}),
+            (3, JOB | {"class": "B"}),
+            (3, JOB | {"queue": "low"}),
+        ],
+    )
+    def test_two_that_differ(self, hour, job):
+        first = schedule("cron(0 3 * * ? *)", name="a", jobs=(JOB,))
+        assert codes(first, schedule(f"cron(0 {hour} * * ? *)", name="b", jobs=(job,))) == []
 
     def test_catching_up_without_a_limit(self):
         found = only("KB111", schedule("cron(* * * * ? *)", missed="all"))
