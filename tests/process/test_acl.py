@@ -12,7 +12,6 @@ from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
 from support.processes import ran
 from support.servers import debian_server
 from support.waiting import wait_until
-from support.workers import WorkerProcess
 
 from kiqbridge import Client, RedisRefused, Schedule, Schedules
 from kiqbridge.clocks.manifest_store import publish_manifest, stands
@@ -30,13 +29,9 @@ WORKER, FUNCTION = "kiqbridge-worker", "kiqbridge-enqueue"
 PASSWORD = "CHANGE-ME"
 
 JOBS = """
-import asyncio, os, time
+import asyncio
 from kiqbridge import IterableJob, job
-
-def note(name):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, (name + "\\n").encode())
-    os.close(handle)
+from support.noting import hold, is_first, note
 
 @job
 def plain(name):
@@ -53,8 +48,7 @@ def apart(name):
 
 @job(retry=3, retry_in=lambda *_: 1)
 def fails_once(name):
-    if not os.path.exists(os.environ["NOTES"] + name):
-        open(os.environ["NOTES"] + name, "w").close()
+    if is_first(name):
         raise ValueError("the first time")
     note(name)
 
@@ -65,8 +59,7 @@ def dies(name):
 @job
 def hangs(name):
     note("begin " + name)
-    while not os.path.exists(os.environ["NOTES"] + ".open"):
-        time.sleep(0.01)
+    hold()
     note(name)
 
 class Steps(IterableJob):
@@ -115,47 +108,26 @@ def refused(raw):
     ]
 
 
-@pytest.fixture
-def start(server, tmp_path):
-    """Starts workers of the user of the document; `notes` are what their jobs wrote."""
-    (tmp_path / "jobs.py").write_text(JOBS)
-    started = []
-
-    def start(*args, **env):
-        worker = WorkerProcess(
-            *("-r", "jobs.py", "-c", "3", "-t", "5", *args),
-            redis_url=address(server, WORKER),
-            cwd=tmp_path,
-            env={
-                "NOTES": str(tmp_path / "notes"),
-                "KIQBRIDGE_NAMESPACE": NAMESPACE,
-                "KIQBRIDGE_RECOVER_AFTER_S": "4",
-                "KIQBRIDGE_ORPHAN_LIMIT": "1",
-                "KIQBRIDGE_LOG_FORMAT": "plain",
-                "KIQBRIDGE_RUN_DIR": str(tmp_path),
-                **env,
-            },
-        )
-        started.append(worker)
-        worker.wait_ready(lambda output: "is ready" in output, timeout_s=40)
-        return worker
-
-    yield start
-    for worker in started:
-        worker.close()
+FLAGS = ("-c", "3", "-t", "5")
+ENV = {
+    "KIQBRIDGE_NAMESPACE": NAMESPACE,
+    "KIQBRIDGE_RECOVER_AFTER_S": "4",
+    "KIQBRIDGE_ORPHAN_LIMIT": "1",
+}
 
 
 @pytest.fixture
-def client(server):
+def redis_url(server):
+    """Of the user of the document."""
+    return address(server, WORKER)
+
+
+@pytest.fixture
+def client(redis_url):
     """Pushes and pauses under the worker's user."""
-    made = Client(address(server, WORKER), namespace=NAMESPACE)
+    made = Client(redis_url, namespace=NAMESPACE)
     yield made
     made.close()
-
-
-def notes(folder):
-    path = folder / "notes"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def command(server, *words):
@@ -172,8 +144,8 @@ def push(client, name, *args, **more):
     return client.push({"class": name, "args": list(args), **more})
 
 
-def test_a_worker_does_all_that_it_does(server, raw, start, client, tmp_path):
-    worker = start()
+def test_a_worker_does_all_that_it_does(raw, start, client, seen):
+    worker = start(ready="is ready")
     push(client, "plain", "at once")
     push(client, "later", "on the loop")
     push(client, "apart", "in a child")
@@ -186,16 +158,14 @@ def test_a_worker_does_all_that_it_does(server, raw, start, client, tmp_path):
 
     done = {"at once", "on the loop", "in a child", "tried again", "scheduled", "guarded", "ticked"}
     done |= {"step 0", "step 1", "step 2"}
-    wait_until(
-        lambda: set(notes(tmp_path)) >= done, 60, lambda: f"{notes(tmp_path)}: {refused(raw)}"
-    )
+    wait_until(lambda: set(seen.events()) >= done, 60, lambda: f"{seen.events()}: {refused(raw)}")
     wait_until(lambda: raw.zcard(KEYS.dead) == 1, 20, "the dead one")
-    assert sorted(notes(tmp_path)) == sorted(done)
+    assert sorted(seen.events()) == sorted(done)
 
     client.pause_queue("default", for_s=0.5)
     client.pause_class("dies")
     push(client, "plain", "after the pause")
-    wait_until(lambda: "after the pause" in notes(tmp_path), 20, "the end of the pause")
+    seen.wait("after the pause")
     assert client.resume_class("dies")
     assert push(client, "Steps", "cancelled", at=time.time() + 3600)
     assert client.cancel("0123456789abcdef01234567")
@@ -211,16 +181,16 @@ def test_a_worker_does_all_that_it_does(server, raw, start, client, tmp_path):
 
 
 def test_the_jobs_of_a_killed_worker_are_given_back_and_suspects_run_alone(
-    server, raw, start, client, tmp_path
+    raw, start, client, seen
 ):
-    first = start()
+    first = start(ready="is ready")
     push(client, "hangs", "rescued")
-    wait_until(lambda: "begin rescued" in notes(tmp_path), 30, "the job begins")
+    seen.wait("begin rescued")
     first.kill()
-    (tmp_path / "notes.open").touch()
+    seen.release()
 
-    second = start()  # with an orphan limit of 1 it runs alone, in a child
-    wait_until(lambda: "rescued" in notes(tmp_path), 60, lambda: second.output)
+    second = start(ready="is ready")  # with an orphan limit of 1 it runs alone, in a child
+    seen.wait("rescued")
 
     assert "runs alone" in second.output
     second.signal(signal.SIGTERM)
@@ -228,10 +198,10 @@ def test_the_jobs_of_a_killed_worker_are_given_back_and_suspects_run_alone(
     assert refused(raw) == []
 
 
-def test_a_job_that_cannot_end_in_time_is_given_back(server, raw, start, client, tmp_path):
-    worker = start("-t", "1")
+def test_a_job_that_cannot_end_in_time_is_given_back(raw, start, client, seen):
+    worker = start("-t", "1", ready="is ready")
     push(client, "hangs", "given back")
-    wait_until(lambda: "begin given back" in notes(tmp_path), 30, "the job begins")
+    seen.wait("begin given back")
 
     worker.signal(signal.SIGTERM)
 
@@ -240,15 +210,13 @@ def test_a_job_that_cannot_end_in_time_is_given_back(server, raw, start, client,
     assert refused(raw) == []
 
 
-def test_supervised_processes_and_basic_fetch_need_nothing_else(
-    server, raw, start, client, tmp_path
-):
+def test_supervised_processes_and_basic_fetch_need_nothing_else(raw, start, client, seen):
     for number, (args, env) in enumerate(
         [(["--processes", "2"], {}), ([], {"KIQBRIDGE_FETCH": "basic"})]
     ):
-        worker = start(*args, **env)
+        worker = start(*args, ready="is ready", **env)
         push(client, "plain", f"job {number}")
-        wait_until(lambda number=number: f"job {number}" in notes(tmp_path), 30, f"{args} {env}")
+        seen.wait(f"job {number}")
         worker.signal(signal.SIGTERM)
         assert worker.wait(40) == 0
 

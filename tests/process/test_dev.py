@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_for_job
+from support.dev_project import children_of, interrupt, lines_of, url_of, wait_for_job
+from support.processes import is_process_running
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -27,29 +28,11 @@ def slow():
 """
 
 
-@pytest.fixture
-def project(tmp_path):
-    with dev_project(tmp_path) as project:
-        yield project
-
-
 def put(path, text):
     """Write a file in one step, as editors do."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.replace(path)
-
-
-def children_of(run):
-    tasks = Path(f"/proc/{run.pid}/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
-
-
-def is_gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def command_of(pid):
@@ -309,7 +292,11 @@ class TestDeath:
 
         run.kill()
 
-        wait_until(lambda: all(map(is_gone, children)), 10, "server, function and worker gone")
+        wait_until(
+            lambda: not any(map(is_process_running, children)),
+            10,
+            "server, function and worker gone",
+        )
         again = project.dev()
         wait_for_job(again)
         assert interrupt(again) == 0
@@ -360,7 +347,7 @@ class TestDeath:
 
         os.kill(function, signal.SIGKILL)
 
-        wait_until(lambda: is_gone(function))
+        wait_until(lambda: not is_process_running(function))
         told = len(run.output)
         run.wait_for(lambda: re.search(r"Z done ", run.output[told:]), 15, "a job after it")
         assert interrupt(run) == 0

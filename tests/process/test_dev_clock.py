@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
+from support.dev_project import interrupt, lines_of, wait_for_job
 
 pytestmark = pytest.mark.slow
 
@@ -14,10 +14,9 @@ YEARS_WITHOUT_A_LEAP = ("2019-03-01T02:58:30", "2190-03-01T01:58:30Z")
 
 
 @pytest.fixture
-def project(tmp_path):
-    with dev_project(tmp_path) as project:
-        project.change("cron(0 3 * * ? *)", IN_THE_HOUR)
-        yield project
+def project(project):
+    project.change("cron(0 3 * * ? *)", IN_THE_HOUR)
+    return project
 
 
 def instants_of(run, rule):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
+from support.dev_project import interrupt, lines_of, wait_for_job
 from support.waiting import wait_until
 
 from kiqbridge.client.schedule import Schedule
@@ -17,12 +17,6 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.wire import json_text
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def project(tmp_path):
-    with dev_project(tmp_path) as project:
-        yield project
 
 
 def table(text, heading):

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
+from support.dev_project import children_of, interrupt, lines_of, wait_for_job
+from support.processes import is_process_running
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 PAGE = re.compile(r"web +the page with queues and jobs: (http://127\.0\.0\.1:\d+/)")
-
-
-@pytest.fixture
-def project(tmp_path):
-    with dev_project(tmp_path) as project:
-        yield project
 
 
 def page_of(run):
@@ -28,21 +23,12 @@ def page_of(run):
 
 
 def process_of_page(run):
-    tasks = Path(f"/proc/{run.pid}/task").glob("*/children")
-    children = [pid for task in tasks for pid in task.read_text().split()]
     [found] = [
-        int(pid)
-        for pid in children
+        pid
+        for pid in children_of(run)
         if b"kiqbridge\0web" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     return found
-
-
-def is_gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_it_shows_the_queues_to_an_administrator_and_ends_with_the_run(project, tell):
@@ -60,7 +46,7 @@ def test_it_shows_the_queues_to_an_administrator_and_ends_with_the_run(project, 
         began = time.monotonic()
         assert interrupt(run) == 0  # a connection is still open
     tell(f"kiqbridge dev with the page: ended after {time.monotonic() - began:.2f} s")
-    assert is_gone(pid)
+    assert not is_process_running(pid)
     assert "given back. Bye." in run.output
     assert not lines_of(run, "error")
     # The page starts when the worker is there: it takes nothing from the start.

@@ -5,15 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
-from support.workers import WorkerProcess
 
-from kiqbridge import Client
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 
+TESTS = Path(__file__).parents[1]
 TIMEOUT_S = 1
 SLACK_S = 20
 """Beside other tests on a small machine; a worker that hangs would hang for ever."""
@@ -22,11 +22,11 @@ JOBS = """
 import os, signal, threading, time
 from contextlib import contextmanager
 from kiqbridge import job, server
+from support.noting import note
 
-@job
-def note(number):
-    with open(os.environ["NOTES"], "a") as file:
-        file.write(f"{number}\\n")
+@job(name="note")
+def note_it(number):
+    note(str(number))
 
 @job
 def long():
@@ -78,34 +78,7 @@ if HOW == "odd queue":
 """
 
 
-@pytest.fixture
-def notes(tmp_path):
-    path = tmp_path / "notes"
-    return lambda: path.read_text().split("\n")[:-1] if path.exists() else []
-
-
-@pytest.fixture
-def start(tmp_path, redis_url):
-    """`start("shutdown hang", "-c", "2")`: a worker; it never outlives the test."""
-    (tmp_path / "ending_jobs.py").write_text(JOBS)
-    with ExitStack() as stack:
-
-        def start(how, *flags, ready=True, **env):
-            worker = WorkerProcess(
-                "-r",
-                str(tmp_path / "ending_jobs.py"),
-                "-t",
-                str(TIMEOUT_S),
-                *flags,
-                redis_url=redis_url,
-                env={"NOTES": str(tmp_path / "notes"), "HOW": how, **env},
-            )
-            stack.enter_context(worker)
-            if ready:
-                worker.wait_for_output("is ready", SLACK_S)
-            return worker
-
-        yield start
+FLAGS = ("-t", str(TIMEOUT_S))
 
 
 def ended_within(worker, bound_s):
@@ -117,22 +90,27 @@ def ended_within(worker, bound_s):
 
 
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
-def test_term_is_obeyed_although_nobody_reads_standard_output(tmp_path, redis, redis_url, flags):
-    (tmp_path / "ending_jobs.py").write_text(JOBS)
-    command = [sys.executable, "-m", "kiqbridge", "worker", "-r", "ending_jobs.py", "-t", "1"]
+def test_term_is_obeyed_although_nobody_reads_standard_output(  # noqa: PLR0917 - fixtures
+    folder, redis, redis_url, client, seen, flags
+):
+    command = [sys.executable, "-m", "kiqbridge", "worker", "-r", "jobs.py", "-t", "1"]
     process = subprocess.Popen(
         [*command, "-c", "2", *flags],
-        cwd=tmp_path,
-        env={**os.environ, "REDIS_URL": redis_url, "NOTES": str(tmp_path / "notes")},
+        cwd=folder,
+        env={
+            **os.environ,
+            "REDIS_URL": redis_url,
+            "MARKS": str(folder.parent),
+            "PYTHONPATH": str(TESTS),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:
         many = 2_000  # the pipe is full after some 200
-        Client(redis_url).push_bulk({"class": "note", "args": [[each] for each in range(many)]})
-        seen = tmp_path / "notes"
-        wait_until(lambda: seen.exists() and seen.read_text().count("\n") == many, 60)
+        client.push_bulk({"class": "note", "args": [[each] for each in range(many)]})
+        wait_until(lambda: len(seen.all()) == many, 60, interval_s=0.1)
 
         process.terminate()
 
@@ -148,11 +126,11 @@ def test_term_is_obeyed_although_nobody_reads_standard_output(tmp_path, redis, r
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
 def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
-    start, redis, redis_url, notes, event
+    start, redis, client, seen, event
 ):
-    worker = start(f"{event} hang")
-    jid = Client(redis_url).push({"class": "long", "args": []})
-    wait_until(lambda: notes() == ["begun"], SLACK_S)
+    worker = start(HOW=f"{event} hang")
+    jid = client.push({"class": "long", "args": []})
+    seen.wait("begun")
 
     assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
 
@@ -164,17 +142,17 @@ def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
 
 
 @pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
-def test_a_listener_that_leaves_keeps_nobody_from_being_called(start, redis, notes, event):
-    worker = start(f"{event} leave")
+def test_a_listener_that_leaves_keeps_nobody_from_being_called(start, redis, seen, event):
+    worker = start(HOW=f"{event} leave")
 
     assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
 
-    assert notes() == ["the next listener"]
+    assert seen.events() == ["the next listener"]
     assert redis.scard("kb:inflight") == 0
 
 
 def test_a_quiet_listener_that_hangs_does_not_keep_term_from_being_heard(start, redis):
-    worker = start("quiet hang")
+    worker = start(HOW="quiet hang")
     worker.signal(signal.SIGTSTP)
     worker.wait_for_output("listening", SLACK_S)
 
@@ -185,7 +163,7 @@ def test_a_quiet_listener_that_hangs_does_not_keep_term_from_being_heard(start, 
 
 @pytest.mark.slow
 def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(start, redis):
-    worker = start("resource")
+    worker = start(HOW="resource")
 
     assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
 
@@ -196,7 +174,7 @@ def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
 def test_a_worker_whose_interpreter_is_held_by_c_is_killed_by_the_kernel(start, redis, flags):
-    worker = start("shutdown hang_in_c", *flags)
+    worker = start(*flags, ready="is ready", HOW="shutdown hang_in_c")
     began = time.monotonic()
 
     status = ended_within(worker, TIMEOUT_S + LAST_STEPS_S)
@@ -207,7 +185,7 @@ def test_a_worker_whose_interpreter_is_held_by_c_is_killed_by_the_kernel(start, 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_whose_code_hangs_while_it_is_loaded_ends_at_once(start, number):
-    worker = start("loading", ready=False)
+    worker = start(HOW="loading", ready=False)
     worker.wait_for_output("loading", SLACK_S)
 
     worker.signal(number)
@@ -217,7 +195,7 @@ def test_a_worker_whose_code_hangs_while_it_is_loaded_ends_at_once(start, number
 
 
 def test_a_startup_listener_that_hangs_does_not_keep_term_from_being_obeyed(start, redis):
-    worker = start("startup hang", ready=False)
+    worker = start(HOW="startup hang", ready=False)
     worker.wait_for_output("listening", SLACK_S)
 
     assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
@@ -225,8 +203,8 @@ def test_a_startup_listener_that_hangs_does_not_keep_term_from_being_obeyed(star
     assert redis.scard("kb:inflight") == 0
 
 
-def test_signals_that_would_kill_are_ignored_and_said_once(start, redis, redis_url, notes):
-    worker = start("")
+def test_signals_that_would_kill_are_ignored_and_said_once(start, redis, client, seen):
+    worker = start()
     names = ("HUP", "USR1", "USR2", "ALRM")
     for _ in range(2):
         for name in names:
@@ -234,25 +212,11 @@ def test_signals_that_would_kill_are_ignored_and_said_once(start, redis, redis_u
     for name in names:
         worker.wait_for_output(f"SIG{name} is ignored; ", SLACK_S)
 
-    Client(redis_url).push({"class": "note", "args": [1]})
-    wait_until(lambda: notes() == ["1"], SLACK_S)
+    client.push({"class": "note", "args": [1]})
+    seen.wait("1")
 
     assert worker.stop() == 0
     assert worker.output.count("is ignored; ") == len(names)
-
-
-def test_a_second_term_changes_nothing(start, redis, redis_url, notes):
-    worker = start("")
-    Client(redis_url).push({"class": "long", "args": []})
-    wait_until(lambda: notes() == ["begun"], SLACK_S)
-
-    worker.signal(signal.SIGINT)
-    worker.wait_for_output("INT: stopping", SLACK_S)
-    worker.signal(signal.SIGINT)
-    worker.signal(signal.SIGTERM)
-
-    assert worker.wait(TIMEOUT_S + LAST_STEPS_S + SLACK_S) == 0
-    assert redis.llen("queue:default") == 1
 
 
 @pytest.mark.parametrize(
@@ -262,7 +226,7 @@ def test_a_second_term_changes_nothing(start, redis, redis_url, notes):
 def test_a_start_that_fails_anywhere_ends_the_process_with_1_and_the_reason(
     start, redis, how, reason
 ):
-    worker = start(how, ready=False)
+    worker = start(ready=False, HOW=how)
 
     assert worker.wait(60) == 1
 
@@ -276,22 +240,22 @@ def test_a_start_that_fails_anywhere_ends_the_process_with_1_and_the_reason(
 def test_a_queue_name_that_is_no_text_is_refused(start):
     odd = b"caf\xe9".decode("utf-8", "surrogateescape")
 
-    worker = start("", "-q", odd, ready=False)
+    worker = start("-q", odd, ready=False)
 
     assert worker.wait(SLACK_S) == 1
     assert "is not UTF-8 text (from -q)" in worker.output
 
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
-def test_a_worker_is_ready_only_when_its_threads_can_claim(start, redis, redis_url, notes, fetch):
+def test_a_worker_is_ready_only_when_its_threads_can_claim(start, redis, client, seen, fetch):
     redis.set("paused", "of another type")
-    Client(redis_url).push({"class": "note", "args": [1]})
-    worker = start("", ready=False, KIQBRIDGE_FETCH=fetch)
+    client.push({"class": "note", "args": [1]})
+    worker = start(ready=False, KIQBRIDGE_FETCH=fetch)
     worker.wait_for_output("WRONGTYPE", SLACK_S)
     assert "is ready" not in worker.output
 
     redis.delete("paused")
 
     worker.wait_for_output("is ready", SLACK_S)
-    wait_until(lambda: notes() == ["1"], SLACK_S)
+    seen.wait("1")
     assert worker.stop() == 0

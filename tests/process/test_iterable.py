@@ -3,28 +3,22 @@
 What was processed, and by whom, stands in a file, a line per event in one write.
 """
 
-from typing import NamedTuple
-
 import pytest
 from support.waiting import wait_until
-from support.workers import WorkerProcess
-
-from kiqbridge import Client
 
 pytestmark = pytest.mark.slow
 
 JOBS = """
 import asyncio, os, time
 from kiqbridge import IterableJob, enumerators
+from support.noting import note
 
 PARENT = os.getppid()  # now: when it is killed there is another one
 
 class Noting(IterableJob, abstract=True):
     def note(self, said):
         worker = PARENT if self.pool == "process" else os.getpid()
-        handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-        os.write(handle, f"{worker} {self.jid} {said}\\n".encode())
-        os.close(handle)
+        note(self.jid, worker=worker, said=said)
         while said == os.environ.get("HOLD_AT"):
             time.sleep(0.01)
 
@@ -75,53 +69,26 @@ class Batches(Noting):
             self.note(row["id"])
         time.sleep(pause_s)
 """
-RECOVER_AFTER_S = 3
+FLAGS = ("-c", "1")
+ENV = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
 """Generous for a busy machine: a worker that is starved for longer would be taken for dead."""
 
 
-class Note(NamedTuple):
-    pid: int
-    jid: str
-    said: str
-
-
 class Stage:
-    """Workers on the jobs above, a CSV file of rows 0, 1, 2 …, and what was noted."""
+    """A CSV file of rows 0, 1, 2 …, and what was noted of its jobs."""
 
-    def __init__(self, folder, url, redis):
-        self._folder, self._url, self.redis = folder, url, redis
-        self.client = Client(url)
-        self.workers = []
-        (folder / "jobs.py").write_text(JOBS)
-
-    def start(self, *args, **env):
-        worker = WorkerProcess(
-            *("-r", str(self._folder / "jobs.py"), "-c", "1", *args),
-            redis_url=self._url,
-            env={
-                "NOTES": str(self._folder / "notes"),
-                "KIQBRIDGE_RECOVER_AFTER_S": str(RECOVER_AFTER_S),
-                **env,
-            },
-        )
-        self.workers.append(worker)
-        worker.wait_ready()
-        return worker
+    def __init__(self, folder, client, redis, seen):
+        self._folder, self._client, self.redis, self._seen = folder, client, redis, seen
 
     def push(self, name, count, pause_s):
         path = self._folder / f"{count}.csv"
         path.write_text("id\n" + "".join(f"{number}\n" for number in range(count)))
-        return self.client.push({"class": name, "args": [str(path), pause_s]})
+        return self._client.push({"class": name, "args": [str(path), pause_s]})
 
     def notes(self, jid, pid=None):
         """What was said about a job, by all or by one process."""
-        try:
-            text = (self._folder / "notes").read_text()
-        except FileNotFoundError:
-            return []
-        text = text[: text.rfind("\n") + 1]  # a line may be read while it is written
-        notes = [Note(int(p), j, s) for p, j, s in map(str.split, text.splitlines())]
-        return [each.said for each in notes if each.jid == jid and pid in (None, each.pid)]
+        notes = self._seen.all(jid)
+        return [each["said"] for each in notes if pid in (None, each["worker"])]
 
     def items(self, jid, pid=None):
         return [int(said) for said in self.notes(jid, pid) if said.isdecimal()]
@@ -130,32 +97,23 @@ class Stage:
         wait_until(
             lambda: len(self.items(jid, pid)) >= count,
             30,
-            lambda: f"{count} items of {jid}: {self.notes(jid, pid)}; {self.workers[-1].output}",
+            lambda: f"{count} items of {jid}: {self.notes(jid, pid)}",
         )
 
     def wait_complete(self, jid):
         wait_until(
             lambda: "on_complete" in self.notes(jid) and not self.redis.exists(f"it-{jid}"),
             45,
-            lambda: f"the end of {jid}: {self.notes(jid)}; {self.workers[-1].output}",
+            lambda: f"the end of {jid}: {self.notes(jid)}",
         )
 
     def counted(self, name):
         return int(self.redis.get(f"stat:{name}") or 0)
 
-    def close(self):
-        for worker in self.workers:
-            worker.close()
-        self.client.close()
-
 
 @pytest.fixture
-def stage(tmp_path, redis_url, redis):
-    stage = Stage(tmp_path, redis_url, redis)
-    try:
-        yield stage
-    finally:
-        stage.close()
+def stage(folder, client, redis, seen):
+    return Stage(folder, client, redis, seen)
 
 
 def callbacks(notes):
@@ -167,14 +125,16 @@ def nothing_waits(redis):
 
 
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate"])
-def test_a_deploy_moves_a_job_to_the_next_process_without_missing_or_repeating_an_item(name, stage):
-    first = stage.start()
+def test_a_deploy_moves_a_job_to_the_next_process_without_missing_or_repeating_an_item(
+    name, start, stage
+):
+    first = start()
     jid = stage.push(name, 200, 0.01)
     stage.wait_for_items(jid, 20)
 
     assert first.stop() == 0
     assert stage.redis.llen("queue:default") == 1
-    second = stage.start()
+    second = start()
     stage.wait_complete(jid)
     assert second.stop() == 0
 
@@ -194,9 +154,9 @@ def test_a_deploy_moves_a_job_to_the_next_process_without_missing_or_repeating_a
 
 
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate", "Batches"])
-def test_after_a_kill_a_job_goes_on_from_the_last_flush(name, stage, tell):
+def test_after_a_kill_a_job_goes_on_from_the_last_flush(name, start, stage, tell):
     count = 2000 if name == "Batches" else 200
-    first = stage.start(HOLD_AT=str(count - 1))  # however late the kill comes
+    first = start(HOLD_AT=str(count - 1))  # however late the kill comes
     jid = stage.push(name, count, 0.04)
     wait_until(lambda: stage.redis.hexists(f"it-{jid}", "c"), 30, "the first flush")
     offset = int(stage.redis.hget(f"it-{jid}", "c"))
@@ -206,7 +166,7 @@ def test_after_a_kill_a_job_goes_on_from_the_last_flush(name, stage, tell):
     first.kill()
     offset = int(stage.redis.hget(f"it-{jid}", "c"))  # there may have been another flush
     saved = sum(1 for number in range(count) if len("id\n") + digits(number) < offset)
-    second = stage.start()
+    second = start()
     stage.wait_complete(jid)
 
     begun, resumed = stage.items(jid, first.pid), stage.items(jid, second.pid)
@@ -224,8 +184,8 @@ def digits(number):
 
 
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate"])
-def test_a_running_job_is_cancelled_within_a_flush(name, stage):
-    worker = stage.start()
+def test_a_running_job_is_cancelled_within_a_flush(name, start, stage):
+    worker = start()
     jid = stage.push(name, 2000, 0.01)
     stage.wait_for_items(jid, 5)
 

@@ -9,20 +9,14 @@ import pytest
 from support.fleet import lists_in_flight
 from support.processes import is_process_running
 from support.waiting import wait_until
-from support.workers import started_workers
 
 pytestmark = pytest.mark.slow
 
-JOBS = Path(__file__).parent / "jobs" / "forking.py"
+TESTS = Path(__file__).parents[1]
+JOBS = TESTS / "process" / "jobs" / "forking.py"
+FLAGS = ("-c", "2")
 NOTES = 300
 CODES = {"return": 0, "exit": 3, "raise": 1}
-
-
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
-    with started_workers("-r", str(JOBS), "-c", "2", env=env, redis_url=redis_url) as start:
-        yield start
 
 
 def push_notes(client, first):
@@ -67,11 +61,11 @@ def assert_all_is_well(worker, seen, redis, *, notes, processed):
 def loop(request, tmp_path):
     """Where to find uvloop: in the second case it is as if it were not installed."""
     if request.param == "uvloop":
-        return []
+        return [TESTS]
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "uvloop.py").write_text("raise ImportError('hidden')\n")
-    return [hidden]
+    return [hidden, TESTS]
 
 
 @pytest.mark.parametrize("kind", ["Fork", "ForkInTime", "ForkInProcess"])

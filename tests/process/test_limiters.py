@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
-from support.workers import started_workers
 
 from kiqbridge.flow import limiter
 
@@ -17,16 +16,8 @@ JOBS = Path(__file__).parent / "jobs" / "limited.py"
 LOCKS = "kb:limit:concurrent:hold"
 
 
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {
-        "MARKS": str(tmp_path),
-        "KIQBRIDGE_LOG_FORMAT": "plain",
-        "KIQBRIDGE_RECOVER_AFTER_S": "3",
-        "KIQBRIDGE_POOL_SIZE": "1",
-    }
-    with started_workers("-r", str(JOBS), "-c", "3", env=env, redis_url=redis_url) as start:
-        yield start
+FLAGS = ("-c", "3")
+ENV = {"KIQBRIDGE_RECOVER_AFTER_S": "3", "KIQBRIDGE_POOL_SIZE": "1"}
 
 
 def test_jobs_of_each_pool_are_put_off_and_have_not_failed(start, client, redis, seen):

@@ -2,12 +2,11 @@
 
 import json
 import time
-import uuid
 
 import pytest
 from support.processes import ran
 from support.waiting import wait_until
-from support.workers import find_identity, started_workers
+from support.workers import find_identity
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +18,7 @@ PATIENT_S = 60
 JOBS = """
 import gc, os, threading, time
 from kiqbridge import job, server
-
-def note(name):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, (name + "\\n").encode())
-    os.close(handle)
+from support.noting import FOLDER, hold, note
 
 @job
 def note_it(name):
@@ -32,15 +27,8 @@ def note_it(name):
 @job
 def until_open(name):
     note("begin " + name)
-    while not os.path.exists(os.environ["NOTES"] + ".open"):
-        time.sleep(0.01)
+    hold()
     note("end " + name)
-
-@job
-def asleep(seconds):
-    note("begin asleep")
-    time.sleep(seconds)
-    note("end asleep")
 
 @job
 async def later(name):
@@ -68,39 +56,21 @@ def end_own_thread():
     mine._quiet = True
     note("ended its thread")
 
-hangs = os.environ["NOTES"] + ".hang"
-
 @server.on("beat")
 def listener_that_hangs():
-    if os.path.exists(hangs):
-        os.unlink(hangs)
+    if (FOLDER / "hang").exists():
+        (FOLDER / "hang").unlink()
         note("hangs")
         threading.Event().wait()
 """
 
 
-@pytest.fixture
-def notes(tmp_path):
-    return tmp_path / "notes"
-
-
-@pytest.fixture
-def start(redis_url, notes, tmp_path):
-    (tmp_path / "shop_jobs.py").write_text(JOBS)
-    env = {
-        "NOTES": str(notes),
-        "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-        "KIQBRIDGE_BEAT_S": "0.5",
-        "KIQBRIDGE_STUCK_AFTER_S": str(STUCK_S),
-        "KIQBRIDGE_END_STUCK_AFTER_S": str(END_S),
-    }
-    options = {"cwd": tmp_path, "redis_url": redis_url, "is_awaited": False}
-    with started_workers("-r", "shop_jobs.py", "-c", "2", "-t", "2", env=env, **options) as start:
-        yield start
-
-
-def lines(notes):
-    return notes.read_text().splitlines() if notes.exists() else []
+FLAGS = ("-c", "2", "-t", "2")
+ENV = {
+    "KIQBRIDGE_BEAT_S": "0.5",
+    "KIQBRIDGE_STUCK_AFTER_S": str(STUCK_S),
+    "KIQBRIDGE_END_STUCK_AFTER_S": str(END_S),
+}
 
 
 def health(tmp_path, *args):
@@ -108,14 +78,13 @@ def health(tmp_path, *args):
     return json.loads(ran("health", "--json", "--run-dir", tmp_path / "run", *args)[1])
 
 
-def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, notes, tmp_path):
+def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, client, seen, tmp_path):
     worker = start()
-    worker.wait_ready()
-    push(redis, "until_open", "a")
-    wait_until(lambda: "begin a" in lines(notes))
+    push(client, "until_open", "a")
+    seen.wait("begin a")
     assert health(tmp_path, "--live")["ok"]
 
-    notes.with_name("notes.hang").touch()
+    (tmp_path / "hang").touch()
     wait_until(lambda: not health(tmp_path, "--live")["ok"], PATIENT_S)
     worker.wait_for_output("thread heartbeat has been stuck", PATIENT_S)
     [fault] = health(tmp_path, "--live")["workers"][0]["faults"][:1]
@@ -131,11 +100,10 @@ def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, note
     assert redis.scard("kb:inflight") == 0
 
 
-def test_a_supervisor_starts_another_process(redis, start, notes, tmp_path):
-    worker = start("--processes", "2")
-    worker.wait_for_output("all 2 processes are ready", PATIENT_S)
+def test_a_supervisor_starts_another_process(redis, start, client, seen, tmp_path):
+    worker = start("--processes", "2", ready="all 2 processes are ready")
 
-    notes.with_name("notes.hang").touch()
+    (tmp_path / "hang").touch()
     worker.wait_for_output("ended with exit code 70", PATIENT_S)
     worker.wait_for_output("another is started in", PATIENT_S)
 
@@ -159,37 +127,37 @@ def test_a_supervisor_starts_another_process(redis, start, notes, tmp_path):
         ("Isolation", "isolation"),
     ],
 )
-def test_a_thread_that_has_ended_is_started_anew(redis, start, notes, tmp_path, *, kind, name):
+def test_a_thread_that_has_ended_is_started_anew(
+    redis, start, client, seen, tmp_path, *, kind, name
+):
     worker = start()
-    worker.wait_ready()
     wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
 
-    push(redis, "end_thread", kind)
-    wait_until(lambda: f"ended {kind}" in lines(notes), PATIENT_S)
+    push(client, "end_thread", kind)
+    seen.wait(f"ended {kind}")
     worker.wait_for_output(f"thread {name} has ended though it should run")
     wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
-    push(redis, "note_it", "plain")
-    push(redis, "later", "async")
-    redis.zadd("schedule", {payload("note_it", "scheduled"): time.time() + 0.5})
+    push(client, "note_it", "plain")
+    push(client, "later", "async")
+    push(client, "note_it", "scheduled", at=time.time() + 0.5)
 
-    wait_until(lambda: {"plain", "async", "scheduled"} <= set(lines(notes)), PATIENT_S)
+    wait_until(lambda: {"plain", "async", "scheduled"} <= set(seen.events()), PATIENT_S)
     assert worker.stop() == 0
     assert redis.scard("kb:inflight") == 0
 
 
-def test_a_processor_that_has_ended_is_replaced(redis, start, notes, tmp_path):
+def test_a_processor_that_has_ended_is_replaced(redis, start, client, seen, tmp_path):
     worker = start("-c", "1")
-    worker.wait_ready()
     wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
 
     for number in range(3):
-        push(redis, "end_own_thread")
+        push(client, "end_own_thread")
         wait_until(
-            lambda number=number: lines(notes).count("ended its thread") == number + 1, PATIENT_S
+            lambda number=number: seen.events().count("ended its thread") == number + 1, PATIENT_S
         )
-    push(redis, "note_it", "afterwards")
+    push(client, "note_it", "afterwards")
 
-    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+    seen.wait("afterwards")
     wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
     assert health(tmp_path)["workers"][0]["restarted_threads"] == 3
     assert worker.stop() == 0
@@ -197,13 +165,12 @@ def test_a_processor_that_has_ended_is_replaced(redis, start, notes, tmp_path):
     assert redis.get("stat:processed") == b"4"
 
 
-def test_health_and_the_process_hash_show_how_old_things_are(redis, start, notes, tmp_path):
+def test_health_and_the_process_hash_show_how_old_things_are(redis, start, client, seen, tmp_path):
     worker = start()
-    worker.wait_ready()
-    push(redis, "until_open", "a")
-    wait_until(lambda: "begin a" in lines(notes), PATIENT_S)
+    push(client, "until_open", "a")
+    seen.wait("begin a")
     redis.sadd("paused", "default")  # so that the suspect waits
-    redis.rpush("kb:suspects:default", payload("note_it", "suspect"))
+    redis.rpush("kb:suspects:default", '{"class":"note_it","args":["suspect"],"jid":"s"}')
     identity = find_identity(redis, worker.pid)
 
     def ages():
@@ -216,20 +183,18 @@ def test_health_and_the_process_hash_show_how_old_things_are(redis, start, notes
     wait_until(lambda: redis.hget(identity, "kb_suspects") == b"1", PATIENT_S)
     assert ages()["last_recovery"] is None
     assert ages()["poller_lag_s"] is None
-    notes.with_name("notes.open").touch()
+    seen.release()
     wait_until(lambda: ages()["oldest_job_s"] is None, PATIENT_S)
     wait_until(lambda: redis.hget(identity, "kb_oldest_job_s") == b"", PATIENT_S)
 
 
-def test_a_recovery_is_shown_with_its_outcome(redis, start, notes, tmp_path):
+def test_a_recovery_is_shown_with_its_outcome(redis, start, client, seen, tmp_path):
     victim = start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
-    victim.wait_ready()
-    push(redis, "until_open", "a")
-    wait_until(lambda: "begin a" in lines(notes), PATIENT_S)
+    push(client, "until_open", "a")
+    seen.wait("begin a")
     victim.kill()
-    notes.with_name("notes.open").touch()
-    rescuer = start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
-    rescuer.wait_ready()
+    seen.release()
+    start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
 
     def recovery():
         return [
@@ -245,9 +210,10 @@ def test_a_recovery_is_shown_with_its_outcome(redis, start, notes, tmp_path):
     assert 0 <= last["ago_s"] < PATIENT_S
 
 
-def test_an_idle_worker_and_one_without_redis_are_not_stuck(redis, start, notes, tmp_path, server):
+def test_an_idle_worker_and_one_without_redis_are_not_stuck(  # noqa: PLR0917 - fixtures
+    redis, start, client, seen, tmp_path, server
+):
     worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
-    worker.wait_ready()
     assert find_identity(redis, worker.pid)
     server.pause()
     try:
@@ -260,8 +226,8 @@ def test_an_idle_worker_and_one_without_redis_are_not_stuck(redis, start, notes,
     finally:
         server.resume()
     wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
-    push(redis, "note_it", "back")
-    wait_until(lambda: "back" in lines(notes), PATIENT_S)
+    push(client, "note_it", "back")
+    seen.wait("back")
 
     assert "stuck" not in worker.output
 
@@ -271,11 +237,5 @@ def _written_at(answer):
     return worker["written_at"]
 
 
-def push(redis, name, *args):
-    redis.sadd("queues", "default")
-    redis.lpush("queue:default", payload(name, *args))
-
-
-def payload(name, *args):
-    jid = uuid.uuid4().hex[:24]
-    return json.dumps({"class": name, "args": args, "jid": jid, "queue": "default", "retry": True})
+def push(client, name, *args, **more):
+    client.push({"class": name, "args": list(args), **more})

@@ -5,9 +5,6 @@ from collections import Counter
 
 import pytest
 from support.waiting import wait_until
-from support.workers import WorkerProcess
-
-from kiqbridge import Client
 
 JOBS = """
 import logging
@@ -52,22 +49,8 @@ def sign_in(user, password, options):
 MANY = 3_000
 
 
-@pytest.fixture
-def started(tmp_path, redis_url):
-    """`started("-v", VARIABLE="x")`: a worker that has nothing to do yet, and its client."""
-    workers = []
-
-    def start(*flags, **env):
-        code = tmp_path / "logging_jobs.py"
-        code.write_text(JOBS, encoding="utf-8")
-        worker = WorkerProcess("-r", str(code), "-c", "3", *flags, redis_url=redis_url, env=env)
-        workers.append(worker)
-        worker.wait_ready()
-        return worker, Client(redis_url)
-
-    yield start
-    for worker in workers:
-        worker.close()
+FLAGS = ("-c", "3")
+ENV = {"KIQBRIDGE_LOG_FORMAT": "json"}
 
 
 def entries(worker):
@@ -96,8 +79,8 @@ def finished(worker, *jids):
 
 
 @pytest.mark.parametrize("form", ["json", "plain"])
-def test_every_job_has_its_two_lines_and_an_orderly_end_loses_none(started, redis, form):
-    worker, client = started(KIQBRIDGE_LOG_FORMAT=form)
+def test_every_job_has_its_two_lines_and_an_orderly_end_loses_none(start, client, redis, form):
+    worker = start(KIQBRIDGE_LOG_FORMAT=form)
 
     jids = client.push_bulk({"class": "quick", "args": [[number] for number in range(MANY)]})
     wait_until(lambda: redis.llen("queue:default") == 0, 30, "an empty queue")
@@ -118,8 +101,8 @@ def test_every_job_has_its_two_lines_and_an_orderly_end_loses_none(started, redi
 
 
 @pytest.mark.parametrize("name", ["chatty", "chatty_async", "chatty_in_a_process"])
-def test_a_job_may_have_a_level_context_and_attributes_of_its_own(started, name):
-    worker, client = started()
+def test_a_job_may_have_a_level_context_and_attributes_of_its_own(start, client, name):
+    worker = start()
 
     usual, loud, unset = finished(
         worker,
@@ -139,8 +122,8 @@ def test_a_job_may_have_a_level_context_and_attributes_of_its_own(started, name)
 
 
 @pytest.mark.parametrize("flags", [(), ("-v",)], ids=["info", "debug"])
-def test_no_line_shows_a_secret_and_arguments_are_for_debug(started, flags):
-    worker, client = started(*flags)
+def test_no_line_shows_a_secret_and_arguments_are_for_debug(start, client, flags):
+    worker = start(*flags)
     args = ("ann", "hunter2", {"api_key": "hunter2", "remember": True})
 
     jid = push(client, "sign_in", *args)
@@ -163,8 +146,8 @@ def test_no_line_shows_a_secret_and_arguments_are_for_debug(started, flags):
     assert "hunter2" not in worker.output.replace('raise ConnectionError("cannot', "")
 
 
-def test_a_worker_that_dies_in_c_says_in_which_job(started):
-    worker, client = started()
+def test_a_worker_that_dies_in_c_says_in_which_job(start, client):
+    worker = start()
 
     push(client, "crash")
 

@@ -5,23 +5,19 @@ import json
 import pytest
 from support.http_endpoint import body_of, http_endpoint, reply
 from support.waiting import wait_until
-from support.workers import started_workers
 
-from kiqbridge import Client
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.slow
 
 JOBS = """
-import os
 from kiqbridge import job, server
+from support.noting import note
 
 @server.missed_tick_handler
-def note(tick):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, f"{tick.schedule} {tick.at} {tick.enqueued}\\n".encode())
-    os.close(handle)
+def note_tick(tick):
+    note(tick.schedule)
 
 @job(name="Report")
 def report(): ...
@@ -48,33 +44,24 @@ def webhook():
 
 
 @pytest.fixture
-def expected(redis_url, redis):
+def expected(client, redis):
     """Publish two rules that were due three times since, and of which nothing came."""
-    client = Client(redis_url)
     schedules = {"Alert": RULE, "All": RULE | {"missed": "all"}}
     manifest = {"version": 1, "hash": "x", "schedules": schedules}
     publish_manifest(client.pool, Keys(), manifest, stack="shop", by="test")
     since = int(redis.time()[0]) // 60 * 60 - 150
     for name, text in redis.hgetall("kb:schedules").items():
         redis.hset("kb:schedules", name, json.dumps(json.loads(text) | {"since": since}))
-    client.close()
     return [since // 60 * 60 + 60 * number for number in (1, 2)]
 
 
-def test_without_aws_the_leader_finds_notifies_and_enqueues(
-    redis_url, redis, tmp_path, webhook, expected
-):
-    (tmp_path / "jobs.py").write_text(JOBS)
+def test_without_aws_the_leader_finds_notifies_and_enqueues(start, redis, seen, webhook, expected):
     address, received = webhook
-    notes = tmp_path / "notes"
-    environment = {"NOTES": str(notes), "KIQBRIDGE_MISSED_TICK_WEBHOOK": address}
 
-    with started_workers(
-        "-r", str(tmp_path / "jobs.py"), "-q", "default", redis_url=redis_url, env=environment
-    ) as start:
-        worker = start()
-        wait_until(lambda: sum(each["count"] for each in received) >= 4, timeout_s=60)
-        wait_until(lambda: int(redis.get("stat:processed") or 0) >= 2, timeout_s=60)
+    worker = start("-q", "default", KIQBRIDGE_MISSED_TICK_WEBHOOK=address)
+    wait_until(lambda: sum(each["count"] for each in received) >= 4, timeout_s=60)
+    wait_until(lambda: int(redis.get("stat:processed") or 0) >= 2, timeout_s=60)
+    worker.kill()
 
     told = [
         (tick["schedule"], tick["at"], tick["enqueued"])
@@ -87,10 +74,7 @@ def test_without_aws_the_leader_finds_notifies_and_enqueues(
     assert [each["at"] for each in entries][:2] == expected
     assert all(each["by"].startswith("worker:") for each in entries)
     assert not redis.exists("kb:ticks:shop/Alert")
-    assert {line.split()[0] for line in notes.read_text().splitlines()} == {
-        "shop/Alert",
-        "shop/All",
-    }
+    assert set(seen.events()) == {"shop/Alert", "shop/All"}
     assert "schedule shop/Alert: " in worker.output
     assert " did not come, " in worker.output
     assert "s3cret" not in worker.output

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
-from support.workers import started_workers
 
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
@@ -16,15 +15,8 @@ pytestmark = pytest.mark.slow
 JOBS = Path(__file__).parent / "jobs" / "overlapping.py"
 
 
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {
-        "MARKS": str(tmp_path),
-        "KIQBRIDGE_LOG_FORMAT": "plain",
-        "KIQBRIDGE_RECOVER_AFTER_S": "4",
-    }
-    with started_workers("-r", str(JOBS), "-c", "2", env=env, redis_url=redis_url) as start:
-        yield start
+FLAGS = ("-c", "2")
+ENV = {"KIQBRIDGE_RECOVER_AFTER_S": "4"}
 
 
 @pytest.fixture
@@ -41,11 +33,9 @@ def push(client):
     return push
 
 
-@pytest.fixture
-def begun(tmp_path):
-    """Names of the jobs that were begun."""
-    path = tmp_path / "begun"
-    return lambda: path.read_text().split() if path.exists() else []
+def names(seen, event):
+    """Of the jobs that noted it."""
+    return [note["name"] for note in seen.all(event)]
 
 
 @pytest.fixture
@@ -75,35 +65,35 @@ def wait_for_outcomes(outcomes, *wanted):
     ],
 )
 def test_one_is_skipped_while_the_last_one_runs(
-    start, push, begun, outcomes, *, redis, tmp_path, job_class, fetch
+    start, push, seen, outcomes, *, redis, job_class, fetch
 ):
     worker = start(KIQBRIDGE_FETCH=fetch)
     push(job_class, 3, overlap="skip")
-    wait_until(lambda: begun() == ["3"], 20)
+    seen.wait("begun")
 
     push(job_class, 2, overlap="skip")
     wait_for_outcomes(outcomes, "", "skipped")
-    (tmp_path / "go").touch()
+    seen.release()
     wait_for_outcomes(outcomes, "done", "skipped")
     push(job_class, 1, overlap="skip")
 
     wait_for_outcomes(outcomes, "done", "skipped", "done")
-    assert begun() == ["3", "1"]
-    assert (tmp_path / "seen").read_text().split() == ["3", "1"]
+    assert names(seen, "begun") == ["3", "1"]
+    assert names(seen, "middleware") == ["3", "1"]
     wait_until(lambda: not redis.exists("kb:runs"), 10)
     assert worker.stop() == 0
     assert "overlap: skip" in worker.output
     assert (redis.get("stat:processed"), redis.get("stat:failed")) in [(b"3", None), (b"3", b"0")]
 
 
-def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, begun, outcomes, tmp_path):
+def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, seen, outcomes):
     start()
     push("Steps", 3, overlap="cancel")
-    wait_until(lambda: begun() == ["3"], 20)
+    seen.wait("begun")
 
     push("Steps", 2, overlap="cancel")
     wait_for_outcomes(outcomes, "cancelled", "")
-    (tmp_path / "go").touch()
+    seen.release()
 
     wait_for_outcomes(outcomes, "cancelled", "done")
-    assert begun() == ["3", "2"]
+    assert names(seen, "begun") == ["3", "2"]

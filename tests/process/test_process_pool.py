@@ -11,7 +11,6 @@ import pytest
 from support.fleet import KEYS, lists_in_flight
 from support.processes import is_process_running
 from support.waiting import wait_until
-from support.workers import WorkerProcess, started_workers
 
 from kiqbridge.children.child_messages import ChildSettings
 from kiqbridge.children.process_pool import ProcessPool
@@ -19,14 +18,8 @@ from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import JobTimeout, ProcessDied
 from kiqbridge.perform.invocation import Order
 
-JOBS = Path(__file__).parent / "jobs" / "pooled.py"
-
-
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
-    with started_workers("-r", str(JOBS), env=env, redis_url=redis_url) as start:
-        yield start
+TESTS = Path(__file__).parents[1]
+JOBS = TESTS / "process" / "jobs" / "pooled.py"
 
 
 def failed_job(redis, jid):
@@ -249,16 +242,14 @@ class TestEnding:
         assert redis.zcard(KEYS.retry) == 0
 
     def test_under_a_supervisor_each_worker_has_children_of_its_own(
-        self, redis_url, client, seen, tmp_path, redis
+        self, start, client, seen, redis
     ):
-        env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", "KIQBRIDGE_POOL_SIZE": "1"}
-        command = ("-r", str(JOBS), "-c", "1", "--processes", "2")
-        with WorkerProcess(*command, redis_url=redis_url, env=env) as supervisor:
-            client.push_bulk({"class": "Hold", "args": [[], []]})
-            holding = {note["pid"] for note in seen.wait("hold", 2)}
-            seen.release()
-            seen.wait("released", 2)
-            assert supervisor.stop(30) == 0
+        supervisor = start("-c", "1", "--processes", "2", ready=False, KIQBRIDGE_POOL_SIZE="1")
+        client.push_bulk({"class": "Hold", "args": [[], []]})
+        holding = {note["pid"] for note in seen.wait("hold", 2)}
+        seen.release()
+        seen.wait("released", 2)
+        assert supervisor.stop(30) == 0
 
         assert len(holding) == 2
         wait_until(lambda: not any(map(is_process_running, holding)), 5, "their end")
@@ -278,6 +269,7 @@ class TestEnding:
 @pytest.fixture
 def pool(redis_url, tmp_path, monkeypatch):
     monkeypatch.setenv("MARKS", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     pools = []
 
     def make(**options):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from support.fleet import lists_in_flight
 from support.waiting import wait_until
-from support.workers import started_workers
 
 pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).parent / "jobs" / "changing.py"
+FLAGS = ("-c", "2")
+ENV = {"GIVEN": "value"}
 EX_STUCK = 70
 ALL = [
     "folder",
@@ -33,19 +34,6 @@ ALL = [
 ]
 
 
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {
-        "MARKS": str(tmp_path),
-        "KIQBRIDGE_LOG_FORMAT": "plain",
-        "GIVEN": "value",
-    }
-    with started_workers(
-        "-r", str(JOBS), "-c", "2", env=env, cwd=tmp_path, redis_url=redis_url
-    ) as start:
-        yield start
-
-
 def look(seen, client, redis, kind="Look"):
     """The state that a job finds now, without who looked."""
     count = len(seen.all("state"))
@@ -62,9 +50,7 @@ def look(seen, client, redis, kind="Look"):
 
     wait_until(found, 60, "the state that a job finds")
     state = seen.all("state")[-1]
-    state.pop("pid")
-    state.pop("event")
-    return state
+    return {name: state[name] for name in state.keys() - {"event", "pid", "at"}}
 
 
 def test_what_a_job_changes_is_put_back_when_no_job_runs(start, seen, client, redis):
@@ -105,7 +91,7 @@ def test_what_a_job_changes_in_a_child_process_is_put_back_before_the_next_job(
     assert worker.stop() == 0
 
 
-def test_child_processes_are_started_as_the_worker_was(start, seen, client, redis, tmp_path):
+def test_child_processes_are_started_as_the_worker_was(start, seen, client, redis, folder):
     worker = start("-c", "3")
     client.push({"class": "Hold", "args": []})
     seen.wait("hold")  # so that nothing is put back meanwhile
@@ -115,7 +101,7 @@ def test_child_processes_are_started_as_the_worker_was(start, seen, client, redi
 
     state = look(seen, client, redis, "LookInProcess")
 
-    assert state["folder"] == str(tmp_path.resolve())
+    assert state["folder"] == str(folder.resolve())
     assert (state["given"], state["timeout"], state["clock"]) == ("value", None, True)
     assert state["umask"] == current_umask()
     seen.release()

@@ -1,32 +1,19 @@
 """The real command when jobs run longer than their `max_run_s`."""
 
 import json
-import uuid
 
 import pytest
 from support.processes import ran
 from support.waiting import wait_until
-from support.workers import started_workers
 
 pytestmark = pytest.mark.slow
 
 PATIENT_S = 60
 
 JOBS = """
-import asyncio, os, threading, time
+import asyncio, threading, time
 from kiqbridge import job, server
-
-def note(name):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, (name + "\\n").encode())
-    os.close(handle)
-
-def is_first(name):
-    try:
-        os.close(os.open(os.environ["NOTES"] + "." + name, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
+from support.noting import is_first, note
 
 def hang():
     try:
@@ -88,37 +75,12 @@ def died(payload, error):
 """
 
 
-@pytest.fixture
-def notes(tmp_path):
-    return tmp_path / "notes"
+FLAGS = ("-t", "2")
+ENV = {"KIQBRIDGE_BEAT_S": "0.5", "KIQBRIDGE_STUCK_AFTER_S": "5"}
 
 
-@pytest.fixture
-def start(redis_url, notes, tmp_path):
-    (tmp_path / "shop_jobs.py").write_text(JOBS)
-    env = {
-        "NOTES": str(notes),
-        "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-        "KIQBRIDGE_BEAT_S": "0.5",
-        "KIQBRIDGE_STUCK_AFTER_S": "5",
-    }
-    options = {"cwd": tmp_path, "redis_url": redis_url}
-    with started_workers("-r", "shop_jobs.py", "-t", "2", env=env, **options) as start:
-        yield start
-
-
-def lines(notes):
-    return notes.read_text().splitlines() if notes.exists() else []
-
-
-def push(redis, name, *args):
-    jid = uuid.uuid4().hex[:24]
-    redis.sadd("queues", "default")
-    redis.lpush(
-        "queue:default",
-        json.dumps({"class": name, "args": args, "jid": jid, "queue": "default", "retry": True}),
-    )
-    return jid
+def push(client, name, *args):
+    return client.push({"class": name, "args": list(args)})
 
 
 def status(tmp_path):
@@ -130,82 +92,84 @@ def nothing_is_left(redis):
 
 
 @pytest.mark.parametrize("name", ["plain", "asynchronous", "pooled"])
-def test_a_job_that_runs_too_long_is_given_to_another(redis, start, notes, tmp_path, name):
+def test_a_job_that_runs_too_long_is_given_to_another(  # noqa: PLR0917 - fixtures
+    redis, start, client, seen, tmp_path, name
+):
     worker = start("-c", "2")
-    jid = push(redis, name)
+    jid = push(client, name)
 
-    wait_until(lambda: f"done {name}" in lines(notes), PATIENT_S)
+    seen.wait(f"done {name}")
 
     limit = 8 if name == "pooled" else 1
     told = f"job {jid} of queue default ran longer than its max_run_s of {limit} s"
     worker.wait_for_output(told, PATIENT_S)
     wait_until(lambda: redis.get(f"kb:recovered:{jid}") == b"1", PATIENT_S)
     if name != "pooled":
-        wait_until(lambda: "interrupted" in lines(notes), PATIENT_S)
-    push(redis, "note_it", "afterwards")
-    push(redis, "note_it", "afterwards too")
-    wait_until(lambda: {"afterwards", "afterwards too"} <= set(lines(notes)), PATIENT_S)
+        seen.wait("interrupted")
+    push(client, "note_it", "afterwards")
+    push(client, "note_it", "afterwards too")
+    wait_until(lambda: {"afterwards", "afterwards too"} <= set(seen.events()), PATIENT_S)
     wait_until(lambda: status(tmp_path)["overran"] == 1, PATIENT_S)
     assert status(tmp_path)["ended_threads"] == []
     assert worker.stop() == 0
     assert nothing_is_left(redis)
     assert redis.zcard("retry") == redis.zcard("dead") == 0
-    assert lines(notes).count(f"done {name}") == 1
+    assert seen.events().count(f"done {name}") == 1
 
 
-def test_one_that_shall_die_goes_to_the_dead_set(redis, start, notes):
+def test_one_that_shall_die_goes_to_the_dead_set(redis, start, client, seen):
     worker = start("-c", "1")
-    push(redis, "fatal")
+    push(client, "fatal")
 
     wait_until(lambda: redis.zcard("dead"), PATIENT_S)
-    wait_until(lambda: "died fatal JobOverran" in lines(notes), PATIENT_S)
-    wait_until(lambda: "interrupted" in lines(notes), PATIENT_S)
+    seen.wait("died fatal JobOverran")
+    seen.wait("interrupted")
     [dead] = map(json.loads, redis.zrange("dead", 0, -1))
 
     assert dead["error_class"] == "kiqbridge.errors.JobOverran"
     assert dead["error_message"] == "ran longer than its max_run_s of 1 s, and was taken away"
     assert (dead["class"], dead["queue"]) == ("fatal", "default")
-    push(redis, "note_it", "afterwards")
-    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+    push(client, "note_it", "afterwards")
+    seen.wait("afterwards")
     assert worker.stop() == 0
     assert nothing_is_left(redis)
 
 
-def test_one_that_always_runs_too_long_ends_up_alone_and_fails(redis, start, notes):
+def test_one_that_always_runs_too_long_ends_up_alone_and_fails(redis, start, client, seen):
     worker = start("-c", "2")
-    jid = push(redis, "always")
+    jid = push(client, "always")
 
     wait_until(lambda: redis.zcard("retry"), PATIENT_S)
     [failed] = map(json.loads, redis.zrange("retry", 0, -1))
 
     assert failed["jid"] == jid
     assert failed["error_class"] == "kiqbridge.errors.JobTimeout"
-    assert lines(notes).count("begin always") == 4  # three times here, and once alone
+    assert seen.events().count("begin always") == 4  # three times here, and once alone
     worker.wait_for_output("that was the 3. time, so it runs alone", PATIENT_S)
     assert worker.output.count("ran longer than its max_run_s") == 3
 
 
-def test_a_thread_that_does_not_come_back_is_replaced(redis, start, notes, tmp_path):
+def test_a_thread_that_does_not_come_back_is_replaced(redis, start, client, seen, tmp_path):
     worker = start("-c", "1")
-    push(redis, "stuck_in_c")
-    wait_until(lambda: "begin stuck" in lines(notes), PATIENT_S)
-    push(redis, "note_it", "afterwards")
+    push(client, "stuck_in_c")
+    seen.wait("begin stuck")
+    push(client, "note_it", "afterwards")
 
-    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+    seen.wait("afterwards")
 
     worker.wait_for_output("another thread takes its place", PATIENT_S)
-    assert lines(notes).count("begin stuck") == 2  # the other thread got it as well
+    assert seen.events().count("begin stuck") == 2  # the other thread got it as well
     wait_until(lambda: status(tmp_path)["lost_threads"] == 1, PATIENT_S)
     wait_until(lambda: status(tmp_path)["ok"], PATIENT_S, lambda: str(status(tmp_path)))
     assert worker.stop() == 0
     assert nothing_is_left(redis)
 
 
-def test_a_job_within_its_limit_is_left_alone(redis, start, notes):
+def test_a_job_within_its_limit_is_left_alone(redis, start, client, seen):
     worker = start("-c", "1")
-    push(redis, "patient")
+    push(client, "patient")
 
-    wait_until(lambda: "done patient" in lines(notes), PATIENT_S)
+    seen.wait("done patient")
 
     assert "max_run_s" not in worker.output
     assert worker.stop() == 0

@@ -4,21 +4,14 @@ import json
 
 import pytest
 from support.waiting import wait_until
-from support.workers import started_workers
 
-
-@pytest.fixture
-def start(redis_url, tmp_path):
-    (tmp_path / "no_jobs.py").write_text("")
-    env = {
-        "KIQBRIDGE_BEAT_S": "0.1",
-        "HOME": "/home-of-the-worker",
-        "TOKEN": "secret",
-        "APP": "shop",
-    }
-    options = {"redis_url": redis_url, "cwd": tmp_path, "is_awaited": False}
-    with started_workers("-r", "no_jobs.py", env=env, **options) as start:
-        yield start
+JOBS = ""
+ENV = {
+    "KIQBRIDGE_BEAT_S": "0.1",
+    "HOME": "/home-of-the-worker",
+    "TOKEN": "secret",
+    "APP": "shop",
+}
 
 
 def push(client, command):
@@ -27,7 +20,7 @@ def push(client, command):
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_allowed_commands_run_in_the_folder_and_environment_of_the_worker(
-    start, client, redis, tmp_path, processes
+    start, client, redis, folder, processes
 ):
     command = 'pwd > out; echo "$HOME $APP $TOKEN" >> out; mv out done'
     push(client, command)
@@ -36,25 +29,26 @@ def test_allowed_commands_run_in_the_folder_and_environment_of_the_worker(
     worker = start(
         "--processes",
         processes,
+        ready=False,
         KIQBRIDGE_SHELL_COMMANDS=f"{command}\nmkdir *",
         KIQBRIDGE_SHELL_ENVIRONMENT="APP",
     )
-    wait_until(lambda: (tmp_path / "done").exists() and redis.zcard("dead") == 1)
+    wait_until(lambda: (folder / "done").exists() and redis.zcard("dead") == 1)
 
-    assert (tmp_path / "done").read_text() == f"{tmp_path}\n/home-of-the-worker shop \n"
+    assert (folder / "done").read_text() == f"{folder}\n/home-of-the-worker shop \n"
     [dead] = [json.loads(text) for text in redis.zrange("dead", 0, -1)]
     assert dead["args"] == ["touch other"]
     assert "not allowed" in dead["error_message"]
-    assert not (tmp_path / "other").exists()
+    assert not (folder / "other").exists()
     worker.wait_for(lambda: "ended with status 0; output: none" in worker.output)
 
 
-def test_without_an_allow_list_there_is_no_such_job(start, client, redis, tmp_path):
+def test_without_an_allow_list_there_is_no_such_job(start, client, redis, folder):
     push(client, "touch done")
 
-    start("-q", "default")
+    start("-q", "default", ready=False)
     wait_until(lambda: redis.zcard("dead") == 1)
 
     [dead] = [json.loads(text) for text in redis.zrange("dead", 0, -1)]
     assert "uninitialized constant ShellCommand" in dead["error_message"]
-    assert not (tmp_path / "done").exists()
+    assert not (folder / "done").exists()

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from support.processes import ran
 from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
-from support.workers import WorkerProcess
 
 PATIENT_S = 60
 JOBS = """
@@ -20,28 +19,13 @@ def plain(): ...
 """
 
 
+FLAGS = ("-c", "1", "-t", "1")
+ENV = {"KIQBRIDGE_BEAT_S": "0.2"}
+
+
 @pytest.fixture
-def start(tmp_path):
-    """Starts workers in a folder with `shop_jobs.py`; they never outlive the test."""
-    (tmp_path / "shop_jobs.py").write_text(JOBS)
-    with ExitStack() as stack:
-
-        def start(*args, url, require="shop_jobs.py", **env):
-            worker = WorkerProcess(
-                *("-r", require) if require else (),
-                *("-c", "1", "-t", "1", *args),
-                redis_url=url,
-                cwd=tmp_path,
-                env={
-                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-                    "KIQBRIDGE_LOG_FORMAT": "plain",
-                    "KIQBRIDGE_BEAT_S": "0.2",
-                    **env,
-                },
-            )
-            return stack.enter_context(worker)
-
-        yield start
+def start(start):
+    return partial(start, ready=False)
 
 
 @pytest.fixture
@@ -113,8 +97,8 @@ def plain(): ...
 """
 
     @pytest.fixture(autouse=True)
-    def _jobs(self, start, tmp_path):
-        (tmp_path / "mail.py").write_text(self.MAIL)
+    def _jobs(self, folder):
+        (folder / "mail.py").write_text(self.MAIL)
 
     def test_without_q_the_queues_of_the_declared_jobs_are_served(self, redis, redis_url, start):
         redis.lpush("queue:mailers", '{"class":"mail","args":[],"jid":"1"}')
@@ -137,8 +121,8 @@ def plain(): ...
         assert "did you mean mailers?" in worker.output
         assert "no worker serves queue mailers" in worker.output
 
-    def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, tmp_path):
-        (tmp_path / "empty.py").write_text("number = 1\n")
+    def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, folder):
+        (folder / "empty.py").write_text("number = 1\n")
 
         worker = start(url=redis_url, require="empty.py")
 

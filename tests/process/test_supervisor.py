@@ -4,25 +4,21 @@ import json
 import os
 import signal
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from support import notes
 from support.fleet import incarnations, is_frozen
+from support.processes import is_process_running
 from support.waiting import wait_until
-from support.workers import WorkerProcess
 
 from kiqbridge.commands.supervisor import LAST_STEPS_S
 
 JOBS = """
 import ctypes, os, random, time
 from kiqbridge import job
-
-def note(text):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, f"{text} {os.getpid()}\\n".encode())
-    os.close(handle)
+from support.noting import hold, note
 
 note("loaded")
 HELD = []
@@ -39,14 +35,12 @@ def short(name):
 @job
 def draw():
     note(f"drawn {random.random()}")
-    while not os.path.exists(os.environ["NOTES"] + ".open"):
-        time.sleep(0.005)
+    hold()
 
 @job
 def until_open(name):
     note("begin " + name)
-    while not os.path.exists(os.environ["NOTES"] + ".open"):
-        time.sleep(0.005)
+    hold()
     note("end " + name)
 
 @job
@@ -63,64 +57,40 @@ def keep(megabytes):
 SOON = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
 
 
-class Notes:
-    """What jobs noted: each line a text and the pid of the process that it ran in."""
+ENV = {"KIQBRIDGE_BEAT_S": "0.1"}
 
-    def __init__(self, path):
-        self.path = path
+
+class Notes(notes.Notes):
+    """Besides that of loading."""
 
     def pairs(self):
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        return [(text, int(pid)) for text, _, pid in (line.rpartition(" ") for line in lines)]
+        """Event and pid."""
+        return [(each["event"], each["pid"]) for each in self.all()]
 
     def texts(self):
-        return [text for text, _ in self.pairs() if text != "loaded"]
+        return [text for text in self.events() if text != "loaded"]
 
     def pids(self, beginning=""):
         return [pid for text, pid in self.pairs() if text.startswith(beginning)]
 
-    def open_gate(self):
-        self.path.with_name(f"{self.path.name}.open").touch()
+
+@pytest.fixture
+def seen(tmp_path):
+    return Notes(tmp_path)
 
 
 @pytest.fixture
-def notes(tmp_path):
-    return Notes(tmp_path / "notes")
+def start(redis, start):
+    """Supervisors instead of workers."""
 
+    def start_supervisor(*args, processes=2, ready=True, **options):
+        supervisor = start("--processes", str(processes), *args, ready=False, **options)
+        if ready:
+            supervisor.wait_for_output(f"all {processes} processes are ready")
+            supervisor.wait_for(lambda: len(beating(redis)) == processes, what="their beats")
+        return supervisor
 
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "app"
-    folder.mkdir()
-    (folder / "shop_jobs.py").write_text(JOBS)
-    return folder
-
-
-@pytest.fixture
-def start(redis, redis_url, notes, folder):
-    """Starts supervisors on the jobs above; neither they nor their children outlive the test."""
-    with ExitStack() as stack:
-
-        def start(*args, processes=2, require="shop_jobs.py", ready=True, env=None):
-            supervisor = WorkerProcess(
-                *("-r", require, "--processes", str(processes), *args),
-                redis_url=redis_url,
-                cwd=folder,
-                env={
-                    "NOTES": str(notes.path),
-                    "KIQBRIDGE_BEAT_S": "0.1",
-                    "KIQBRIDGE_LOG_FORMAT": "plain",
-                    "KIQBRIDGE_RUN_DIR": str(folder / "run"),
-                    **(env or {}),
-                },
-            )
-            stack.enter_context(supervisor)
-            if ready:
-                supervisor.wait_for_output(f"all {processes} processes are ready")
-                supervisor.wait_for(lambda: len(beating(redis)) == processes, what="their beats")
-            return supervisor
-
-        yield start
+    return start_supervisor
 
 
 def text(name, *args, jid="0123456789abcdef01234567"):
@@ -135,15 +105,7 @@ def beating(redis):
 def children_of(pid):
     """The pids of all children that are not dead."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return {int(child) for child in listed if is_running(int(child))}
-
-
-def is_running(pid):
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return {int(child) for child in listed if is_process_running(int(child))}
 
 
 def nothing_is_left(redis):
@@ -154,43 +116,41 @@ def nothing_is_left(redis):
 
 
 class TestProcesses:
-    def test_each_is_a_process_of_its_own_and_every_job_is_performed_once(
-        self, redis, start, notes
-    ):
+    def test_each_is_a_process_of_its_own_and_every_job_is_performed_once(self, redis, start, seen):
         supervisor = start("-c", "2", processes=3)
         children = children_of(supervisor.pid)
         assert len(children) == 3
         assert beating(redis) == children
 
         redis.lpush("queue:default", *(text("short", str(number)) for number in range(300)))
-        supervisor.wait_for(lambda: len(notes.texts()) == 300)
+        supervisor.wait_for(lambda: len(seen.texts()) == 300)
 
-        assert sorted(map(int, notes.texts())) == list(range(300))
-        assert set(notes.pids()[1:]) == children
+        assert sorted(map(int, seen.texts())) == list(range(300))
+        assert set(seen.pids()[1:]) == children
         assert supervisor.stop() == 0
         assert redis.get("stat:processed") == b"300"
-        assert not any(map(is_running, children))
+        assert not any(map(is_process_running, children))
         nothing_is_left(redis)
 
     def test_the_jobs_are_loaded_once_by_the_supervisor_which_opens_no_connection_before_it_forks(
-        self, redis, start, notes
+        self, redis, start, seen
     ):
         supervisor = start()
 
-        assert notes.pairs() == [("loaded", supervisor.pid)]
+        assert seen.pairs() == [("loaded", supervisor.pid)]
         assert "has started" not in supervisor.output
         assert "has opened" not in supervisor.output
         assert [len(incarnations(redis, pid)) for pid in children_of(supervisor.pid)] == [1, 1]
         assert len(incarnations(redis)) == 2
 
-    def test_chance_is_not_the_same_in_all_of_them(self, redis, start, notes):
+    def test_chance_is_not_the_same_in_all_of_them(self, redis, start, seen):
         supervisor = start("-c", "1", processes=3)
         redis.lpush("queue:default", *[text("draw")] * 3)
 
-        supervisor.wait_for(lambda: len(notes.texts()) == 3)
+        supervisor.wait_for(lambda: len(seen.texts()) == 3)
 
-        assert len(set(notes.pids("drawn"))) == 3
-        assert len(set(notes.texts())) == 3
+        assert len(set(seen.pids("drawn"))) == 3
+        assert len(set(seen.texts())) == 3
 
     def test_the_list_of_processes_shows_what_it_is(self, start):
         supervisor = start()
@@ -203,11 +163,11 @@ class TestProcesses:
         )
 
     def test_a_client_that_was_used_before_the_fork_serves_all_of_them(
-        self, redis, start, folder, notes
+        self, redis, start, folder, seen
     ):
         (folder / "pushing.py").write_text(
-            "from kiqbridge import Client, job\n"
-            "from shop_jobs import note\n"
+            "import jobs\nfrom kiqbridge import Client, job\n"
+            "from support.noting import note\n"
             "client = Client()\n"
             "client.push({'class': 'never', 'args': [], 'queue': 'elsewhere'})\n"
             "@job\n"
@@ -220,10 +180,10 @@ class TestProcesses:
         supervisor = start("-c", "3", processes=3, require="pushing.py")
         redis.lpush("queue:default", *(text("push", number) for number in range(9)))
 
-        supervisor.wait_for(lambda: len(notes.texts()) == 9 * 51, 30, "all jobs")
+        supervisor.wait_for(lambda: len(seen.texts()) == 9 * 51, 30, "all jobs")
 
         expected = {f"{name}.{number}" for name in range(9) for number in range(50)}
-        assert Counter(notes.texts()) == Counter({**dict.fromkeys(expected, 1), "pushed": 9})
+        assert Counter(seen.texts()) == Counter({**dict.fromkeys(expected, 1), "pushed": 9})
         assert supervisor.stop() == 0
         assert not redis.exists("retry", "dead")
 
@@ -243,47 +203,31 @@ class TestProcesses:
 
 class TestCrash:
     def test_a_killed_process_gets_a_successor_and_the_others_are_left_alone(
-        self, redis, start, notes
+        self, redis, start, seen
     ):
-        supervisor = start("-c", "1", env=SOON)
+        supervisor = start("-c", "1", **SOON)
         redis.lpush("queue:default", text("until_open", "a"), text("until_open", "b"))
-        supervisor.wait_for(lambda: len(notes.texts()) == 2)
-        (victim_job, victim), (other_job, other) = notes.pairs()[1:]
+        supervisor.wait_for(lambda: len(seen.texts()) == 2)
+        (victim_job, victim), (other_job, other) = seen.pairs()[1:]
 
         os.kill(victim, signal.SIGKILL)
         supervisor.wait_for_output(f"(pid {victim}) was killed by SIGKILL")
         supervisor.wait_for(
             lambda: len(beating(redis) & children_of(supervisor.pid)) == 2, what="a successor"
         )
-        supervisor.wait_for(lambda: notes.texts().count(victim_job) == 2, what="its job elsewhere")
-        notes.open_gate()
+        supervisor.wait_for(lambda: seen.texts().count(victim_job) == 2, what="its job elsewhere")
+        seen.release()
         both = {each.replace("begin", "end") for each in (victim_job, other_job)}
-        supervisor.wait_for(lambda: both <= set(notes.texts()), what="both ends")
+        supervisor.wait_for(lambda: both <= set(seen.texts()), what="both ends")
 
         assert other in children_of(supervisor.pid)
-        assert notes.texts().count(victim_job.replace("begin", "end")) == 1
-        ends = [pid for each, pid in notes.pairs() if each == other_job.replace("begin", "end")]
+        assert seen.texts().count(victim_job.replace("begin", "end")) == 1
+        ends = [pid for each, pid in seen.pairs() if each == other_job.replace("begin", "end")]
         assert ends == [other]
-        assert notes.texts().count(other_job) == 1
+        assert seen.texts().count(other_job) == 1
         assert supervisor.stop() == 0
         assert not incarnations(redis)
         assert not redis.exists("queue:default", "retry", "dead")
-
-    def test_a_job_that_kills_its_process_leaves_the_others_jobs_alone(self, redis, start, notes):
-        supervisor = start("-c", "2", processes=3, env=SOON)
-        jobs = [text("short", str(number), jid=f"j{number}") for number in range(200)]
-        redis.lpush("queue:default", *jobs)
-        supervisor.wait_for(lambda: len(notes.texts()) > 20)
-
-        victim = notes.pids()[-1]
-        os.kill(victim, signal.SIGSEGV)
-
-        supervisor.wait_for_output(f"(pid {victim}) was killed by SIGSEGV")
-        supervisor.wait_for(lambda: len(set(notes.texts())) == 200, 30, "all jobs performed")
-        again = Counter(notes.texts()) - Counter(set(notes.texts()))
-        by_victim = {each for each, pid in notes.pairs() if pid == victim}
-        assert set(again) <= by_victim
-        assert supervisor.stop() == 0
 
     def test_a_fork_that_the_system_refuses_is_tried_again(self, redis, start, folder):
         (folder / "refused.py").write_text(
@@ -302,24 +246,24 @@ class TestCrash:
 
     @pytest.mark.slow
     def test_who_says_nothing_for_long_is_killed_and_its_job_runs_elsewhere(
-        self, redis, start, folder, notes
+        self, redis, start, folder, seen
     ):
         (folder / "hanging.py").write_text(
-            "import ctypes, os, shop_jobs\n"
+            "import ctypes\nfrom support.noting import is_first, note\n"
             "from kiqbridge import job\nfrom kiqbridge.commands import supervisor\n"
             "supervisor.HUNG_AFTER_S = 2\n"
             "@job\n"
             "def hang_once():\n"
-            "    shop_jobs.note('begun')\n"
-            "    if len(open(os.environ['NOTES']).readlines()) == 2:\n"
+            "    note('begun')\n"
+            "    if is_first('hanging'):\n"
             "        ctypes.PyDLL(None).sleep(600)\n"
         )
-        supervisor = start("-c", "1", require="hanging.py", env=SOON)
+        supervisor = start("-c", "1", require="hanging.py", **SOON)
         redis.lpush("queue:default", text("hang_once"))
 
-        supervisor.wait_for(lambda: notes.texts() == ["begun"] * 2, 20, "it running again")
+        supervisor.wait_for(lambda: seen.texts() == ["begun"] * 2, 20, "it running again")
 
-        first, second = notes.pids("begun")
+        first, second = seen.pids("begun")
         assert first != second
         assert f"(pid {first}) has reported nothing for" in supervisor.output
         assert f"(pid {first}) was killed by SIGKILL: it hung" in supervisor.output
@@ -327,22 +271,22 @@ class TestCrash:
         assert redis.get("stat:processed") == b"1"
 
     def test_as_process_1_of_a_container_it_collects_what_jobs_leave_behind(
-        self, redis, start, folder, notes
+        self, redis, start, folder, seen
     ):
         (folder / "leaving.py").write_text(
-            "import ctypes, os, subprocess, shop_jobs\n"
+            "import ctypes, subprocess\nfrom support.noting import note\n"
             "from kiqbridge import job\n"
             "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # it inherits orphans, as process 1 does\n"
             "@job\n"
             "def leave():\n"
             "    command = ['sh', '-c', 'sleep 0.3 >/dev/null & echo $!']\n"
             "    orphan = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout\n"
-            "    shop_jobs.note(f'orphan {int(orphan)}')\n"
+            "    note(f'orphan {int(orphan)}')\n"
         )
         supervisor = start(require="leaving.py")
         redis.lpush("queue:default", text("leave"))
-        supervisor.wait_for(notes.texts)
-        orphan = Path("/proc", notes.texts()[0].split()[1])
+        supervisor.wait_for(seen.texts)
+        orphan = Path("/proc", seen.texts()[0].split()[1])
 
         supervisor.wait_for(lambda: not orphan.exists(), what="the orphan being collected")
 
@@ -353,7 +297,7 @@ class TestCrash:
         redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
         try:
             url = server.url.replace("redis://", "redis://poor:pw@")
-            supervisor = start(env={"REDIS_URL": url}, ready=False)
+            supervisor = start(url=url, ready=False)
 
             assert supervisor.wait() == 1
         finally:
@@ -380,14 +324,14 @@ class TestCrash:
 @pytest.mark.slow
 class TestMemory:
     def test_a_process_above_the_ceiling_is_replaced_once_its_successor_is_ready(
-        self, redis, start, notes
+        self, redis, start, seen
     ):
         supervisor = start("-c", "1", "--max-memory-mb", "250")
         before = children_of(supervisor.pid)
 
         redis.lpush("queue:default", text("keep", 300))
-        supervisor.wait_for(lambda: "kept" in notes.texts())
-        [fat] = notes.pids("kept")
+        supervisor.wait_for(lambda: "kept" in seen.texts())
+        [fat] = seen.pids("kept")
 
         supervisor.wait_for_output(f"(pid {fat}) ended with exit code 0, as requested", 20)
         supervisor.wait_for(lambda: len(beating(redis)) == 2, what="its successor")
@@ -396,7 +340,7 @@ class TestMemory:
         assert "the ceiling is 250" in output
         assert output.index("is to replace") < output.index("is asked to end")
         assert output.index("is asked to end") < output.index(f"(pid {fat}) ended")
-        assert notes.texts() == ["kept"]
+        assert seen.texts() == ["kept"]
         assert supervisor.stop() == 0
         nothing_is_left(redis)
 
@@ -408,11 +352,11 @@ class TestMemory:
 
 
 class TestSignals:
-    def running(self, redis, supervisor, notes):
+    def running(self, redis, supervisor, seen):
         """Each of two processes with one thread is in the midst of a job."""
         redis.lpush("queue:default", text("until_open", "a"), text("until_open", "b"))
-        supervisor.wait_for(lambda: len(notes.texts()) == 2)
-        assert set(notes.pids("begin")) == children_of(supervisor.pid)
+        supervisor.wait_for(lambda: len(seen.texts()) == 2)
+        assert set(seen.pids("begin")) == children_of(supervisor.pid)
 
     @pytest.mark.parametrize(
         "end",
@@ -423,26 +367,28 @@ class TestSignals:
         ],
         ids=["TERM", "Ctrl-C in a terminal", "killed"],
     )
-    def test_however_it_ends_the_jobs_that_run_may_finish(self, redis, start, notes, end):
+    def test_however_it_ends_the_jobs_that_run_may_finish(self, redis, start, seen, end):
         supervisor = start("-c", "1")
-        self.running(redis, supervisor, notes)
+        self.running(redis, supervisor, seen)
         children = children_of(supervisor.pid)
         redis.lpush("queue:default", text("note_it", "later"))
 
         end(supervisor)
         wait_until(lambda: supervisor.output.count("no new jobs are taken") == 2, 10, "their drain")
-        notes.open_gate()
+        seen.release()
 
-        wait_until(lambda: not any(map(is_running, children)), 15, "the end of its children")
+        wait_until(
+            lambda: not any(map(is_process_running, children)), 15, "the end of its children"
+        )
         assert supervisor.wait() in (0, -signal.SIGKILL)
-        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
+        assert sorted(seen.texts()) == ["begin a", "begin b", "end a", "end b"]
         assert redis.lrange("queue:default", 0, -1) == [text("note_it", "later")]
         assert "Traceback" not in supervisor.output
         nothing_is_left(redis)
 
-    def test_at_the_deadline_all_jobs_go_back(self, redis, start, notes):
+    def test_at_the_deadline_all_jobs_go_back(self, redis, start, seen):
         supervisor = start("-c", "1", "-t", "0.3")
-        self.running(redis, supervisor, notes)
+        self.running(redis, supervisor, seen)
 
         assert supervisor.stop() == 0
 
@@ -450,9 +396,9 @@ class TestSignals:
         nothing_is_left(redis)
 
     @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-    def test_int_beside_the_supervisors_term_is_no_second_one(self, redis, start, notes, first):
+    def test_int_beside_the_supervisors_term_is_no_second_one(self, redis, start, seen, first):
         supervisor = start("-c", "1")
-        self.running(redis, supervisor, notes)
+        self.running(redis, supervisor, seen)
         children = children_of(supervisor.pid)
 
         for number in (first, *({signal.SIGTERM, signal.SIGINT} - {first}), signal.SIGINT):
@@ -460,13 +406,13 @@ class TestSignals:
                 os.kill(pid, number)
             supervisor.wait_for(lambda: supervisor.output.count("no new jobs are taken") == 2)
         supervisor.signal(signal.SIGTERM)
-        notes.open_gate()
+        seen.release()
 
         assert supervisor.wait() == 0
-        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
+        assert sorted(seen.texts()) == ["begin a", "begin b", "end a", "end b"]
         nothing_is_left(redis)
 
-    def test_tstp_makes_all_of_them_quiet_and_starts_no_more(self, redis, start, notes):
+    def test_tstp_makes_all_of_them_quiet_and_starts_no_more(self, redis, start, seen):
         supervisor = start("-c", "1")
         supervisor.signal(signal.SIGTSTP)
         supervisor.wait_for(
@@ -483,32 +429,32 @@ class TestSignals:
         supervisor.wait_for_output("no other is started")
 
         assert supervisor.stop() == 0
-        assert notes.texts() == []
+        assert seen.texts() == []
         assert redis.llen("queue:default") == 1
 
-    def test_usr2_replaces_one_after_another_under_load(self, redis, start, notes):
+    def test_usr2_replaces_one_after_another_under_load(self, redis, start, seen):
         supervisor = start("-c", "2")
         before = children_of(supervisor.pid)
         redis.lpush("queue:default", *(text("short", str(number)) for number in range(1500)))
-        supervisor.wait_for(lambda: len(notes.texts()) > 50)
-        seen = set()
+        supervisor.wait_for(lambda: len(seen.texts()) > 50)
+        counts = set()
 
         def replaced():
             children = children_of(supervisor.pid)
-            seen.add(len(children))
+            counts.add(len(children))
             return not children & before and len(children) == 2
 
         supervisor.signal(signal.SIGUSR2)
         supervisor.wait_for(replaced, what="two new processes")
-        supervisor.wait_for(lambda: len(notes.texts()) >= 1500, 30, "all jobs")
+        supervisor.wait_for(lambda: len(seen.texts()) >= 1500, 30, "all jobs")
 
-        assert seen <= {2, 3}
-        assert sorted(map(int, notes.texts())) == list(range(1500))
+        assert counts <= {2, 3}
+        assert sorted(map(int, seen.texts())) == list(range(1500))
         assert supervisor.stop() == 0
         nothing_is_left(redis)
 
     def test_who_does_not_end_in_time_is_killed(self, redis, start):
-        supervisor = start("-t", "0.2", env=SOON)
+        supervisor = start("-t", "0.2", **SOON)
         frozen, other = children_of(supervisor.pid)
         os.kill(frozen, signal.SIGSTOP)
         wait_until(lambda: is_frozen(frozen), what="its freeze")
@@ -518,7 +464,7 @@ class TestSignals:
         assert supervisor.wait(0.2 + LAST_STEPS_S + 10) == 0
         assert f"(pid {frozen}) did not end within" in supervisor.output
         assert f"(pid {other}) ended with exit code 0" in supervisor.output
-        assert not is_running(frozen)
+        assert not is_process_running(frozen)
 
 
 class TestItsEnd:
@@ -532,19 +478,21 @@ class TestItsEnd:
 
         supervisor.kill()
 
-        wait_until(lambda: not any(map(is_running, children)), 15, "the end of its children")
+        wait_until(
+            lambda: not any(map(is_process_running, children)), 15, "the end of its children"
+        )
         assert supervisor.output.count("the supervisor has ended") == 2
         nothing_is_left(redis)
 
-    def test_they_work_on_while_it_is_frozen(self, redis, start, notes):
-        supervisor = start("-c", "1", env=SOON)
+    def test_they_work_on_while_it_is_frozen(self, redis, start, seen):
+        supervisor = start("-c", "1", **SOON)
         leases = incarnations(redis)
         supervisor.signal(signal.SIGSTOP)
         wait_until(lambda: is_frozen(supervisor.pid), what="its freeze")
         redis.delete("kb:alive")  # only what is written from now on counts
 
         redis.lpush("queue:default", *(text("short", str(number)) for number in range(400)))
-        wait_until(lambda: len(notes.texts()) == 400, 15, "all jobs")
+        wait_until(lambda: len(seen.texts()) == 400, 15, "all jobs")
 
         wait_until(lambda: all(redis.hexists("kb:alive", name) for name in leases), 5)
         assert incarnations(redis) == leases
@@ -558,15 +506,15 @@ class TestLiveness:
     RECOVER: ClassVar = {"KIQBRIDGE_RECOVER_AFTER_S": "6"}
 
     def test_a_c_call_that_holds_the_interpreter_is_no_death_under_a_supervisor(
-        self, redis, start, notes
+        self, redis, start, seen
     ):
-        supervisor = start("-c", "1", env=self.RECOVER)
+        supervisor = start("-c", "1", **self.RECOVER)
         leases = incarnations(redis)
         redis.lpush("queue:default", text("holds_the_interpreter", self.SECONDS))
 
-        supervisor.wait_for(lambda: "end held" in notes.texts(), self.SECONDS + 15)
+        supervisor.wait_for(lambda: "end held" in seen.texts(), self.SECONDS + 15)
 
-        assert notes.texts() == ["begin held", "end held"]
+        assert seen.texts() == ["begin held", "end held"]
         assert incarnations(redis) == leases
         assert "died" not in supervisor.output
         assert supervisor.stop() == 0
@@ -574,22 +522,20 @@ class TestLiveness:
         nothing_is_left(redis)
 
     @pytest.mark.parametrize("with_supervisor", [False, True])
-    def test_a_frozen_process_is_found_dead_all_the_same(
-        self, redis, start, notes, with_supervisor
-    ):
-        supervisor = start("-c", "1", env=SOON)
+    def test_a_frozen_process_is_found_dead_all_the_same(self, redis, start, seen, with_supervisor):
+        supervisor = start("-c", "1", **SOON)
         redis.lpush("queue:default", text("until_open", "x"))
-        supervisor.wait_for(lambda: notes.texts() == ["begin x"])
-        [frozen] = notes.pids("begin")
+        supervisor.wait_for(lambda: seen.texts() == ["begin x"])
+        [frozen] = seen.pids("begin")
 
         os.kill(frozen, signal.SIGSTOP)
         if with_supervisor:
             supervisor.signal(signal.SIGSTOP)
 
-        supervisor.wait_for(lambda: len(notes.pids("begin x")) == 2, what="its job elsewhere")
+        supervisor.wait_for(lambda: len(seen.pids("begin x")) == 2, what="its job elsewhere")
         # The reaper returns the jobs before it removes whose they were.
         supervisor.wait_for(lambda: incarnations(redis, frozen) == set(), what="its end")
-        notes.open_gate()
+        seen.release()
         supervisor.signal(signal.SIGCONT)
         os.kill(frozen, signal.SIGCONT)
         supervisor.wait_for(lambda: incarnations(redis, frozen), what="a new lease")

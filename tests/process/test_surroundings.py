@@ -4,7 +4,7 @@ import json
 import os
 import re
 import signal
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from support.ecs_agent import EcsAgent
 from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.service_manager import ServiceManager
-from support.workers import WorkerProcess
 
 from kiqbridge import __version__
 from kiqbridge.clock import lease_now
@@ -37,35 +36,13 @@ def tell_environment():
 TITLE = rf"kiqbridge {re.escape(__version__)} shop \[(\d) of 2 busy\]( stopping)?"
 
 
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "app"
-    folder.mkdir()
-    (folder / "long_jobs.py").write_text(JOBS)
-    return folder
+FLAGS = ("-c", "2", "-g", "shop")
+ENV = {"KIQBRIDGE_BEAT_S": "0.1"}
 
 
 @pytest.fixture
-def start(redis_url, folder):
-    """Starts a worker on the jobs above."""
-    with ExitStack() as stack:
-
-        def start(*args, url=redis_url, env, **options):
-            worker = WorkerProcess(
-                *("-r", "long_jobs.py", "-c", "2", "-g", "shop", *args),
-                redis_url=url,
-                cwd=folder,
-                env={
-                    "KIQBRIDGE_BEAT_S": "0.1",
-                    "KIQBRIDGE_RUN_DIR": str(folder / "run"),
-                    "KIQBRIDGE_LOG_FORMAT": "plain",
-                    **env,
-                },
-                **options,
-            )
-            return stack.enter_context(worker)
-
-        yield start
+def start(start):
+    return partial(start, ready=False)
 
 
 def enqueue(redis, name, *args):
@@ -96,7 +73,7 @@ def hear(worker, manager, text, count=1):
 
 class TestTheTitle:
     def test_it_tells_how_busy_the_worker_is_and_that_it_stops(self, redis, start, folder):
-        worker = start(env={})
+        worker = start()
 
         worker.wait_for(lambda: title(worker.pid) == f"kiqbridge {__version__} shop [0 of 2 busy]")
         enqueue(redis, "until_open")
@@ -112,8 +89,7 @@ class TestTheTitle:
     def test_without_the_library_the_worker_runs_as_well(self, redis, start, folder):
         (folder / "setproctitle.py").write_text("raise ImportError")
 
-        worker = start(env={"PYTHONPATH": str(folder)}, is_forked=False)
-        worker.wait_ready()
+        worker = start(ready=True, python_path=[folder], is_forked=False)
 
         assert "kiqbridge\0worker" in Path(f"/proc/{worker.pid}/cmdline").read_text()
         assert worker.stop() == 0
@@ -127,12 +103,14 @@ class TestSystemd:
             yield manager
 
     @pytest.fixture
-    def env(self, manager):
+    def variables(self, manager):
         """What systemd sets; the watchdog's time is long beside a machine that is busy."""
         return {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"}
 
-    def test_it_hears_of_the_start_the_work_and_the_end(self, redis, start, folder, manager, env):
-        worker = start(env=env)
+    def test_it_hears_of_the_start_the_work_and_the_end(
+        self, redis, start, folder, manager, variables
+    ):
+        worker = start(**variables)
         *before, ready = hear(worker, manager, "READY=1")
         assert before
         for status, watchdog in before:
@@ -154,11 +132,14 @@ class TestSystemd:
         (folder / "open").touch()
         assert worker.wait() == 0
 
-    def test_redis_that_is_away_is_told_and_is_no_reason_to_restart(self, start, manager, env):
+    def test_redis_that_is_away_is_told_and_is_no_reason_to_restart(
+        self, start, manager, variables
+    ):
         port = find_free_port()
         worker = start(
             url=f"redis://127.0.0.1:{port}/0?socket_timeout=0.5",
-            env={**env, "KIQBRIDGE_RECOVER_AFTER_S": "3"},
+            KIQBRIDGE_RECOVER_AFTER_S="3",
+            **variables,
         )
         worker.wait_for_output("cannot be reached", timeout_s=30)
         assert not any("READY=1" in message for message in manager.waiting())
@@ -170,16 +151,16 @@ class TestSystemd:
         assert away[0].startswith("STATUS=running, 0 of 2 busy; ")
         assert "WATCHDOG=1" in away
 
-    def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, env):
-        worker = start(env=env)
+    def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, variables):
+        worker = start(**variables)
         enqueue(redis, "tell_environment")
 
         worker.wait_for_output("False False\n")
 
     def test_under_a_supervisor_the_main_process_speaks_for_all(
-        self, redis, start, folder, manager, env
+        self, redis, start, folder, manager, variables
     ):
-        worker = start("--processes", "2", env={**env, "WATCHDOG_USEC": "1000000"})
+        worker = start("--processes", "2", **{**variables, "WATCHDOG_USEC": "1000000"})
         hear(worker, manager, "READY=1")
         assert len(redis.smembers("kb:inflight")) == 2
 
@@ -195,9 +176,9 @@ class TestSystemd:
 
 
 class TestHealth:
-    def test_a_supervisor_that_replaces_a_process_stays_ready(self, start, folder):
-        worker = start("--processes", "2", env={})
-        run_dir = folder / "run"
+    def test_a_supervisor_that_replaces_a_process_stays_ready(self, start, tmp_path):
+        worker = start("--processes", "2")
+        run_dir = tmp_path / "run"
 
         def pids():
             """Of those that are well; None if one is not."""
@@ -233,11 +214,13 @@ class TestEcs:
             yield agent
 
     @pytest.fixture
-    def env(self, agent):
+    def variables(self, agent):
         return {"ECS_AGENT_URI": agent.uri, "KIQBRIDGE_ECS_PROTECT_AFTER_S": "0.2"}
 
-    def test_a_long_job_protects_the_task_until_it_ends(self, redis, start, folder, agent, env):
-        worker = start(env=env)
+    def test_a_long_job_protects_the_task_until_it_ends(
+        self, redis, start, folder, agent, variables
+    ):
+        worker = start(**variables)
         enqueue(redis, "until_open")
 
         worker.wait_for(lambda: agent.is_protected, what="the protection")
@@ -250,9 +233,9 @@ class TestEcs:
         assert [state["ProtectionEnabled"] for state in agent.states] == [True, False]
 
     def test_term_ends_the_protection_drains_and_gives_back_before_the_kill(
-        self, redis, start, agent, env
+        self, redis, start, agent, variables
     ):
-        worker = start("-t", "3", env=env)
+        worker = start("-t", "3", **variables)
         enqueue(redis, "until_open")
         worker.wait_for(lambda: agent.is_protected, what="the protection")
 

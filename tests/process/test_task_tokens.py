@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.step_functions import StepFunctionsStandIn
 from support.waiting import wait_until
-from support.workers import started_workers
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +22,8 @@ def service():
 
 
 @pytest.fixture
-def start(redis_url, tmp_path, service):
-    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", **service.env}
-    with started_workers("-r", str(JOBS), env=env, redis_url=redis_url) as start:
-        yield start
+def env(service):
+    return service.env
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
-from support.workers import started_workers
 
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
@@ -15,14 +14,8 @@ from kiqbridge.wire.keys import Keys
 pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).parent / "jobs" / "tasks.py"
+FLAGS = ("-c", "2")
 MINUTE = int(time.time()) // 60 * 60
-
-
-@pytest.fixture
-def start(redis_url, tmp_path):
-    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
-    with started_workers("-r", str(JOBS), "-c", "2", env=env, redis_url=redis_url) as start:
-        yield start
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """The real command as a child process, with real signals: what an operator relies on."""
 
-import functools
 import json
 import os
-import re
 import signal
 import time
 from contextlib import ExitStack
@@ -13,19 +11,12 @@ import redis as redis_py
 from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
-from support.workers import WorkerProcess, find_identity
+from support.workers import find_identity
 
 JOBS = """
-import logging, os, threading, time
+import logging, threading, time
 from kiqbridge import Job, job
-
-def note(name):
-    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(handle, (name + "\\n").encode())
-    os.close(handle)
-
-def gate_is_open():
-    return os.path.exists(os.environ["NOTES"] + ".open")
+from support.noting import hold, note
 
 @job
 def note_it(name):
@@ -39,8 +30,7 @@ def short(name):
 @job
 def until_open(name):
     note("begin " + name)
-    while not gate_is_open():
-        time.sleep(0.005)
+    hold()
     note("end " + name)
 
 @job
@@ -77,58 +67,7 @@ class Named(Job):
 JID = "0123456789abcdef01234567"
 
 
-class Notes:
-    """What jobs noted, line by line."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def lines(self):
-        return self.path.read_text().splitlines() if self.path.exists() else []
-
-    def open_gate(self):
-        self.path.with_name(f"{self.path.name}.open").touch()
-
-
-@pytest.fixture
-def notes(tmp_path):
-    return Notes(tmp_path / "notes")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "app"
-    folder.mkdir()
-    (folder / "shop_jobs.py").write_text(JOBS)
-    return folder
-
-
-@pytest.fixture
-def start(redis_url, notes, folder):
-    """Starts workers on the jobs above; they never outlive the test."""
-    with ExitStack() as stack:
-
-        def start(*args, ready=True, require="shop_jobs.py", env=None, url=redis_url, **options):
-            required = ["-r", require] if require else []
-            worker = WorkerProcess(
-                *required,
-                *args,
-                redis_url=url,
-                cwd=folder,
-                env={"NOTES": str(notes.path), "KIQBRIDGE_BEAT_S": "0.1", **(env or {})},
-                **options,
-            )
-            stack.enter_context(worker)
-            if ready:
-                worker.wait_ready()
-            return worker
-
-        yield start
-
-
-@pytest.fixture
-def kiqbridge(folder):
-    return functools.partial(ran, cwd=folder)
+ENV = {"KIQBRIDGE_BEAT_S": "0.1", "KIQBRIDGE_LOG_FORMAT": "json"}
 
 
 def text(name, *args, **attributes):
@@ -148,50 +87,29 @@ def nothing_is_left(redis):
 
 
 class TestPerforming:
-    def test_it_performs_jobs_and_counts_them(self, redis, start, notes):
+    def test_it_performs_jobs_and_counts_them(self, redis, start, seen):
         enqueue(redis, *(text("note_it", str(number)) for number in range(20)))
 
         worker = start("-c", "1")
-        worker.wait_for(lambda: len(notes.lines()) == 20)
+        worker.wait_for(lambda: len(seen.events()) == 20)
 
-        assert notes.lines() == [str(number) for number in range(20)]
+        assert seen.events() == [str(number) for number in range(20)]
         assert worker.stop() == 0
         assert redis.get("stat:processed") == b"20"
         nothing_is_left(redis)
 
-    def test_a_job_knows_its_id_and_its_log_lines_carry_it(self, redis, start, notes):
-        worker = start(env={"KIQBRIDGE_LOG_FORMAT": "json"})
+    def test_a_job_knows_its_id_and_its_log_lines_carry_it(self, redis, start, seen):
+        worker = start()
         enqueue(redis, text("Shop::Named"))
 
         worker.wait_for_output('"msg":"done"')
 
-        assert notes.lines() == [f"jid {JID}"]
+        assert seen.events() == [f"jid {JID}"]
         lines = [json.loads(line) for line in worker.output.splitlines()]
         about_it = [line for line in lines if line.get("ctx", {}).get("jid") == JID]
         assert [line["msg"] for line in about_it] == ["start", "hello from the job", "done"]
         assert about_it[-1]["ctx"]["class"] == "Shop::Named"
         assert about_it[-1]["ctx"]["elapsed"] >= 0
-
-    def test_a_job_that_raises_is_retried_with_sidekiqs_fields(self, redis, start):
-        worker = start()
-        before = time.time()
-        enqueue(redis, text("failing", "x", retry=3, backtrace=True))
-
-        worker.wait_for(lambda: redis.zcard("retry"))
-
-        ((member, score),) = redis.zrange("retry", 0, -1, withscores=True)
-        kept = json.loads(member)
-        assert kept.pop("error_backtrace")
-        assert before <= kept.pop("failed_at") <= time.time()
-        assert kept == {
-            **json.loads(text("failing", "x", retry=3, backtrace=True)),
-            "queue": "default",
-            "error_message": "no luck with x",
-            "error_class": "ValueError",
-            "retry_count": 0,
-        }
-        assert before + 15 <= score <= time.time() + 25
-        wait_until(lambda: redis.get("stat:failed") == b"1")
 
     def test_the_dead_are_kept_within_the_bounds_of_the_file_and_what_goes_is_archived(
         self, redis, start, tmp_path
@@ -209,35 +127,24 @@ class TestPerforming:
         [identity] = redis.smembers("processes")
         assert redis.hget(identity, "kb_dead") == b"11 15552000 drop"
 
-    def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, notes):
+    def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, seen):
         worker = start()
         redis.zadd("retry", {text("note_it", "retried"): 1.0})
         redis.zadd("schedule", {text("note_it", "scheduled"): time.time() + 0.2})
 
-        worker.wait_for(lambda: sorted(notes.lines()) == ["retried", "scheduled"])
+        worker.wait_for(lambda: sorted(seen.events()) == ["retried", "scheduled"])
 
-    def test_two_processes_share_the_work_and_nothing_runs_twice(self, redis, start, notes):
-        workers = [start("-c", "2"), start("-c", "2")]
-        enqueue(redis, *(text("short", str(number)) for number in range(400)))
-
-        workers[0].wait_for(lambda: len(notes.lines()) == 400)
-
-        assert sorted(notes.lines(), key=int) == [str(number) for number in range(400)]
-        assert [worker.stop() for worker in workers] == [0, 0]
-        assert redis.get("stat:processed") == b"400"
-        nothing_is_left(redis)
-
-    def test_a_namespace_with_a_hash_tag_works_on_a_cluster_node(self, start, notes):
+    def test_a_namespace_with_a_hash_tag_works_on_a_cluster_node(self, start, seen):
         with ExitStack() as stack:
             server = stack.enter_context(embedded_server(cluster_enabled="yes"))
             client = stack.enter_context(redis_py.Redis.from_url(server.url))
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
             wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
-            worker = start(url=server.url, env={"KIQBRIDGE_NAMESPACE": "{app}"}, namespace="{app}:")
+            worker = start(url=server.url, KIQBRIDGE_NAMESPACE="{app}", namespace="{app}:")
             client.lpush("{app}:queue:default", text("note_it", "one"), text("failing", "x"))
             client.zadd("{app}:schedule", {text("note_it", "two"): 1.0})
 
-            worker.wait_for(lambda: sorted(notes.lines()) == ["one", "two"])
+            worker.wait_for(lambda: sorted(seen.events()) == ["one", "two"])
             worker.wait_for(lambda: client.zcard("{app}:retry"))
 
             assert worker.stop() == 0
@@ -252,7 +159,7 @@ class TestWireProfile:
     ):
         redis.sadd("processes", "ruby:1:abc")
         redis.hset("ruby:1:abc", "info", json.dumps({"version": version, "labels": []}))
-        worker = start(env={"KIQBRIDGE_WIRE_PROFILE": "auto"})
+        worker = start(KIQBRIDGE_WIRE_PROFILE="auto")
 
         enqueue(redis, text("failing", "x"))
         worker.wait_for(lambda: redis.zcard("retry"))
@@ -263,60 +170,60 @@ class TestWireProfile:
 
 
 class TestLookAhead:
-    def test_a_long_job_does_not_hold_back_the_short_ones_behind_it(self, redis, start, notes):
+    def test_a_long_job_does_not_hold_back_the_short_ones_behind_it(self, redis, start, seen):
         worker = start("-c", "2")
         for number in range(100):  # short ones make claims grow first
             enqueue(redis, text("short", f"before {number}"))
-        worker.wait_for(lambda: len(notes.lines()) == 100)
+        worker.wait_for(lambda: len(seen.events()) == 100)
         batch = [text("short", f"{number}") for number in range(300)]
         batch.insert(20, text("until_open", "long"))
         enqueue(redis, *batch)
 
-        worker.wait_for(lambda: len(notes.lines()) == 100 + 300 + 1)
+        worker.wait_for(lambda: len(seen.events()) == 100 + 300 + 1)
 
-        assert "end long" not in notes.lines()
-        notes.open_gate()
-        worker.wait_for(lambda: "end long" in notes.lines())
-        assert len(set(notes.lines())) == len(notes.lines()) == 402
+        assert "end long" not in seen.events()
+        seen.release()
+        worker.wait_for(lambda: "end long" in seen.events())
+        assert len(set(seen.events())) == len(seen.events()) == 402
 
 
 class TestTerm:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_running_job_may_finish_and_no_further_one_begins(self, redis, start, notes, number):
+    def test_a_running_job_may_finish_and_no_further_one_begins(self, redis, start, seen, number):
         enqueue(redis, text("until_open", "first"), text("note_it", "second"))
         worker = start("-c", "1")
-        worker.wait_for(lambda: notes.lines() == ["begin first"])
+        worker.wait_for(lambda: seen.events() == ["begin first"])
 
         worker.signal(number)
         worker.wait_for_output("no new jobs are taken")
-        notes.open_gate()
+        seen.release()
 
         assert worker.wait() == 0
-        assert notes.lines() == ["begin first", "end first"]
+        assert seen.events() == ["begin first", "end first"]
         assert redis.lrange("queue:default", 0, -1) == [text("note_it", "second")]
         nothing_is_left(redis)
 
     def test_at_the_deadline_a_running_job_goes_back_as_it_was_and_runs_next(
-        self, redis, start, notes
+        self, redis, start, seen
     ):
         original = b'{ "class":"until_interrupted", "args":["x"], "jid":"j", "n":1e400 }'
         enqueue(redis, original)
         worker = start("-c", "1", "-t", "0.3")
-        worker.wait_for(lambda: notes.lines() == ["begin x"])
+        worker.wait_for(lambda: seen.events() == ["begin x"])
         enqueue(redis, text("note_it", "younger"))
 
         assert worker.stop() == 0
 
-        assert notes.lines() == ["begin x", "cleanup x"]
+        assert seen.events() == ["begin x", "cleanup x"]
         assert redis.lrange("queue:default", 0, -1) == [text("note_it", "younger"), original]
         assert not redis.exists("retry", "dead")
         nothing_is_left(redis)
 
     @pytest.mark.parametrize("name", ["stuck_in_sleep", "stuck_in_lock"])
-    def test_a_thread_stuck_in_c_does_not_hang_the_exit(self, redis, start, notes, name):
+    def test_a_thread_stuck_in_c_does_not_hang_the_exit(self, redis, start, seen, name):
         enqueue(redis, text(name))
         worker = start("-c", "1", "-t", "0.2")
-        worker.wait_for(lambda: notes.lines() == ["begin stuck"])
+        worker.wait_for(lambda: seen.events() == ["begin stuck"])
 
         assert worker.stop(timeout_s=10) == 0
 
@@ -331,7 +238,7 @@ class TestTerm:
             assert worker.stop() == 0
             nothing_is_left(redis)
 
-    def test_while_redis_is_away(self, redis, start, notes):
+    def test_while_redis_is_away(self, redis, start, seen):
         port = find_free_port()
         with embedded_server(port=port) as server:
             worker = start("-c", "1", "-t", "0.5", url=server.url)
@@ -342,12 +249,12 @@ class TestTerm:
         assert worker.output.rstrip().endswith('"msg":"bye"}')
 
     def test_while_redis_is_frozen_it_ends_soon_and_its_job_is_not_lost(
-        self, redis, server, start, notes
+        self, redis, server, start, seen
     ):
         enqueue(redis, text("until_open", "x"))
         soon = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
-        worker = start("-c", "1", "-t", "0.5", env=soon)
-        worker.wait_for(lambda: notes.lines() == ["begin x"])
+        worker = start("-c", "1", "-t", "0.5", **soon)
+        worker.wait_for(lambda: seen.events() == ["begin x"])
 
         server.pause()
         try:
@@ -356,42 +263,42 @@ class TestTerm:
             server.resume()
 
         assert "Traceback" not in worker.output
-        notes.open_gate()
-        start("-c", "1", env=soon).wait_for(lambda: "end x" in notes.lines())
+        seen.release()
+        start("-c", "1", **soon).wait_for(lambda: "end x" in seen.events())
 
 
 class TestCtrlC:
-    def test_it_says_how_long_it_waits_and_a_second_one_waits_no_longer(self, redis, start, notes):
+    def test_it_says_how_long_it_waits_and_a_second_one_waits_no_longer(self, redis, start, seen):
         enqueue(redis, text("until_interrupted", "x"))
         worker = start("-c", "1", "-t", "300")
-        worker.wait_for(lambda: notes.lines() == ["begin x"])
+        worker.wait_for(lambda: seen.events() == ["begin x"])
 
         worker.signal(signal.SIGINT)
         worker.wait_for_output("running jobs have 300 s to end; Ctrl-C once more")
         worker.signal(signal.SIGINT)
 
         assert worker.wait(30) == 0
-        assert notes.lines() == ["begin x", "cleanup x"]
+        assert seen.events() == ["begin x", "cleanup x"]
         assert redis.lrange("queue:default", 0, -1) == [text("until_interrupted", "x")]
         nothing_is_left(redis)
 
-    def test_term_after_it_is_no_second_one(self, redis, start, notes):
+    def test_term_after_it_is_no_second_one(self, redis, start, seen):
         enqueue(redis, text("until_open", "x"))
         worker = start("-c", "1", "-t", "300")
-        worker.wait_for(notes.lines)
+        worker.wait_for(seen.events)
         worker.signal(signal.SIGINT)
         worker.wait_for_output("no new jobs are taken")
 
         worker.signal(signal.SIGTERM)
-        notes.open_gate()
+        seen.release()
 
         assert worker.wait(30) == 0
-        assert notes.lines() == ["begin x", "end x"]
+        assert seen.events() == ["begin x", "end x"]
 
-    def test_under_a_supervisor_a_second_one_reaches_all_processes(self, redis, start, notes):
+    def test_under_a_supervisor_a_second_one_reaches_all_processes(self, redis, start, seen):
         enqueue(redis, text("until_interrupted", "x"))
         worker = start("-c", "1", "-t", "300", "--processes", "2", ready=False)
-        worker.wait_for(lambda: notes.lines() == ["begin x"], 30)
+        worker.wait_for(lambda: seen.events() == ["begin x"], 30)
 
         worker.signal(signal.SIGINT)
         worker.wait_for_output("no new jobs are taken")
@@ -405,29 +312,29 @@ class TestOtherSignals:
     def hash_of(self, redis, worker):
         return redis.hgetall(find_identity(redis, worker.pid))
 
-    def test_tstp_takes_no_more_jobs_and_shows_it(self, redis, start, notes):
+    def test_tstp_takes_no_more_jobs_and_shows_it(self, redis, start, seen):
         worker = start("-c", "2")
         enqueue(redis, text("until_open", "running"))
-        worker.wait_for(lambda: notes.lines() == ["begin running"])
+        worker.wait_for(lambda: seen.events() == ["begin running"])
         worker.wait_for(lambda: self.hash_of(redis, worker)[b"busy"] == b"1")
 
         worker.signal(signal.SIGTSTP)
         worker.wait_for(lambda: self.hash_of(redis, worker)[b"quiet"] == b"true")
         enqueue(redis, text("note_it", "not taken"))
         redis.zadd("schedule", {text("note_it", "not moved"): 1.0})
-        notes.open_gate()
-        worker.wait_for(lambda: "end running" in notes.lines())
+        seen.release()
+        worker.wait_for(lambda: "end running" in seen.events())
         worker.wait_for(lambda: self.hash_of(redis, worker)[b"busy"] == b"0")
 
         assert worker.stop() == 0
-        assert notes.lines() == ["begin running", "end running"]
+        assert seen.events() == ["begin running", "end running"]
         assert (redis.llen("queue:default"), redis.zcard("schedule")) == (1, 1)
         nothing_is_left(redis)
 
-    def test_ttin_tells_where_each_thread_is(self, redis, start, notes):
+    def test_ttin_tells_where_each_thread_is(self, redis, start, seen):
         worker = start("-c", "1")
         enqueue(redis, text("until_open", "x"))
-        worker.wait_for(notes.lines)
+        worker.wait_for(seen.events)
 
         worker.signal(signal.SIGTTIN)
 
@@ -447,7 +354,7 @@ class TestOtherSignals:
         assert worker.output.index("no new jobs") < worker.output.index("TERM: stopping")
         nothing_is_left(redis)
 
-    def test_tstp_before_redis_is_there_holds_when_it_comes(self, start, notes):
+    def test_tstp_before_redis_is_there_holds_when_it_comes(self, start, seen):
         port = find_free_port()
         worker = start(ready=False, url=f"redis://127.0.0.1:{port}/0")
         worker.wait_for_output("cannot be reached")
@@ -465,13 +372,13 @@ class TestOtherSignals:
                 )
                 assert client.llen("queue:default") == 1
             assert worker.stop() == 0
-        assert notes.lines() == []
+        assert seen.events() == []
 
 
 class TestRedisDown:
     def test_each_attempt_is_one_line_and_term_is_heard(self, start):
         url = f"redis://user:secret@127.0.0.1:{find_free_port()}/0"
-        worker = start(ready=False, url=url, env={"KIQBRIDGE_LOG_FORMAT": "plain"})
+        worker = start(ready=False, url=url, KIQBRIDGE_LOG_FORMAT="plain")
 
         worker.wait_for(lambda: worker.output.count("cannot be reached") >= 2)
 
@@ -481,17 +388,6 @@ class TestRedisDown:
         assert "trying again in 1.0 s" in tries[1]
         assert "Traceback" not in worker.output
         assert "secret" not in worker.output
-
-    def test_it_connects_when_redis_comes(self, start, notes):
-        port = find_free_port()
-        worker = start(ready=False, url=f"redis://127.0.0.1:{port}/0")
-        worker.wait_for_output("cannot be reached")
-
-        with embedded_server(port=port) as server:
-            with redis_py.Redis.from_url(server.url) as client:
-                client.lpush("queue:default", text("note_it", "at last"))
-                worker.wait_for(lambda: notes.lines() == ["at last"])
-            assert worker.stop() == 0
 
 
 class TestExitCodes:
@@ -517,8 +413,8 @@ class TestExitCodes:
             (["--version"], 0, "kiqbridge "),
         ],
     )
-    def test_it_ends_with_the_code_and_says_why(self, kiqbridge, args, code, words):
-        found, output = kiqbridge(*args)
+    def test_it_ends_with_the_code_and_says_why(self, tmp_path, args, code, words):
+        found, output = ran(*args, cwd=tmp_path)
 
         assert found == code, output
         assert words in output
@@ -537,12 +433,12 @@ class TestExitCodes:
         ],
     )
     def test_code_that_fails_while_it_is_imported_shows_where_and_only_the_users_frames(
-        self, kiqbridge, folder, source, words
+        self, folder, source, words
     ):
         (folder / "broken.py").write_text(source)
         (folder / "inner.py").write_text("\ndef f():\n    return 1 / 0\nf()\n")
 
-        code, output = kiqbridge("worker", "-r", "broken.py")
+        code, output = ran("worker", "-r", "broken.py", cwd=folder)
 
         assert code == 1
         assert all(text in output for text in words), output
@@ -571,9 +467,7 @@ class TestConfiguration:
 
 
 class TestRequire:
-    MODULE = (
-        "from kiqbridge import job\nfrom shop_jobs import note\n@job\ndef {0}():\n    note('{0}')\n"
-    )
+    MODULE = "from kiqbridge import job\nfrom support.noting import note\n@job\ndef {0}():\n    note('{0}')\n"
 
     @pytest.fixture
     def layout(self, folder):
@@ -600,41 +494,16 @@ class TestRequire:
         ],
     )
     @pytest.mark.usefixtures("layout")
-    def test_each_form_loads_its_jobs(self, redis, start, notes, target, known):
+    def test_each_form_loads_its_jobs(self, redis, start, seen, target, known):
         worker = start(require=target)
         enqueue(redis, text(known))
 
-        worker.wait_for(lambda: notes.lines() == [known])
+        worker.wait_for(lambda: seen.events() == [known])
 
 
-class TestLog:
-    TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-
-    def lines_of_a_job(self, redis, start, form):
-        worker = start("-c", "1", env={"KIQBRIDGE_LOG_FORMAT": form})
-        enqueue(redis, text("note_it", "x", tags=["a", "b"]))
-        worker.wait_for_output("done")
-        worker.stop()
-        return worker.pid, [line for line in worker.output.splitlines() if JID in line]
-
-    def test_json(self, redis, start):
-        pid, lines = self.lines_of_a_job(redis, start, "json")
-
-        begin, end = map(json.loads, lines)
-        assert list(begin) == ["ts", "pid", "tid", "lvl", "msg", "ctx"]
-        assert re.fullmatch(self.TIME, begin["ts"])
-        assert (begin["pid"], begin["lvl"], begin["msg"]) == (pid, "INFO", "start")
-        assert end["msg"] == "done"
-        assert end["ctx"]["class"] == "note_it"
-        assert end["ctx"]["tags"] == ["a", "b"]
-
-
-def test_a_server_that_evicts_is_warned_of_at_the_start(tmp_path):
-    (tmp_path / "jobs.py").write_text(JOBS)
-    with (
-        embedded_server(maxmemory_policy="volatile-lru") as server,
-        WorkerProcess("-r", "jobs.py", redis_url=server.url, cwd=tmp_path) as worker,
-    ):
-        worker.wait_ready(lambda output: "is ready" in output)
+def test_a_server_that_evicts_is_warned_of_at_the_start(start):
+    with embedded_server(maxmemory_policy="volatile-lru") as server:
+        worker = start(url=server.url, ready="is ready")
 
         assert "the eviction policy volatile-lru" in worker.output
+        worker.close()

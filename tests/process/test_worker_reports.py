@@ -12,9 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.http_endpoint import body_of, http_endpoint, reply
 from support.servers import find_free_port, find_two_free_ports
 from support.waiting import wait_until
-from support.workers import started_workers
-
-from kiqbridge import Client
 
 pytestmark = pytest.mark.slow
 
@@ -28,35 +25,8 @@ def reported(fails):
 """
 
 
-@pytest.fixture
-def start(workers):
-    """Starts workers that perform `reported`, and waits until they are ready."""
-    with workers(is_awaited=True) as start:
-        yield start
-
-
-@pytest.fixture
-def start_supervisor(workers):
-    """The same; a supervisor is not in the set `processes`."""
-    with workers(is_awaited=False) as start:
-        yield start
-
-
-@pytest.fixture
-def workers(tmp_path, redis_url):
-    (tmp_path / "reporting_jobs.py").write_text(JOBS)
-    return lambda *, is_awaited: started_workers(
-        *("-r", "reporting_jobs.py", "-c", "2", "-t", "1"),
-        env={
-            "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-            "KIQBRIDGE_LOG_FORMAT": "plain",
-            "KIQBRIDGE_BEAT_S": "0.2",
-            "KIQBRIDGE_METRICS": "off",
-        },
-        is_awaited=is_awaited,
-        redis_url=redis_url,
-        cwd=tmp_path,
-    )
+FLAGS = ("-c", "2", "-t", "1")
+ENV = {"KIQBRIDGE_BEAT_S": "0.2", "KIQBRIDGE_METRICS": "off"}
 
 
 def scraped(port):
@@ -68,12 +38,10 @@ def scraped(port):
         }
 
 
-def perform(redis_url, redis):
-    client = Client(redis_url)
+def perform(client, redis):
     for fails in (False, False, True):
         client.push({"class": "reported", "args": [fails]})
     wait_until(lambda: redis.get("stat:processed") == b"3")
-    client.close()
 
 
 @contextmanager
@@ -96,7 +64,7 @@ def collector():
         yield f"http://127.0.0.1:{port}/v1/metrics", received
 
 
-def test_all_three_get_what_a_worker_does(start, redis, redis_url):
+def test_all_three_get_what_a_worker_does(start, redis, client):
     port = find_free_port()
     with collector() as (endpoint, received), socket.socket(type=socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", 0))
@@ -108,7 +76,7 @@ def test_all_three_get_what_a_worker_does(start, redis, redis_url):
             OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=endpoint,
             OTEL_METRIC_EXPORT_INTERVAL="200",
         )
-        perform(redis_url, redis)
+        perform(client, redis)
 
         wait_until(lambda: scraped(port)["kiqbridge_worker_jobs_processed_total",] == 3)
         found = scraped(port)
@@ -129,7 +97,7 @@ def test_all_three_get_what_a_worker_does(start, redis, redis_url):
     assert not redis.keys("j|*")  # `metrics` is off: nothing of it went to Redis
 
 
-def test_a_worker_performs_jobs_whoever_of_them_is_away(start, redis, redis_url):
+def test_a_worker_performs_jobs_whoever_of_them_is_away(start, redis, client):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -140,16 +108,16 @@ def test_a_worker_performs_jobs_whoever_of_them_is_away(start, redis, redis_url)
             OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"http://127.0.0.1:{find_free_port()}",
         )
         worker.wait_for_output("cannot be taken")
-        perform(redis_url, redis)
+        perform(client, redis)
 
         assert worker.stop() == 0
     assert worker.output.count("cannot be taken") == 1
     assert "no numbers for StatsD at statsd.invalid:8125" in worker.output
 
 
-def test_each_process_of_a_supervisor_has_a_port(start_supervisor):
+def test_each_process_of_a_supervisor_has_a_port(start):
     first = find_two_free_ports()
-    worker = start_supervisor("--processes", "2", KIQBRIDGE_PROMETHEUS_PORT=str(first))
+    worker = start("--processes", "2", ready=False, KIQBRIDGE_PROMETHEUS_PORT=str(first))
     for port in (first, first + 1):
         worker.wait_for_output(f"http://127.0.0.1:{port}/metrics")
 

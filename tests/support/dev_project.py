@@ -44,6 +44,11 @@ def dev_project(folder: Path) -> Iterator[Project]:
             run.close()
 
 
+def children_of(run: ChildProcess) -> list[int]:
+    tasks = Path(f"/proc/{run.pid}/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
 def lines_of(run: ChildProcess, kind: str) -> list[str]:
     """The lines of one kind, such as `tick` or `done`."""
     return re.findall(rf"^\S+Z {kind} .*$", run.output, re.MULTILINE)

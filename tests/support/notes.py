@@ -1,4 +1,4 @@
-"""What jobs of a worker process note in a file: one JSON object a line, with the name of an event."""
+"""What jobs of a worker process note by `support.noting`: one JSON object a line, with the name of an event."""
 
 import json
 from pathlib import Path
@@ -25,6 +25,10 @@ class Notes:
         text = self._path.read_text()
         notes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         return [note for note in notes if event in (None, note["event"])]
+
+    def events(self) -> list[str]:
+        """The names of all events so far, in order."""
+        return [note["event"] for note in self.all()]
 
     def wait(self, event: str, count: int = 1) -> list[dict[str, Any]]:
         """The notes of an event as soon as there are so many."""

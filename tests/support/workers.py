@@ -71,27 +71,44 @@ class WorkerProcess(ChildProcess):
 
 @contextmanager
 def started_workers(
-    *flags: str, env: Mapping[str, str], is_awaited: bool = True, **options: Any
+    *flags: str, env: Mapping[str, str], redis_url: str, require: str = "", **options: Any
 ) -> Iterator[Callable[..., WorkerProcess]]:
-    """`start(*more_flags, python_path=(), **more_env)` starts a worker; all of them end with the block.
+    """`start(*more_flags, ready=True, **more_env)` starts a worker; all of them end with the block.
+
+    A call may name another `require`, another server (`url`) and other options in lower case. It returns when the
+    worker is in the set `processes`; with a text as `ready`, when that is in its output; with False at once.
 
     Args:
         flags: of each worker, before those of a call.
         env: of each worker; a call adds to it.
-        is_awaited: whether `start` returns when the worker is ready.
+        redis_url: of each worker.
+        require: what each loads.
         options: further ones of `WorkerProcess`.
     """
     with ExitStack() as stack:
 
         def start(
-            *more: str, python_path: Sequence[Path | str] = (), **variables: str
+            *more: str,
+            require: str = require,
+            ready: bool | str = True,
+            url: str = redis_url,
+            **more_options: Any,
         ) -> WorkerProcess:
+            variables = {name: value for name, value in more_options.items() if name.isupper()}
+            others = {name: more_options[name] for name in more_options.keys() - variables.keys()}
             worker = WorkerProcess(
-                *flags, *more, env={**env, **variables}, python_path=python_path, **options
+                *(("-r", require) if require else ()),
+                *flags,
+                *more,
+                redis_url=url,
+                env={**env, **variables},
+                **{**options, **others},
             )
             stack.enter_context(worker)
-            if is_awaited:
+            if ready is True:
                 worker.wait_ready()
+            elif ready:
+                worker.wait_for_output(ready, 60)
             return worker
 
         yield start

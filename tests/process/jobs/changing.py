@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import json
 import locale
 import logging
 import os
@@ -13,23 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+from support.noting import hold, note
+
 from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 
-FOLDER = Path(os.environ["MARKS"])
 if os.environ.get("FEW_FILES"):
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 OPENED = []
-
-
-def note(**seen: object) -> None:
-    line = json.dumps({"pid": os.getpid(), **seen}).encode() + b"\n"
-    target = os.open(FOLDER / "seen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        os.fchmod(target, 0o600)
-        os.write(target, line)
-    finally:
-        os.close(target)
 
 
 def umask() -> int:
@@ -102,51 +92,49 @@ def change(what: str) -> None:
 
 @job(name="Change")
 def change_in_thread(what: str) -> None:
-    note(event="changed", what=what)
+    note("changed", what=what)
     change(what)
 
 
 @job(name="ChangeInProcess", pool="process")
 def change_in_process(what: str) -> None:
-    note(event="changed", what=what)
+    note("changed", what=what)
     change(what)
 
 
 @job(name="Look")
 def look() -> None:
-    note(event="state", **state())
+    note("state", **state())
 
 
 @job(name="LookInProcess", pool="process")
 def look_in_process() -> None:
-    note(event="state", **state())
+    note("state", **state())
 
 
 @job(name="Later")
 async def later() -> None:
     await asyncio.sleep(0)
-    note(event="later")
+    note("later")
 
 
 @job(name="Hold")
-def hold() -> None:
-    note(event="hold")
-    while not (FOLDER / "release").exists():
-        time.sleep(0.01)
+def hold_here() -> None:
+    note("hold")
+    hold()
 
 
 @job(name="HoldElsewhere")
 def hold_elsewhere() -> None:
     with contextlib.chdir("/"):
-        note(event="hold", folder=str(Path.cwd()))
-        while not (FOLDER / "release").exists():
-            time.sleep(0.01)
-        note(event="held", folder=str(Path.cwd()))
+        note("hold", folder=str(Path.cwd()))
+        hold()
+        note("held", folder=str(Path.cwd()))
 
 
 @job(name="Close")
 def close(which: str) -> None:
-    note(event="close")
+    note("close")
     if which == "all":
         os.closerange(3, 1024)
         return
@@ -158,13 +146,13 @@ def close(which: str) -> None:
 
 @job(name="CloseInProcess", pool="process")
 def close_in_process() -> None:
-    note(event="close")
+    note("close")
     os.closerange(3, 1024)
 
 
 @job(name="OpenAll")
 def open_all() -> None:
-    note(event="open")
+    note("open")
     with contextlib.suppress(OSError):
         while True:
             OPENED.append(os.open(os.devnull, os.O_RDONLY))

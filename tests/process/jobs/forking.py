@@ -1,31 +1,20 @@
 """Jobs that fork, and innocent ones beside them; what they see goes to a file in MARKS."""
 
 import asyncio
-import json
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from pathlib import Path
+
+from support.noting import FOLDER, note
 
 from kiqbridge import IterableJob, job, server
-
-FOLDER = Path(os.environ["MARKS"])
-
-
-def note(**seen: object) -> None:
-    line = json.dumps({"pid": os.getpid(), **seen}).encode() + b"\n"
-    target = os.open(FOLDER / "seen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        os.write(target, line)
-    finally:
-        os.close(target)
 
 
 def act_in_child(how: str) -> None:
     """What people do in a child that they forget to end with os._exit."""
-    note(event="child", parent=os.getppid())
+    note("child", parent=os.getppid())
     if how == "exit":
         sys.exit(3)
     if how == "raise":
@@ -44,9 +33,9 @@ def fork(how: str) -> None:
         act_in_child(how)
         return
     if how == "wait":
-        note(event="forked", child=pid)
+        note("forked", child=pid)
         return
-    note(event="forked", child=pid, code=code_of(pid))
+    note("forked", child=pid, code=code_of(pid))
 
 
 def code_of(pid: int) -> int:
@@ -61,7 +50,7 @@ def plain_middleware(_instance, payload, _queue, call_next):
         if payload["class"] == "ForkInMiddleware":
             fork("return")
         elif payload["class"].startswith("Fork"):
-            note(event="after", name=payload["class"])
+            note("after", name=payload["class"])
 
 
 @server.error_handler
@@ -72,18 +61,18 @@ def forks_too(_error, context):
 
 @job(name="Note")
 def note_it(number) -> None:
-    note(event="note", number=number)
+    note("note", number=number)
 
 
 @job(name="NoteLater")
 async def note_later(number) -> None:
     await asyncio.sleep(0.02)
-    note(event="note", number=number)
+    note("note", number=number)
 
 
 @job(name="NoteInProcess", pool="process")
 def note_in_process(number) -> None:
-    note(event="note", number=number)
+    note("note", number=number)
 
 
 @job(name="Fork")
@@ -113,11 +102,11 @@ async def fork_on_loop(how: str) -> None:
         return
     pid = os.fork()
     if pid == 0:
-        note(event="child", parent=os.getppid())
+        note("child", parent=os.getppid())
         await asyncio.sleep(0)
-        note(event="went on")
+        note("went on")
         return
-    note(event="forked", child=pid, code=code_of(pid))
+    note("forked", child=pid, code=code_of(pid))
 
 
 @job(name="ForkOffLoop")
@@ -137,7 +126,7 @@ class ForkInIteration(IterableJob):
         return ((number, number) for number in range(cursor or 0, 3))
 
     def each_iteration(self, number):
-        note(event="item", number=number)
+        note("item", number=number)
         if number == 1:
             fork("return")
 
@@ -148,7 +137,7 @@ def multiprocessing_push(number: int) -> None:
     process = context.Process(target=lambda: note_it.perform_async(number))
     process.start()
     process.join(20)
-    note(event="multiprocessing", code=process.exitcode)
+    note("multiprocessing", code=process.exitcode)
 
 
 @job(name="Handlers")
@@ -158,6 +147,6 @@ def handlers_in_child() -> None:
     if pid == 0:
         names = ("TERM", "INT", "TSTP", "TTIN", "USR2", "HUP")
         kept = [name for name in names if callable(signal.getsignal(getattr(signal, f"SIG{name}")))]
-        note(event="handlers", kept=kept, wakeup=signal.set_wakeup_fd(-1))
+        note("handlers", kept=kept, wakeup=signal.set_wakeup_fd(-1))
         os._exit(0)
     os.waitpid(pid, 0)

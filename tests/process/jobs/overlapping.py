@@ -1,52 +1,38 @@
-"""Jobs that last until the file `go` is there."""
+"""Jobs that last until the test releases them."""
 
 import asyncio
-import os
 import time
-from pathlib import Path
+
+from support.noting import FOLDER, hold, note
 
 from kiqbridge import IterableJob, job, server
 from kiqbridge.enumerators import sequence
 
-MARKS = Path(os.environ["MARKS"])
-GO = MARKS / "go"
-
-
-def note(name):
-    with (MARKS / "begun").open("a", encoding="ascii") as file:
-        file.write(f"{name}\n")
+GO = FOLDER / "release"
 
 
 @job(name="Plain")
 def plain(name):
-    note(name)
-    while not GO.exists():
-        time.sleep(0.01)
+    note("begun", name=name)
+    hold()
 
 
 @job(name="Asynchronous")
 async def asynchronous(name):
-    note(name)
+    note("begun", name=name)
     while not GO.exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.01)
 
 
 @job(name="InChild", pool="process")
 def in_child(name):
-    note(name)
-    while not GO.exists():
-        time.sleep(0.01)
-
-
-@job(name="Failing")
-def failing(name):
-    note(name)
-    raise ValueError("no luck")
+    note("begun", name=name)
+    hold()
 
 
 class Steps(IterableJob):
     def build_enumerator(self, name, *, cursor):
-        note(name)
+        note("begun", name=name)
         return sequence(range(100_000), cursor=cursor)
 
     def each_iteration(self, item, name):
@@ -57,6 +43,5 @@ class Steps(IterableJob):
 
 @server.middleware.add
 def seen(_instance, payload, _queue, call_next):
-    with (MARKS / "seen").open("a", encoding="ascii") as file:
-        file.write(f"{payload['args'][0]}\n")
+    note("middleware", name=payload["args"][0])
     return call_next()

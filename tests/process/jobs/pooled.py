@@ -1,7 +1,6 @@
 """Jobs for child processes, each beside its like for threads; what they see goes to files in MARKS."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -9,26 +8,20 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import ClassVar
+
+from support.noting import hold, note
 
 from kiqbridge import Job, interrupted, job, server
 from kiqbridge.client.current import CONTEXT, RUNTIME
-
-FOLDER = Path(os.environ["MARKS"])
-
-
-def note(**seen: object) -> None:
-    with (FOLDER / "seen").open("a") as file:
-        file.write(json.dumps({"pid": os.getpid(), **seen}) + "\n")
 
 
 @server.lifespan
 @contextmanager
 def database() -> Iterator[str]:
-    note(event="open")
+    note("open")
     yield "a database"
-    note(event="close")
+    note("close")
 
 
 @server.lifespan
@@ -41,7 +34,7 @@ async def channel() -> AsyncIterator[str]:
 def outermost(_instance, payload, queue, call_next):
     if payload["class"] == "Skipped":
         return None
-    note(event="middleware", name=payload["class"], queue=queue)
+    note("middleware", name=payload["class"], queue=queue)
     return call_next()
 
 
@@ -68,12 +61,12 @@ async def asynchronous(number: int) -> None:
     await asyncio.sleep(0)
     payload, _ = CONTEXT.get()
     own = channel.value == f"a channel of {id(asyncio.get_running_loop())}"
-    note(event="asynchronous", number=number, jid=payload["jid"], own_channel=own)
+    note("asynchronous", number=number, jid=payload["jid"], own_channel=own)
 
 
 @job(name="Skipped", pool="process")
 def skipped() -> None:
-    note(event="skipped")
+    note("skipped")
 
 
 def fail(kind: str) -> None:
@@ -116,40 +109,39 @@ async def fail_in_coroutine(kind: str) -> None:
 
 @job(name="Busy", pool="process", timeout_s=0.7)
 def busy() -> None:
-    note(event="busy")
+    note("busy")
     sum(range(10**12))  # in C, deaf to everything
 
 
 @job(name="Hold", pool="process")
-def hold() -> None:
-    note(event="hold")
-    while not (FOLDER / "release").exists():
-        time.sleep(0.01)
-    note(event="released")
+def hold_here() -> None:
+    note("hold")
+    hold()
+    note("released")
 
 
 @job(name="HoldInC", pool="process")
 def hold_in_c() -> None:
-    note(event="hold")
+    note("hold")
     sum(range(10**12))
 
 
 @job(name="InThread")
 def in_thread(number: int) -> None:
-    note(event="in thread", number=number)
+    note("in thread", number=number)
 
 
 @job(name="Polite", pool="process")
 def polite() -> None:
-    note(event="polite")
+    note("polite")
     while not interrupted():
         time.sleep(0.01)
-    note(event="told")
+    note("told")
 
 
 @job(name="Dies", pool="process", retry=3)
 def dies(how: str) -> None:
-    note(event="dies")
+    note("dies")
     if how == "exit":
         os._exit(7)
     if how == "parents":  # what it started holds all of its sockets open
