@@ -4,6 +4,7 @@ import json
 
 import pytest
 import redis as redis_py
+from support.processes import ran
 from support.servers import embedded_server
 from support.waiting import wait_until
 from support.workers import WorkerProcess, find_identity
