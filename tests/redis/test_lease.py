@@ -218,9 +218,12 @@ def test_a_renounced_incarnation_is_reaped_by_its_own_process(redis, redis_url):
         assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
 
 
-def test_stopping_gives_everything_back_and_ends_the_registration(redis, process):
+@pytest.mark.parametrize("has_thread_ended", [False, True])
+def test_stopping_gives_everything_back_and_ends_the_registration(redis, process, has_thread_ended):
     redis.lpush("queue:default", "one", "two", "three")
     process.claimer().claim(["default"], 2)
+    if has_thread_ended:  # as between two steps of `stop`
+        process.keeper.thread.stop()
 
     assert process.keeper.stop() == 2
 

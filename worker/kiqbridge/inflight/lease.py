@@ -221,7 +221,7 @@ class LeaseKeeper:
             RedisUnavailable: the reapers of other processes will do it.
         """
         self._stopping.set()
-        if not self.thread.alive:
+        if not self.has_registered:
             return 0
         self.thread.join()  # the connections are the thread's until then
         self._give_up_slot()
