@@ -135,7 +135,7 @@ def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
     assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
 
     assert jid.encode() in redis.lindex("queue:default", 0)
-    assert redis.scard("kb:inflight") == 0
+    assert redis.scard("kb:inflight") == 0, worker.output
     assert redis.scard("processes") == 0
     assert f"a listener to {event} has not returned" in worker.output
     assert "hanging_listener" in worker.output

@@ -41,6 +41,7 @@ from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
 from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.host.ending import FLUSH_S
 from kiqbridge.host.process_state import ProcessState, StateKeeper
 from kiqbridge.host.surroundings import attach
 from kiqbridge.host.systemd import Notifier
@@ -57,11 +58,12 @@ LAST_STEPS_S = 9.0
 """Seconds after the timeout within which the process has ended, in whatever way; less than the 10 that
 `infra/worker_service.yaml` leaves between the longest timeout and the kill."""
 
-ORDERLY_S = 7.5
-"""Of these, for giving back, interrupting and signing off; then it ends without what is left."""
-
 KILL_S = 8.75
-"""After so many seconds the kernel kills it, in case that even this did not end it."""
+"""After so many seconds the kernel kills it, in case that nothing else has ended it."""
+
+ORDERLY_S = KILL_S - FLUSH_S - 0.25
+"""For giving back, interrupting and signing off; then it ends without what is left of that. Logs and output are
+still written before the kernel kills it."""
 
 FIRST_CLAIMS_S = 0.005
 """Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
