@@ -30,8 +30,8 @@ SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
 PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
 ARGS ?=
-# What is installed for the tests: `unit` is enough for tests/unit, and a third of `dev`.
-TOOLS ?= dev
+# What is installed for the tests: `test` for those of `make test`; `unit` is enough for tests/unit, and a third of `dev`.
+TOOLS ?= $(if $(strip $(ARGS)),dev,test)
 
 # SAM does not pass the architecture to the build: `make build` passes it to both.
 LAMBDA_ARCHITECTURE ?= arm64
@@ -153,21 +153,14 @@ $(VENV)/.up: pyproject.toml constraints.txt
 	@$(PY) $(COMPILE_IMPORTED)
 	@touch $@
 
-# Brings what .up brings, so it does not wait for it: one installation instead of two.
-$(VENV)/.dev: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) with the test tools (first time, or versions changed) …"
+# Each brings what .up brings, so it does not wait for it: one installation instead of two.
+$(VENV)/.unit $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with [$*] of pyproject.toml (first time, or versions changed) …"
 	@sh .make/venv.sh $(VENV)
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[$*]'
 	@$(PY) $(COMPILE_IMPORTED)
-	@$(PY) $(COMPILE_TESTS)
-	@touch $(VENV)/.up $@
-
-$(VENV)/.unit: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) for the unit tests (first time, or versions changed) …"
-	@sh .make/venv.sh $(VENV)
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[unit]'
-	@$(PY) $(COMPILE_IMPORTED)
-	@touch $@
+	@$(if $(filter unit,$*),:,$(PY) $(COMPILE_TESTS))
+	@touch $(VENV)/.up $(if $(filter dev,$*),$(VENV)/.test) $@
 
 .venv-sam/.sam: constraints-sam.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 pytestmark = pytest.mark.slow
 
@@ -13,6 +15,19 @@ ROOT = Path(__file__).parents[2]
 FIND = ROOT / ".make/python.sh"
 TEST = ROOT / ".make/test_pythons.sh"
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+OF_DEBIAN_12 = "3.11.2"
+"""The oldest Python that a user has without building one."""
+
+
+def test_what_is_installed_for_the_tests_also_runs_on_the_oldest_python():
+    asked = {each.name: each.metadata["Requires-Python"] or "" for each in distributions()}
+
+    assert len(asked) > 50
+    assert [
+        name for name, python in asked.items() if OF_DEBIAN_12 not in SpecifierSet(python)
+    ] == []
 
 
 def write_command(path, *lines):
