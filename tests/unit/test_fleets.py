@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.fleets import Fleets, read_fleets
 from kiqbridge.config.merge import merge
-from kiqbridge.config.redis_access import read_access, read_namespace
 from kiqbridge.errors import ConfigError, PayloadError
 
 PAY_URL = "redis://pay:6379/0"

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kiqbridge import Client, ConfigError
-from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.environment import read_access
 from kiqbridge.store.nodes import (
     ClusterNodes,
     OwnerConnection,

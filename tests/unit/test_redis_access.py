@@ -3,8 +3,9 @@
 import pytest
 
 from kiqbridge import Client
+from kiqbridge.config.environment import read_access
 from kiqbridge.config.merge import merge
-from kiqbridge.config.redis_access import RedisAccess, read_access
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError
 
 ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:redis-AbCdEf"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.config import function_settings as settings
 from kiqbridge.config.client_settings import MAX_PAYLOAD_BYTES, PROFILE, WAIT_REPLICAS
-from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.environment import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text

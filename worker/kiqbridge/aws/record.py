@@ -6,7 +6,7 @@ queues of jobs, and no arguments.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
@@ -232,3 +232,20 @@ def _with_time(job: Enqueued) -> dict[str, Any]:
 def described(job: Enqueued) -> dict[str, Any]:
     """A job as answers and log lines show it: no arguments."""
     return {"jid": job.jid, "class": job.job_class, "queue": job.queue}
+
+
+def carry(carrier: Record, inner: Record) -> Record:
+    """The inner record as the carrier brings it."""
+    facets = {**inner.facets, **carrier.facets}
+    facets["inner"] = inner.facets.get("inner", inner.source)
+    return replace(
+        inner,
+        source=carrier.source,
+        origin=carrier.origin,
+        facets=facets,
+        identity=inner.identity or carrier.identity,
+        item=carrier.item,
+        group=carrier.group,
+        parts=[carry(carrier, part) for part in inner.parts],
+        trace=carrier.trace or inner.trace,
+    )

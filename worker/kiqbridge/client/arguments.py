@@ -12,7 +12,7 @@ with a name that cannot be found, such as one imported under `TYPE_CHECKING`, wh
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -233,3 +233,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def _is_default(value: object, default: object) -> bool:
     """A default may be of another type than its parameter: `def send(copies: int = None)`."""
     return type(value) is type(default) and value == default
+
+
+def takes(signature: inspect.Signature, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function can be called like this."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True

@@ -20,10 +20,10 @@ from concurrent.futures import Executor, Future
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kiqbridge.client.middleware import is_async, link
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.runtime.threads import keep_loop_running
+from kiqbridge.runtime.user_code import is_async, link
 
 logger = logging.getLogger(__name__)
 

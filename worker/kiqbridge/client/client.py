@@ -25,7 +25,8 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.redis_access import RedisAccess, read_access, read_namespace
+from kiqbridge.config.environment import read_access, read_namespace
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.setting import choose
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas

@@ -9,12 +9,11 @@ middleware around an `async def` job, a thread while the job runs; adjacent plai
 an `async def call_async` with the same arguments is of both kinds, and nothing crosses.
 """
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kiqbridge.runtime import frames
+from kiqbridge.runtime.user_code import is_async, link
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -133,18 +132,3 @@ class Chain(Generic[M]):
 
     def _classify(self) -> None:
         self.is_partly_async = any(is_async(entry) for entry in self._entries)
-
-
-def is_async(entry: Callable[..., Any]) -> bool:
-    """Whether calling this gives something to await."""
-    return inspect.iscoroutinefunction(entry) or inspect.iscoroutinefunction(
-        getattr(entry, "__call__", None)  # noqa: B004 - an instance with an `async def __call__`
-    )
-
-
-@frames.may_take_long
-def link(
-    entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
-) -> Callable[[], Any]:
-    """A call of one middleware, with what it calls on to."""
-    return lambda: entry(*args, call_next)

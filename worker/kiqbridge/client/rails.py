@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kiqbridge.client.registry import JobDefinition, Registry, takes
+from kiqbridge.client.arguments import takes
 from kiqbridge.errors import ArgumentMismatch, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.active_job import WRAPPERS
@@ -29,6 +29,9 @@ from kiqbridge.wire.active_job_values import (
     deserialize_arguments,
 )
 from kiqbridge.wire.payload import shorten
+
+if TYPE_CHECKING:
+    from kiqbridge.client.registry import JobDefinition, Registry
 
 __all__ = [
     "GlobalID",
@@ -111,7 +114,7 @@ def performed_class(payload: Mapping[str, Any]) -> str:
     return name
 
 
-def find(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
+def find(payload: Mapping[str, Any], registry: "Registry") -> "JobDefinition | None":
     """The definition that performs a job, if there is one."""
     name = str(payload.get("class"))
     definition = registry.find(name)
@@ -120,7 +123,7 @@ def find(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None
     return definition
 
 
-def of(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
+def of(payload: Mapping[str, Any], registry: "Registry") -> "JobDefinition | None":
     """The definition that performs a job whose class is a wrapper which is not declared itself."""
     definition = registry.find(performed_class(payload))
     if definition is None:
@@ -133,7 +136,7 @@ def of(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
     )
 
 
-def require(payload: Mapping[str, Any], registry: Registry) -> JobDefinition:
+def require(payload: Mapping[str, Any], registry: "Registry") -> "JobDefinition":
     """As `find`.
 
     Raises:
@@ -144,8 +147,8 @@ def require(payload: Mapping[str, Any], registry: Registry) -> JobDefinition:
 
 
 def rules_of(
-    payload: Mapping[str, Any], definition: JobDefinition | None, registry: Registry
-) -> JobDefinition | None:
+    payload: Mapping[str, Any], definition: "JobDefinition | None", registry: "Registry"
+) -> "JobDefinition | None":
     """Whose rules count for a failure: of a wrapped job those of the class inside (§8.3).
 
     Args:
@@ -161,7 +164,7 @@ def rules_of(
     return registry.find(str(wrapped))
 
 
-def shown_arguments(payload: Mapping[str, Any], definition: JobDefinition | None) -> Any:
+def shown_arguments(payload: Mapping[str, Any], definition: "JobDefinition | None") -> Any:
     """The arguments that go with the parameters of `definition`: of a wrapped job those inside."""
     args = payload.get("args", [])
     is_inside = (
@@ -175,7 +178,7 @@ def shown_arguments(payload: Mapping[str, Any], definition: JobDefinition | None
 
 
 def written(
-    definition: JobDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    definition: "JobDefinition", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[Any]:
     """The arguments of a call for `active_job.serialize`; keywords are the last one.
 
@@ -196,7 +199,7 @@ def written(
     return [*args, {**kwargs, KEYWORDS: list(kwargs)}] if kwargs else list(args)
 
 
-def _perform_of(definition: JobDefinition, instance: Any) -> Callable[..., Any]:
+def _perform_of(definition: "JobDefinition", instance: Any) -> Callable[..., Any]:
     """What is called with the wrapper's argument."""
     function = definition.perform_of(instance)
     if inspect.iscoroutinefunction(function):
@@ -229,7 +232,7 @@ async def _within(data: Mapping[str, Any], coroutine: Any) -> Any:
 
 
 def _call_of(
-    definition: JobDefinition, wrapped: tuple[Any, ...]
+    definition: "JobDefinition", wrapped: tuple[Any, ...]
 ) -> tuple[Mapping[str, Any], list[Any], Mapping[str, Any]]:
     """The serialized job, and the arguments and keywords to call with.
 

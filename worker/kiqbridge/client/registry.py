@@ -4,7 +4,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -199,7 +199,7 @@ class JobDefinition:
             PayloadError: as `bind`, or a value is not what its parameter is annotated with.
         """
         if self.active_job:
-            from kiqbridge.client.rails import written  # noqa: PLC0415 - which imports this module
+            from kiqbridge.client.rails import written  # noqa: PLC0415 - few jobs are of Rails
 
             return written(self, args, kwargs)
         bound = self.bind(args, kwargs)
@@ -236,15 +236,6 @@ class JobDefinition:
         bound.apply_defaults()
         positional = list(bound.args)
         return positional[: max(last + 1, len(args))]
-
-
-def takes(signature: inspect.Signature, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a function can be called like this."""
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
 
 
 class Registry:

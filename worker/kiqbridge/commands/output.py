@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from kiqbridge.wire.amounts import span_text
+from kiqbridge.wire.amounts import span_text, waited_text
 from kiqbridge.wire.names import printable
 
 if TYPE_CHECKING:
@@ -233,3 +233,12 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(child) for key, child in value.items()}
     return [_finite(child) for child in value] if isinstance(value, list | tuple) else value
+
+
+QUEUE_TITLES: Final = ("queue", ">jobs", ">latency", "paused")
+
+
+def queue_row(name: str, size: int, latency: float, *, paused: bool) -> tuple[str, str, str, str]:
+    """A queue in a table."""
+    waited = waited_text(latency) if size else "-"
+    return name, f"{size:,}", waited, "paused" if paused else ""

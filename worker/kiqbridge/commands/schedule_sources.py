@@ -21,7 +21,7 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.arguments import add, add_require, read_input
-from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.environment import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.sourced import SourcedSchedule, sourced, sourced_schedules

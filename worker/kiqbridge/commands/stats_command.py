@@ -11,8 +11,14 @@ from typing import Any, Final
 
 from kiqbridge.api import Operator, Stats, open_operator
 from kiqbridge.commands.arguments import add, add_example, add_json, duration
-from kiqbridge.commands.output import is_terminal, write_json, write_line, write_table
-from kiqbridge.wire.amounts import waited_text
+from kiqbridge.commands.output import (
+    QUEUE_TITLES,
+    is_terminal,
+    queue_row,
+    write_json,
+    write_line,
+    write_table,
+)
 
 _WATCH_S: Final = 2.0
 _COUNTS: Final = {
@@ -67,15 +73,6 @@ def _show(operator: Operator, *, as_json: bool) -> None:
         return
     write_line()
     write_table(QUEUE_TITLES, (queue_row(**queue) for queue in fields["queues"]))
-
-
-QUEUE_TITLES: Final = ("queue", ">jobs", ">latency", "paused")
-
-
-def queue_row(name: str, size: int, latency: float, *, paused: bool) -> tuple[str, str, str, str]:
-    """A queue in a table."""
-    waited = waited_text(latency) if size else "-"
-    return name, f"{size:,}", waited, "paused" if paused else ""
 
 
 def _fields(operator: Operator) -> dict[str, Any]:

@@ -12,8 +12,14 @@ from rich.text import Text
 
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
-from kiqbridge.commands.output import class_cell, drawn_table, error_cell, since_cell
-from kiqbridge.commands.stats_command import QUEUE_TITLES, queue_row
+from kiqbridge.commands.output import (
+    QUEUE_TITLES,
+    class_cell,
+    drawn_table,
+    error_cell,
+    queue_row,
+    since_cell,
+)
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import printable

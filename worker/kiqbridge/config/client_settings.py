@@ -55,7 +55,7 @@ NAMESPACE: Final = CLIENT_SETTINGS.add(
 def _fleets(value: Any, source: str) -> Any:
     if not value:
         return None
-    from kiqbridge.config.fleets import parse_fleets  # noqa: PLC0415 - few have fleets
+    from kiqbridge.config.fleets_setting import parse_fleets  # noqa: PLC0415 - few have fleets
 
     return parse_fleets(value, source)
 

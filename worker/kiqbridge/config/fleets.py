@@ -1,6 +1,5 @@
 """Fleets: which queues lie under which namespace of which server. Loaded only where the setting is."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -8,7 +7,6 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from kiqbridge.config.client_settings import FLEET, FLEETS, REDIS_URL
-from kiqbridge.config.parsers import text, texts
 from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
@@ -137,66 +135,6 @@ def in_fleet(
         "namespace": access.namespace,
         **{f"redis_{name}": getattr(access, name) for name in OWN},
     }
-
-
-def parse_fleets(value: Any, source: str) -> dict[str, dict[str, Any]]:
-    """The setting: name → `namespace`, `url`, `provider`, `secret_arn`, `queues`.
-
-    Raises:
-        ConfigError: another form, an unknown key, or a glob behind one that takes all of its queues.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise ConfigError(f"fleets: is no JSON (from {source}): {error}") from None
-    if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"fleets: a {type(value).__name__} is no mapping (from {source}); write NAME: with namespace and queues"
-        )
-    found = {str(name): _parsed(f"fleets.{name}", each, source) for name, each in value.items()}
-    earlier: list[tuple[str, str]] = []
-    for name, each in found.items():
-        for glob in each["queues"]:
-            taken = next((one for one in earlier if _takes_all(one[1], glob)), None)
-            if taken is not None:
-                raise ConfigError(
-                    f"fleets.{name}: no queue can come to {glob!r}, since {taken[1]!r} of {taken[0]} before it takes "
-                    f"all of them (from {source}); put it before that one, or remove it"
-                )
-            earlier.append((name, glob))
-    return found
-
-
-def _parsed(name: str, value: Any, source: str) -> dict[str, Any]:
-    known = (*_TEXTS, "queues")
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name}: is no mapping (from {source}); write {', '.join(known)}")
-    if unknown := sorted(map(str, value.keys() - set(known))):
-        raise ConfigError(
-            f"{name}: {unknown[0]!r} is not known (from {source}); known are {', '.join(known)}"
-        )
-    found: dict[str, Any] = {
-        key: text(f"{name}.{key}")(value[key], source) if value.get(key) is not None else ""
-        for key in _TEXTS
-    }
-    if found["url"] and found["provider"]:
-        raise ConfigError(f"{name}: url and provider are both an address (from {source}); keep one")
-    found["queues"] = texts(f"{name}.queues")(value.get("queues") or [], source)
-    if not all(found["queues"]) or not found["queues"]:
-        raise ConfigError(
-            f"{name}.queues: has no queue (from {source}); write names or globs, such as [mail, mail-*]"
-        )
-    return found
-
-
-def _takes_all(glob: str, later: str) -> bool:
-    """Whether every queue that a later glob matches is matched by this one."""
-    # Characters in place of * and ? that nothing but * and ? can match: none of them, or more than there are ?.
-    shortest, longest = (
-        later.replace("?", "\0").replace("*", "\0" * n) for n in (0, len(glob) + 1)
-    )
-    return glob == later or (fnmatchcase(shortest, glob) and fnmatchcase(longest, glob))
 
 
 def _access(

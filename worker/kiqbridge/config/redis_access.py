@@ -66,29 +66,12 @@ class RedisAccess:
         return self.aws.get("AWS_REGION") or self.aws.get("AWS_DEFAULT_REGION") or ""
 
 
-def read_access(environ: Mapping[str, str]) -> RedisAccess:
-    """What the environment says; of the fleet that it names, if it names one.
+def base_access(environ: Mapping[str, str]) -> RedisAccess:
+    """What the environment says, whatever fleet it names.
 
     Raises:
         ConfigError: a wrong value, or settings that exclude each other.
     """
-    if environ.get("KIQBRIDGE_FLEET"):
-        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
-
-        fleets = read_fleets(environ)
-        return fleets.fleets[fleets.own].access
-    return base_access(environ)
-
-
-def read_namespace(environ: Mapping[str, str]) -> str:
-    """The namespace that the environment says; raises as `read_access`."""
-    if environ.get("KIQBRIDGE_FLEET"):
-        return read_access(environ).namespace
-    return str(read(NAMESPACE, environ))
-
-
-def base_access(environ: Mapping[str, str]) -> RedisAccess:
-    """As `read_access`, without fleets."""
     refuse_shards(environ)
     return RedisAccess(
         url_is_default=pick(REDIS_URL, environ)[1] == "default",

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
+from kiqbridge.client.arguments import takes
 from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.function_job import Setter
-from kiqbridge.client.registry import definition_of, takes
+from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.flow_steps import MARKS, Step
 from kiqbridge.wire.payload import FLOW, shorten

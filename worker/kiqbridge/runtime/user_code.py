@@ -6,6 +6,7 @@ error whose own text cannot be read. Jobs are not called here: their errors deci
 """
 
 import contextlib
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -55,3 +56,18 @@ def name_of(function: object) -> str:
         return str(getattr(function, "__qualname__", None) or repr(function))
     except BaseException:  # noqa: BLE001 - as above
         return object.__repr__(function)
+
+
+def is_async(entry: Callable[..., Any]) -> bool:
+    """Whether calling this gives something to await."""
+    return inspect.iscoroutinefunction(entry) or inspect.iscoroutinefunction(
+        getattr(entry, "__call__", None)  # noqa: B004 - an instance with an `async def __call__`
+    )
+
+
+@frames.may_take_long
+def link(
+    entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
+) -> Callable[[], Any]:
+    """A call of one middleware, with what it calls on to."""
+    return lambda: entry(*args, call_next)

@@ -12,7 +12,7 @@ Tests of users call it: by the pytest fixtures `kiqbridge_fake`, `kiqbridge_inli
 """
 
 from kiqbridge.testing.fake_jobs import FakeJobs
-from kiqbridge.testing.memory import NotInMemory
+from kiqbridge.testing.memory_commands import NotInMemory
 from kiqbridge.testing.modes import FakeJobsMixin, drain, fake, inline
 from kiqbridge.testing.performing import EndlessJobs
 from kiqbridge.testing.recorded import PerformedJob, RecordedJob

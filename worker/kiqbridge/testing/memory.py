@@ -15,26 +15,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kiqbridge.errors import KiqbridgeError, RedisRefused
+from kiqbridge.errors import RedisRefused
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 from kiqbridge.testing.lua_scripts import LuaScripts
+from kiqbridge.testing.memory_commands import COMMANDS, Entry, List, NotInMemory, Value
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
 
 T = TypeVar("T")
-
-
-class NotInMemory(KiqbridgeError):  # noqa: N818 - as the other names of errors
-    """The fake has no such command or script; a test that needs it uses the fixture `kiqbridge_redis`."""
-
-
-class Entry(NamedTuple):
-    """One member of a list: in which order all were pushed, and its text."""
-
-    number: int
-    text: bytes
 
 
 class Place(NamedTuple):
@@ -43,12 +33,6 @@ class Place(NamedTuple):
     keys: Keys
     queue: str
     entry: Entry
-
-
-Hash = dict[bytes, bytes]
-Zset = dict[bytes, float]
-List = deque[Entry]
-Value = Hash | Zset | List | set[bytes] | bytes
 
 
 class Memory:
@@ -275,8 +259,6 @@ class Memory:
         return replies
 
     def _one(self, name: str, parts: Sequence[str | bytes | float]) -> Any:
-        from kiqbridge.testing.memory_commands import COMMANDS  # noqa: PLC0415 - it needs this module
-
         command = COMMANDS.get(name)
         if command is None:
             raise NotInMemory(

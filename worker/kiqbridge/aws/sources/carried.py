@@ -9,33 +9,25 @@ are those of the inner event, so that it is the same event by whatever way it co
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from kiqbridge.aws.job_forms import is_job_form
-from kiqbridge.aws.record import Record
+from kiqbridge.aws.record import Record, carry
+from kiqbridge.aws.sources.reading import (
+    facets_of,
+    mapping_or_empty,
+    parsed,
+    text_at,
+    trace_of,
+)
 from kiqbridge.errors import EventError
+from kiqbridge.wire.guards import Identity, Source
 
 _TEST_EVENTS = {
     "s3:TestEvent": "the test event that S3 sends when notifications are set up",
     "autoscaling:TEST_NOTIFICATION": "the test notification of Auto Scaling",
 }
 """`Event` of a message → what it is."""
-
-
-def carry(carrier: Record, inner: Record) -> Record:
-    """The inner record as the carrier brings it."""
-    facets = {**inner.facets, **carrier.facets}
-    facets["inner"] = inner.facets.get("inner", inner.source)
-    return replace(
-        inner,
-        source=carrier.source,
-        origin=carrier.origin,
-        facets=facets,
-        identity=inner.identity or carrier.identity,
-        item=carrier.item,
-        group=carrier.group,
-        parts=[carry(carrier, part) for part in inner.parts],
-        trace=carrier.trace or inner.trace,
-    )
 
 
 def unwrap(record: Record, value: object) -> Record:
@@ -60,11 +52,9 @@ def unwrap(record: Record, value: object) -> Record:
 
 
 def _inner(value: Mapping[str, object], where: str) -> Record | None:
-    """Modules are loaded by the first message that needs them."""
+    """Its module is loaded by the first message that needs it."""
     if value.get("Type") == "Notification" and "TopicArn" in value:
-        from kiqbridge.aws.sources import queues  # noqa: PLC0415
-
-        return queues.notification(value, where)
+        return notification(value, where)
     if "detail-type" in value:
         from kiqbridge.aws.sources import event_bridge  # noqa: PLC0415
 
@@ -79,3 +69,43 @@ def _inner(value: Mapping[str, object], where: str) -> Record | None:
 
         return destination.part(value, where)
     return None
+
+
+def notification(content: Mapping[str, Any], where: str) -> Record:
+    """The record of a notification of SNS, wherever it comes from.
+
+    Raises:
+        EventError: what SNS always writes is missing.
+    """
+    topic = text_at(content, "TopicArn", where)
+    identifier = text_at(content, "MessageId", where)
+    message = content.get("Message")
+    if not isinstance(message, str):
+        text_at(content, "Message", where)  # refuses it
+    value = parsed(str(message))
+    facets = attributes_of(content.get("MessageAttributes"), "Value")
+    facets |= facets_of(topic=topic, subject=content.get("Subject"))
+    record = Record(
+        source="sns",
+        event={**content, "Message": value},
+        job=value,
+        where=f"{where}.Message",
+        origin=topic,
+        facets=facets,
+        identity=Identity(Source.SNS, (topic, identifier)),
+        trace=trace_of(facets),
+    )
+    if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
+        return record  # an envelope in an envelope is nobody's form; a mapping may take it
+    return unwrap(record, value)
+
+
+def attributes_of(attributes: object, key: str) -> dict[str, str]:
+    """Message attributes that are texts or numbers, as `attribute.NAME`."""
+    return {
+        f"attribute.{name}": value[key]
+        for name, value in mapping_or_empty(attributes).items()
+        if isinstance(value, (dict, Mapping))
+        and isinstance(value.get(key), str)
+        and value.get("Type") != "Binary"
+    }

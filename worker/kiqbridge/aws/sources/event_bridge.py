@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kiqbridge.aws.record import Delivery, Record
-from kiqbridge.aws.sources.carried import carry
+from kiqbridge.aws.record import Delivery, Record, carry
 from kiqbridge.aws.sources.reading import facets_of, text_at
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source, event_identity

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.aws.sources.carried import unwrap
+from kiqbridge.aws.sources.carried import attributes_of, notification, unwrap
 from kiqbridge.aws.sources.reading import (
-    facets_of,
     mapping_at,
     mapping_or_empty,
     parsed,
@@ -86,7 +85,7 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
     attributes = mapping_or_empty(message.get("attributes"))
     queue = text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
     about = _about(message)
-    facets = _attributes(message.get("messageAttributes"), "stringValue")
+    facets = attributes_of(message.get("messageAttributes"), "stringValue")
     facets["queue"] = arn
     if about["group"]:
         facets["group"] = about["group"]
@@ -103,43 +102,3 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
         **about,
     )
     return unwrap(record, body)
-
-
-def notification(content: Mapping[str, Any], where: str) -> Record:
-    """The record of a notification of SNS, wherever it comes from.
-
-    Raises:
-        EventError: what SNS always writes is missing.
-    """
-    topic = text_at(content, "TopicArn", where)
-    identifier = text_at(content, "MessageId", where)
-    message = content.get("Message")
-    if not isinstance(message, str):
-        text_at(content, "Message", where)  # refuses it
-    value = parsed(str(message))
-    facets = _attributes(content.get("MessageAttributes"), "Value")
-    facets |= facets_of(topic=topic, subject=content.get("Subject"))
-    record = Record(
-        source="sns",
-        event={**content, "Message": value},
-        job=value,
-        where=f"{where}.Message",
-        origin=topic,
-        facets=facets,
-        identity=Identity(Source.SNS, (topic, identifier)),
-        trace=trace_of(facets),
-    )
-    if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
-        return record  # an envelope in an envelope is nobody's form; a mapping may take it
-    return unwrap(record, value)
-
-
-def _attributes(attributes: object, key: str) -> dict[str, str]:
-    """Message attributes that are texts or numbers, as `attribute.NAME`."""
-    return {
-        f"attribute.{name}": value[key]
-        for name, value in mapping_or_empty(attributes).items()
-        if isinstance(value, (dict, Mapping))
-        and isinstance(value.get(key), str)
-        and value.get("Type") != "Binary"
-    }

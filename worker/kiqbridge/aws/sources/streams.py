@@ -16,7 +16,7 @@ unpacked (`logs`).
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kiqbridge.aws.record import Answering, Delivery, Record, Result
+from kiqbridge.aws.record import Answering, Delivery, Record, Result, carry
 from kiqbridge.aws.sources.reading import (
     decoded,
     facets_of,
@@ -148,7 +148,6 @@ def _data(record: Mapping[str, Any], where: str) -> Record:
     )
     if data.startswith(_GZIP):
         from kiqbridge.aws.sources import logs  # noqa: PLC0415 - few events need it
-        from kiqbridge.aws.sources.carried import carry  # noqa: PLC0415
 
         return carry(made, logs.part(data, made.where))
     return made

@@ -1,0 +1,28 @@
+"""Where Redis is for this process, as the environment says: fleets are looked into only if it names one."""
+
+from collections.abc import Mapping
+
+from kiqbridge.config.client_settings import NAMESPACE
+from kiqbridge.config.redis_access import RedisAccess, base_access
+from kiqbridge.config.setting import read
+
+
+def read_access(environ: Mapping[str, str]) -> RedisAccess:
+    """What the environment says; of the fleet that it names, if it names one.
+
+    Raises:
+        ConfigError: a wrong value, or settings that exclude each other.
+    """
+    if environ.get("KIQBRIDGE_FLEET"):
+        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
+
+        fleets = read_fleets(environ)
+        return fleets.fleets[fleets.own].access
+    return base_access(environ)
+
+
+def read_namespace(environ: Mapping[str, str]) -> str:
+    """The namespace that the environment says; raises as `read_access`."""
+    if environ.get("KIQBRIDGE_FLEET"):
+        return read_access(environ).namespace
+    return str(read(NAMESPACE, environ))
