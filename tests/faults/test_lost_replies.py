@@ -132,7 +132,7 @@ def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
     leaving.wait_for(lambda: len(fleet.marks.look().lines["begun"]) > 300, what="300 jobs begun")
     codes = fleet.stop()
     here = len(fleet.marks.look().lines["performed"])
-    fleet.start("-c", "3", recover_after_s=None)
+    fleet.start("-c", "3", recover_after_s=None).wait_ready()
     wait_until(lambda: len(fleet.marks.look().count("performed")) == len(jids), 20, "all jobs")
 
     tell(f"lost replies, shutdown: {here} performed before, {len(jids) - here} after; {rules}")

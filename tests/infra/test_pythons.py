@@ -61,7 +61,7 @@ def run(tmp_path):
 
 class TestFinding:
     def test_a_path_and_a_command_are_found(self, run, tmp_path):
-        write_command(tmp_path / "bin/python3.77", f'exec {sys.executable} "$@"')
+        write_command(tmp_path / "bin/python3.77", f'exec "{sys.executable}" "$@"')
 
         assert run(FIND, "find", sys.executable).stdout == f"{sys.executable}\n"
         assert run(FIND, "find", "3.77").stdout == f"{tmp_path / 'bin/python3.77'}\n"
@@ -72,7 +72,7 @@ class TestFinding:
     ):
         write_command(tmp_path / "bin/python3.77", "exit 127")
         kept = tmp_path / ".pyenv/versions/3.77.2/bin/python"
-        write_command(kept, f'exec {sys.executable} "$@"')
+        write_command(kept, f'exec "{sys.executable}" "$@"')
 
         assert run(FIND, "find", name).stdout == f"{kept}\n"
 
@@ -112,7 +112,7 @@ class TestTestingOnEach:
     def test_each_has_a_line_and_what_is_missing_is_reported(
         self, run, tmp_path, make, status, word
     ):
-        write_command(tmp_path / "bin/python3.77", f'exec {sys.executable} "$@"')
+        write_command(tmp_path / "bin/python3.77", f'exec "{sys.executable}" "$@"')
 
         done = run(TEST, "3.77", "3.78", "3.79", cwd=ROOT, MAKE=make, STATUS=status)
 
@@ -124,7 +124,7 @@ class TestTestingOnEach:
         assert done.returncode == (1 if word == "FAILED" else 0)
 
     def test_a_run_that_tests_nothing_is_a_failure(self, run, tmp_path):
-        write_command(tmp_path / "bin/python3.77", f'exec {sys.executable} "$@"')
+        write_command(tmp_path / "bin/python3.77", f'exec "{sys.executable}" "$@"')
         write_command(tmp_path / "make", "echo nothing")
 
         done = run(TEST, "3.77", cwd=ROOT, MAKE=str(tmp_path / "make"))

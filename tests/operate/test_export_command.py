@@ -45,7 +45,7 @@ def other_server():
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def other(other_server):
     with redis_py.Redis.from_url(other_server.url) as client:
         client.flushall()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -232,7 +233,7 @@ class TestTheRealCommand:
     def test_a_reader_that_has_seen_enough_ends_it_in_silence(self, redis, redis_url):
         redis.zadd("dead", {text(f"j{number}"): number for number in range(5000)})
 
-        line = f"{sys.executable} -m kiqbridge dead --jsonl | head -n 1"
+        line = f"{shlex.quote(sys.executable)} -m kiqbridge dead --jsonl | head -n 1"
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line],
             env={**os.environ, "REDIS_URL": redis_url},
