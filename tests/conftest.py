@@ -13,9 +13,8 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import redis as redis_py
@@ -42,8 +41,11 @@ settings.register_profile(
 settings.load_profile("patient")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+def has_program(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+class Need(NamedTuple):
     """What the tests under a marker need besides Python."""
 
     marker: str
@@ -57,66 +59,16 @@ class Need:
 
 
 NEEDS = (
-    Need(
-        marker="interop",
-        name="Ruby Sidekiq",
-        package="ruby-sidekiq",
-        is_installed=has_ruby_sidekiq,
-    ),
-    Need(
-        marker="web_ui",
-        name="WEBrick, which serves Sidekiq's Web UI,",
-        package="ruby-webrick",
-        is_installed=has_web_ui,
-    ),
-    Need(
-        marker="rails",
-        name="Rails' Active Job",
-        package="ruby-activejob",
-        is_installed=has_active_job,
-    ),
-    Need(
-        marker="fugit",
-        name="fugit, which reads sidekiq-cron's schedules,",
-        package="ruby-fugit",
-        is_installed=has_fugit,
-    ),
-    Need(
-        marker="cron",
-        name="the gem sidekiq-cron",
-        package="ruby-sidekiq-cron",
-        is_installed=has_cron_gem,
-    ),
-    Need(
-        marker="systemd",
-        name="systemd-analyze",
-        package="systemd",
-        is_installed=lambda: shutil.which("systemd-analyze") is not None,
-    ),
-    Need(
-        marker="redis_server",
-        name="redis-server",
-        package="redis-server",
-        is_installed=lambda: shutil.which("redis-server") is not None,
-    ),
-    Need(
-        marker="openssl",
-        name="openssl",
-        package="openssl",
-        is_installed=lambda: shutil.which("openssl") is not None,
-    ),
-    Need(
-        marker="faketime",
-        name="libfaketime",
-        package="libfaketime",
-        is_installed=lambda: faketime_library() is not None,
-    ),
-    Need(
-        marker="browser",
-        name="chromium",
-        package="chromium",
-        is_installed=lambda: shutil.which("chromium") is not None,
-    ),
+    Need("interop", "Ruby Sidekiq", "ruby-sidekiq", has_ruby_sidekiq),
+    Need("web_ui", "WEBrick, which serves Sidekiq's Web UI,", "ruby-webrick", has_web_ui),
+    Need("rails", "Rails' Active Job", "ruby-activejob", has_active_job),
+    Need("fugit", "fugit, which reads sidekiq-cron's schedules,", "ruby-fugit", has_fugit),
+    Need("cron", "the gem sidekiq-cron", "ruby-sidekiq-cron", has_cron_gem),
+    Need("systemd", "systemd-analyze", "systemd", has_program("systemd-analyze")),
+    Need("redis_server", "redis-server", "redis-server", has_program("redis-server")),
+    Need("openssl", "openssl", "openssl", has_program("openssl")),
+    Need("faketime", "libfaketime", "libfaketime", lambda: faketime_library() is not None),
+    Need("browser", "chromium", "chromium", has_program("chromium")),
 )
 REPORTED = "reported"
 REST = [Path(__file__).parent / name for name in ("browser", "interop", "prove")]

@@ -5,13 +5,13 @@ code that computes when a schedule is due.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.heat_map import FAINT, INK, LINE, box, element, line, svg, text, titled
+from kiqbridge.commands.heat_map import FAINT, INK, box, element, line, svg, text, titled
 from kiqbridge.schedule.cron import parse
 
 ZONE: Final = "Europe/Paris"
@@ -74,59 +74,6 @@ REPEAT: Final = Night(
 )
 
 
-class Canvas:
-    """A picture under construction; lengths are pixels, y grows downwards."""
-
-    def __init__(self, *, width: int, height: int, title: str, description: str) -> None:
-        self.height = height
-        self._about = {"title": title, "about": description}
-        self._width = width
-        self._shapes: list[str] = []
-
-    def text(
-        self,
-        place: tuple[float, float],
-        content: str,
-        *,
-        size: float = 12,
-        colour: str = INK,
-        anchor: str = "start",
-        weight: int | None = None,
-    ) -> None:
-        """A line of text; `place` is the end of its base line that `anchor` names."""
-        more = {} if anchor == "start" else {"text_anchor": anchor}
-        more |= {"font_weight": weight} if weight else {}
-        self._shapes.append(text(*place, content, size, colour, **more))
-
-    def box(self, place: tuple[float, float], size: tuple[float, float], *, fill: str) -> None:
-        """A rectangle."""
-        self._shapes.append(box(*place, *size, fill))
-
-    def line(
-        self, start: tuple[float, float], end: tuple[float, float], colour: str = LINE, **more: Any
-    ) -> None:
-        """A straight line."""
-        self._shapes.append(line(*start, *end, colour, **more))
-
-    def dot(
-        self,
-        place: tuple[float, float],
-        radius: float,
-        *,
-        fill: str,
-        edge: str | None = None,
-        label: str = "",
-    ) -> None:
-        """A circle; a label is shown when the mouse rests on it."""
-        more = {"stroke": edge, "stroke_width": edge and 1.6}
-        about = {"cx": place[0], "cy": place[1], "r": radius, "fill": fill, **more}
-        self._shapes.append(element("circle", titled(label), **about))
-
-    def to_text(self) -> str:
-        """As the text of a file."""
-        return svg(self._width, self.height, shapes=self._shapes, **self._about)
-
-
 def main() -> int:
     """Print the picture."""
     sys.stdout.write(picture())
@@ -135,21 +82,27 @@ def main() -> int:
 
 def picture(nights: Sequence[Night] = (GAP, REPEAT)) -> str:
     """The picture as SVG."""
-    canvas = Canvas(
-        width=_WIDTH,
-        height=64 + _PANEL * len(nights) + 26,
+    height = 64 + _PANEL * len(nights) + 26
+    rate = f"{EXPRESSIONS[2]} counts elapsed time from its StartDate, {_RATE_START:%H:%M} UTC"
+    shapes = [
+        text(20, 32, f"When the clocks turn in {ZONE}", 18, INK, font_weight=600),
+        *_key(),
+        *(
+            shape
+            for index, night in enumerate(nights)
+            for shape in _night(night, 64 + _PANEL * index)
+        ),
+        text(_LEFT, height - 16, rate, 11, FAINT),
+    ]
+    return svg(
+        _WIDTH,
+        height,
         title=f"Schedules in {ZONE} when daylight saving time begins and ends",
-        description="For each night the wall clock, UTC below it, and the firings of "
+        about="For each night the wall clock, UTC below it, and the firings of "
         f"{', '.join(EXPRESSIONS)}. A time that the clock leaves out is skipped. A time that comes "
         "twice fires once, the first time. A rate counts elapsed hours.",
+        shapes=shapes,
     )
-    canvas.text((20, 32), f"When the clocks turn in {ZONE}", size=18, weight=600)
-    _draw_key(canvas)
-    for index, night in enumerate(nights):
-        _draw_night(canvas, night, 64 + _PANEL * index)
-    rate = f"{EXPRESSIONS[2]} counts elapsed time from its StartDate, {_RATE_START:%H:%M} UTC"
-    canvas.text((_LEFT, canvas.height - 16), rate, size=11, colour=FAINT)
-    return canvas.to_text()
 
 
 def firings(expression: str, night: Night) -> list[datetime]:
@@ -159,76 +112,77 @@ def firings(expression: str, night: Night) -> list[datetime]:
     return list(parse(expression, ZONE, start=start).between(before, night.end))
 
 
-def _draw_key(canvas: Canvas) -> None:
+def _fires(x: float, y: float, label: str = "") -> str:
+    return element("circle", titled(label), cx=x, cy=y, r=5.5, fill=_FIRES)
+
+
+def _does_not(x: float, y: float, label: str = "") -> str:
+    edge = {"stroke": _LOST, "stroke_width": 1.6}
+    return element("circle", titled(label), cx=x, cy=y, r=5.5, fill="#ffffff", **edge)
+
+
+def _key() -> Iterator[str]:
     x = _WIDTH - _RIGHT
-    canvas.text((x, 32), "does not fire", size=12, colour=FAINT, anchor="end")
-    canvas.dot((x - 88, 28), 5.5, fill="#ffffff", edge=_LOST)
-    canvas.text((x - 112, 32), "fires", size=12, colour=FAINT, anchor="end")
-    canvas.dot((x - 150, 28), 5.5, fill=_FIRES)
+    yield text(x, 32, "does not fire", 12, FAINT, text_anchor="end")
+    yield _does_not(x - 88, 28)
+    yield text(x - 112, 32, "fires", 12, FAINT, text_anchor="end")
+    yield _fires(x - 150, 28)
 
 
-def _draw_night(canvas: Canvas, night: Night, top: float) -> None:
-    canvas.text((20, top + 16), night.title, size=14, weight=600)
+def _night(night: Night, top: float) -> Iterator[str]:
+    yield text(20, top + 16, night.title, 14, INK, font_weight=600)
     wall = top + 44
     utc = wall + _STRIP + 6
-    canvas.text((_LEFT - 34, wall + 18), f"Wall clock, {ZONE}", size=12, anchor="end")
-    canvas.text((_LEFT - 34, utc + 16), "UTC", size=12, anchor="end", colour=FAINT)
-    _draw_wall(canvas, night, wall)
+    yield text(_LEFT - 34, wall + 18, f"Wall clock, {ZONE}", 12, INK, text_anchor="end")
+    yield text(_LEFT - 34, utc + 16, "UTC", 12, FAINT, text_anchor="end")
+    yield from _wall(night, wall)
     bottom = utc + 30 + _ROW * len(EXPRESSIONS)
     for hour in range(_HOURS + 1):
         instant = night.begin + timedelta(hours=hour)
         x = _x(instant, night)
-        canvas.line((x, wall + _STRIP), (x, wall + _STRIP + 5), colour=FAINT)
-        canvas.text((x, utc + 16), f"{instant:%H:%M}", size=11, colour=FAINT, anchor="middle")
-        canvas.line((x, utc + 24), (x, bottom))
+        yield line(x, wall + _STRIP, x, wall + _STRIP + 5, FAINT)
+        yield text(x, utc + 16, f"{instant:%H:%M}", 11, FAINT, text_anchor="middle")
+        yield line(x, utc + 24, x, bottom)
     turn = _x(night.turn, night)
     for begin, end in ((wall - 6, wall + _STRIP + 5), (utc + 24, bottom)):  # not across UTC's 01:00
-        canvas.line(
-            (turn, begin),
-            (turn, end),
-            colour=_LOST,
-            stroke_width=1.6,
-            stroke_dasharray="4 3",
-        )
+        yield line(turn, begin, turn, end, _LOST, stroke_width=1.6, stroke_dasharray="4 3")
     for index, expression in enumerate(EXPRESSIONS):
-        _draw_row(canvas, night, expression, utc + 30 + _ROW * (index + 0.5))
+        yield from _row(night, expression, utc + 30 + _ROW * (index + 0.5))
 
 
-def _draw_wall(canvas: Canvas, night: Night, top: float) -> None:
+def _wall(night: Night, top: float) -> Iterator[str]:
     """The clock's own time: a strip for each offset, and the hours as the clock shows them."""
     for begin, end in ((night.begin, night.turn), (night.turn, night.end)):
         local = begin.astimezone(ZoneInfo(ZONE))
-        fill = _SUMMER if local.dst() else _WINTER
-        x = _x(begin, night)
-        canvas.box((x, top), (_x(end, night) - x, _STRIP), fill=fill)
-        middle = (x + _x(end, night)) / 2
+        x, right = _x(begin, night), _x(end, night)
+        yield box(x, top, right - x, _STRIP, _SUMMER if local.dst() else _WINTER)
         zone = f"{local:%Z} = UTC+{(local.utcoffset() or timedelta()) // timedelta(hours=1)}"
-        canvas.text((middle, top - 6), zone, size=11, colour=FAINT, anchor="middle")
+        yield text((x + right) / 2, top - 6, zone, 11, FAINT, text_anchor="middle")
         hours = round((end - begin) / timedelta(hours=1))
         for hour in range(hours + 1):
             # The last hour of the first strip as its clock would count it: 02:00 becomes 03:00.
             shown = local.replace(tzinfo=None) + timedelta(hours=hour)
             place = _x(begin + timedelta(hours=hour), night)
-            anchor, shift = "middle", 0.0
+            more, shift = {"text_anchor": "middle"}, 0.0
             if begin + timedelta(hours=hour) == night.turn:
-                anchor, shift = ("start", 5.0) if hour == 0 else ("end", -5.0)
-            canvas.text(
-                (place + shift, top + 18), f"{shown:%H:%M}", size=13, anchor=anchor, weight=600
-            )
+                more, shift = ({}, 5.0) if hour == 0 else ({"text_anchor": "end"}, -5.0)
+            about = {**more, "font_weight": 600}
+            yield text(place + shift, top + 18, f"{shown:%H:%M}", 13, INK, **about)
 
 
-def _draw_row(canvas: Canvas, night: Night, expression: str, y: float) -> None:
-    canvas.text((_LEFT - 34, y + 4), expression, size=13, anchor="end", weight=600)
-    canvas.line((_LEFT, y), (_WIDTH - _RIGHT, y), colour=LINE)
+def _row(night: Night, expression: str, y: float) -> Iterator[str]:
+    yield text(_LEFT - 34, y + 4, expression, 13, INK, text_anchor="end", font_weight=600)
+    yield line(_LEFT, y, _WIDTH - _RIGHT, y)
     for instant in firings(expression, night):
         local = instant.astimezone(ZoneInfo(ZONE))
-        place = (_x(instant, night), y)
-        canvas.dot(place, 5.5, fill=_FIRES, label=f"{local:%H:%M %Z} = {instant:%H:%M} UTC")
-        canvas.text((place[0] + 8, y - 5), f"{local:%H:%M}", size=11, colour=INK)
+        x = _x(instant, night)
+        yield _fires(x, y, f"{local:%H:%M %Z} = {instant:%H:%M} UTC")
+        yield text(x + 8, y - 5, f"{local:%H:%M}", 11, INK)
     if expression in night.unfired:
         instant, why = night.unfired[expression]
-        canvas.dot((_x(instant, night), y), 5.5, fill="#ffffff", edge=_LOST, label=why)
-        canvas.text((_x(instant, night) + 10, y - 5), why, size=11.5, colour=_LOST, weight=600)
+        x = _x(instant, night)
+        yield _does_not(x, y, why)
+        yield text(x + 10, y - 5, why, 11.5, _LOST, font_weight=600)
 
 
 def _x(instant: datetime, night: Night) -> float:

@@ -1,6 +1,7 @@
 """How fast a full queue is worked off, from its appearance until its last job is done."""
 
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 from benchmarks.sides import Start, Work, ours, running
@@ -97,9 +98,7 @@ def drain_sides(
     seen = {name: Drained([]) for name in starts}
     samples = stage.rounds(
         {
-            name: lambda name=name, start=start: drain(
-                stage, start, work, key, count, seen=seen[name]
-            )
+            name: partial(drain, stage, start, work, key, count, seen=seen[name])
             for name, start in starts.items()
         }
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import redis
 from benchmarks.drain import time_drain
 from benchmarks.outcome import OURS, Outcome, at_most, median
-from benchmarks.sides import NOOP, Start, running, sides
+from benchmarks.sides import NOOP, Start, by_side, running, sides
 from benchmarks.stage import (
     Stage,
     cpu_seconds,
@@ -78,13 +78,7 @@ def memory(stage: Stage) -> list[Outcome]:
             time_drain(stage, worker, key)
             return resident_mb(worker.pid)
 
-    samples = stage.rounds(
-        {
-            name: lambda name=name, start=start: keep(name, start)
-            for name, start in sides(stage).items()
-        },
-        rounds=1,
-    )
+    samples = by_side(stage, keep, rounds=1)
     stage.store.delete(key)
     told = ", ".join(f"{name} {value:.0f} MB" for name, value in before.items())
     return [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.outcome import OURS, Outcome, at_least, at_most, median, percentile, ratio
-from benchmarks.sides import NOOP, Start, Work, ours, running, sides, without_ruby
+from benchmarks.sides import NOOP, Start, Work, by_side, joined, ours, running, without_ruby
 from benchmarks.stage import WORKER_CORE, Stage, on_core, read_numbers
 from support.waiting import wait_until
 
@@ -67,12 +67,7 @@ def pickup(stage: Stage) -> list[Outcome]:
         slowest.setdefault(name, []).append(percentile(late, 99))
         return median(late)
 
-    samples = stage.rounds(
-        {
-            name: lambda name=name, start=start: waited(name, start)
-            for name, start in sides(stage).items()
-        }
-    )
+    samples = by_side(stage, waited)
     note = f"{count} pushes about {GAP_S * 1000:.0f} ms apart in each round, 3 queues"
     return [
         Outcome(
@@ -81,7 +76,7 @@ def pickup(stage: Stage) -> list[Outcome]:
             samples=samples,
             target="≤ 1.0 x Sidekiq",
             met=at_most(ratio(samples), 1.0),
-            note=_joined(note, without_ruby(stage)),
+            note=joined(note, without_ruby(stage)),
         ),
         Outcome(
             what="pick-up of a job by an idle worker, p99",
@@ -99,7 +94,7 @@ def promote(stage: Stage) -> list[Outcome]:
     key = prepare_due(stage, count)
     work = replace(NOOP, ruby=RUBY_POLLS_OFTEN + NOOP.ruby, queues=("other",))
 
-    def move(start: Start) -> float:
+    def move(_name: str, start: Start) -> float:
         untouched_at = 0.0
 
         def nothing_left() -> bool:
@@ -117,9 +112,7 @@ def promote(stage: Stage) -> list[Outcome]:
             wait_until(lambda: stage.client.llen("queue:moved") == count, what="all in the queue")
             return count / (time.perf_counter() - untouched_at)
 
-    samples = stage.rounds(
-        {name: lambda start=start: move(start) for name, start in sides(stage).items()}
-    )
+    samples = by_side(stage, move)
     return [
         Outcome(
             what="moving due jobs from `schedule` to their queue",
@@ -173,7 +166,7 @@ def lateness(stage: Stage) -> list[Outcome]:
 def start(stage: Stage) -> list[Outcome]:
     """From the start of the process until the job that waits for it has begun."""
 
-    def begin(start: Start) -> float:
+    def begin(_name: str, start: Start) -> float:
         evidence = _fresh(stage)
         client = Client(stage.server.url)
         with on_core(WORKER_CORE):
@@ -184,9 +177,7 @@ def start(stage: Stage) -> list[Outcome]:
         client.close()
         return took * 1000
 
-    samples = stage.rounds(
-        {name: lambda start=start: begin(start) for name, start in sides(stage).items()}
-    )
+    samples = by_side(stage, begin)
     return [
         Outcome(
             what="worker start to first job",
@@ -223,10 +214,6 @@ def prepare_due(stage: Stage, count: int) -> str:
         stage.store.delete("schedule")
         assert stage.store.zrange(key, -1, -1, withscores=True)[0][1] < past
     return key
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(filter(None, parts))
 
 
 MEASURES: Sequence = (pickup, promote, lateness, start)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks.outcome import OURS, RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
@@ -87,6 +88,15 @@ def sides(stage: Stage) -> dict[str, Start]:
     return {OURS: ours, RUBY: rubys} if stage.with_ruby else {OURS: ours}
 
 
+def by_side(
+    stage: Stage, measure: Callable[[str, Start], float], rounds: int | None = None
+) -> dict[str, list[float]]:
+    """What `measure` of each side's name and start gives, in turn."""
+    return stage.rounds(
+        {name: partial(measure, name, start) for name, start in sides(stage).items()}, rounds
+    )
+
+
 @contextmanager
 def running(
     start: Start, stage: Stage, work: Work, core: int | None = WORKER_CORE
@@ -102,3 +112,8 @@ def running(
 def without_ruby(stage: Stage) -> str:
     """What a note says when there is nothing to compare with."""
     return "" if stage.with_ruby else "Ruby Sidekiq is not installed: apt install ruby-sidekiq"
+
+
+def joined(*parts: str) -> str:
+    """Of a note."""
+    return "; ".join(filter(None, parts))

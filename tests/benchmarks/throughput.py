@@ -7,7 +7,18 @@ from time import perf_counter
 
 from benchmarks.drain import Drained, drain, drain_sides, time_drain
 from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
-from benchmarks.sides import NOOP, Start, Work, ours, rubys, running, sides, without_ruby
+from benchmarks.sides import (
+    NOOP,
+    Start,
+    Work,
+    by_side,
+    joined,
+    ours,
+    rubys,
+    running,
+    sides,
+    without_ruby,
+)
 from benchmarks.stage import STORE, Stage, delayed, on_core, pin, round_trip_ms
 from support.waiting import wait_until
 
@@ -121,7 +132,7 @@ def noop(stage: Stage) -> list[Outcome]:
             samples=samples,
             target="≥ 5 x Sidekiq (stretch 8)",
             met=at_least(ratio(samples), 5),
-            note=_joined(
+            note=joined(
                 f"{count:,} jobs, 1 process, 10 threads, WARN, reliable fetch; {seen[OURS].note}",
                 without_ruby(stage),
             ),
@@ -171,12 +182,7 @@ def info(stage: Stage) -> list[Outcome]:
             lines[name] = worker.output.count("\n")
         return rate
 
-    samples = stage.rounds(
-        {
-            name: lambda name=name, start=start: logged(name, start)
-            for name, start in sides(stage).items()
-        }
-    )
+    samples = by_side(stage, logged)
     told = ", ".join(f"{name} {number:,} lines" for name, number in lines.items())
     return [
         Outcome(
@@ -268,7 +274,7 @@ def retry(stage: Stage) -> list[Outcome]:
     count = stage.sizes.failing
     key = _numbered(stage, count)
 
-    def fail_and_succeed(start: Start) -> float:
+    def fail_and_succeed(_name: str, start: Start) -> float:
         with running(start, stage, FAILS_ONCE) as worker:
             took = time_drain(stage, worker, key)
             began = perf_counter()
@@ -285,9 +291,7 @@ def retry(stage: Stage) -> list[Outcome]:
             assert stage.client.zcard("retry") == 0, "a job failed twice"
             return count / took
 
-    samples = stage.rounds(
-        {name: lambda start=start: fail_and_succeed(start) for name, start in sides(stage).items()}
-    )
+    samples = by_side(stage, fail_and_succeed)
     return [
         Outcome(
             what="every job fails once and is retried",
@@ -405,10 +409,6 @@ def _event_loop() -> str:
     except ImportError:
         return "asyncio's own event loop (uvloop is not installed)"
     return f"uvloop {uvloop.__version__}"
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(filter(None, parts))
 
 
 MEASURES: Sequence = (noop, middleware, info, processes, distant, retry, io, growth, order)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import ranked
 from benchmarks.outcome import OURS, RUBY, Outcome, at_most, median, percentile
 from benchmarks.sides import QUIET_RUBY, Start, Work, sides
 from benchmarks.stage import Stage, cpu_seconds, on_core
@@ -55,21 +54,10 @@ end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trickle:
-    """How a fleet is measured: pushes in a second and for how long, incarnations in one process, seconds of idling."""
-
-    seconds: float
-    rate: float = PUSHES_A_SECOND
-    together: int = MEMBERS_A_PROCESS
-    idle_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Of one fleet: commands for each push, as clients send them and those inside scripts; what the server writes to
     clients for each, replies and reports, as writes and bytes; CPU for each of the server and of all processes, in
-    microseconds; how late the jobs were, in milliseconds; jobs of the busiest process by the mean; commands that are
-    sent in a second while nothing is pushed, if that was measured."""
+    microseconds; how late the jobs were, in milliseconds; jobs of the busiest process by the mean."""
 
     sent: float
     inside: float
@@ -80,7 +68,6 @@ class Cost:
     p50: float
     p99: float
     spread: float
-    idle: float = 0.0
 
     def __str__(self) -> str:
         return (
@@ -97,7 +84,7 @@ def fleet(stage: Stage) -> list[Outcome]:
         costs: dict[str, Cost] = {}
         for name, kind in ((OURS, "listen"), (RUBY, "brpop")):
             stage.progress.step(f"{size} idle processes, {name}")
-            costs[name] = measure(stage, size, kind, Trickle(seconds=stage.sizes.fleet_s))
+            costs[name] = measure(stage, size, kind)
         outcomes.append(
             Outcome(
                 what=f"{size} idle processes, {PUSHES_A_SECOND} pushes/s: commands sent for a push",
@@ -118,7 +105,7 @@ def real_fleet(stage: Stage) -> list[Outcome]:
         costs = {}
         for name, start in sides(stage).items():
             stage.progress.step(f"{size} idle workers, {name}")
-            costs[name] = measure(stage, size, name, Trickle(seconds=stage.sizes.fleet_s), start)
+            costs[name] = measure(stage, size, name, start)
         asked = f"{size} idle workers of {REAL_THREADS} threads, {PUSHES_A_SECOND} pushes/s"
         outcomes += [
             Outcome(
@@ -140,28 +127,26 @@ def real_fleet(stage: Stage) -> list[Outcome]:
     return outcomes
 
 
-def measure(stage: Stage, size: int, kind: str, how: Trickle, start: Start | None = None) -> Cost:
+def measure(stage: Stage, size: int, kind: str, start: Start | None = None) -> Cost:
     """One fleet of so many incarnations, a few processes' worth of threads; or of workers that `start` starts."""
     evidence = stage.folder / f"fleet-{kind}-{size}"
     evidence.unlink(missing_ok=True)
     stage.client.flushdb()
-    pushes = max(int(how.rate * how.seconds), 1)
+    pushes = max(int(PUSHES_A_SECOND * stage.sizes.fleet_s), 1)
     fleet = (
-        members(stage, size, kind, evidence, how.together)
+        members(stage, size, kind, evidence)
         if start is None
         else workers(stage, size, evidence, start)
     )
     with fleet as pids:
         settle(stage, size, kind)
-        with counted_commands(stage) as idle:
-            time.sleep(how.idle_s)  # doing nothing for so long is what is measured
         used, before = sum(map(cpu_seconds, pids)), server_figures(stage)
-        push_paced(stage, evidence, pushes, how.rate)
+        push_paced(stage, evidence, pushes)
         fleet_s, after = sum(map(cpu_seconds, pids)) - used, server_figures(stage)
         performed = lines(evidence)
         # Apart, since watching costs the server more than what is watched.
         with counted_commands(stage) as counts:
-            push_paced(stage, evidence, pushes, how.rate)
+            push_paced(stage, evidence, pushes)
     late = [float(line.split()[1]) * 1000 for line in performed]
     jobs = Counter(line.split()[0] for line in performed)
     return Cost(
@@ -175,21 +160,18 @@ def measure(stage: Stage, size: int, kind: str, how: Trickle, start: Start | Non
         p99=percentile(late, 99),
         # A fleet that is larger than the number of jobs cannot be served evenly.
         spread=max(jobs.values()) / max(pushes / size, 1.0),
-        idle=idle["sent"] / how.idle_s if how.idle_s else 0.0,
     )
 
 
 @contextlib.contextmanager
-def members(
-    stage: Stage, size: int, kind: str, evidence: Path, together: int
-) -> Iterator[list[int]]:
+def members(stage: Stage, size: int, kind: str, evidence: Path) -> Iterator[list[int]]:
     """The incarnations, in processes of their own that end with this; the ids of these."""
     command = [sys.executable, "-m", "support.wake_fleet", stage.server.url]
     tests = str(Path(__file__).parents[1])
     children = []
     try:
-        for first in range(0, size, together):
-            count = str(min(together, size - first))
+        for first in range(0, size, MEMBERS_A_PROCESS):
+            count = str(min(MEMBERS_A_PROCESS, size - first))
             with on_core(None):
                 child = subprocess.Popen(
                     [*command, count, str(evidence), kind],
@@ -233,10 +215,6 @@ def settle(stage: Stage, size: int, kind: str) -> None:
         commands = Counter(
             client.get("cmd", "").lower() for client in stage.client.client_list(_type="normal")
         )
-        if kind == "armed":
-            return commands["exists"] >= size
-        if kind == "ranked":
-            return stage.client.zcard(ranked.RANKS) >= size
         if kind in ("brpop", RUBY):
             return commands["brpop"] >= size * (REAL_THREADS if kind == RUBY else 1)
         return commands["blpop"] >= size - 1
@@ -246,8 +224,6 @@ def settle(stage: Stage, size: int, kind: str) -> None:
         time.sleep(min(size * START_S, 30))  # what starts send is not what is measured
     if kind in ("listen", OURS):
         time.sleep(1.5)  # who is alone knows it after two renewals of its sign
-    elif kind == "ranked":
-        time.sleep(ranked.SAFETY_S + 1)  # by then each has read how many there are
 
 
 class Figures(NamedTuple):
@@ -289,13 +265,13 @@ def counted_commands(stage: Stage) -> Iterator[Counter[str]]:
         counting.join(30)
 
 
-def push_paced(stage: Stage, evidence: Path, pushes: int, rate: float) -> None:
-    """So many pushes by the clock, at such a rate in a second; wait until all are performed."""
+def push_paced(stage: Stage, evidence: Path, pushes: int) -> None:
+    """So many pushes by the clock; wait until all are performed."""
     until = len(lines(evidence)) + pushes
     client = Client(stage.server.url)
     began = time.perf_counter()
     for number in range(pushes):
-        due = began + (number + random.uniform(-0.3, 0.3)) / rate
+        due = began + (number + random.uniform(-0.3, 0.3)) / PUSHES_A_SECOND
         time.sleep(max(due - time.perf_counter(), 0))
         client.push({"class": "LateJob", "args": [time.time()]})
     client.close()

@@ -173,15 +173,6 @@ def test_a_retry_from_ruby_that_fails_again_does_not_use_up_a_try(
     assert again[2] > failed_at
 
 
-@pytest.mark.operation("RetrySet: retry")
-def test_retry_all_from_ruby_runs_all_our_failed_jobs(in_set, redis_url, evidence):
-    jids = [in_set("retry", {"class": "FailOnce", "args": [number]}) for number in range(3)]
-
-    run_ruby("Sidekiq::RetrySet.new.retry_all; answer true", redis_url)
-
-    assert [evidence.wait(jid, 2).said for jid in jids] == ["(0,)", "(1,)", "(2,)"]
-
-
 @pytest.mark.operation("RetrySet: kill")
 def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, redis):
     jid = in_set("retry", {"class": "Fail"})
@@ -191,16 +182,6 @@ def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, 
 
     assert not has(redis, "retry", jid)
     assert redis.zscore("dead", member) == pytest.approx(time.time(), abs=60)
-
-
-@pytest.mark.operation("RetrySet: kill")
-def test_kill_all_from_ruby_empties_our_retry_set_into_the_dead_set(in_set, redis_url, redis):
-    jids = [in_set("retry", {"class": "Fail", "args": [number]}) for number in range(2)]
-
-    run_ruby("Sidekiq::RetrySet.new.kill_all; answer true", redis_url)
-
-    assert redis.zcard("retry") == 0
-    assert all(has(redis, "dead", jid) for jid in jids)
 
 
 @pytest.mark.operation("DeadSet: retry, kill")

@@ -57,52 +57,44 @@ def test_a_value_that_ruby_enqueues_reaches_a_python_job_unchanged(name, jids_of
     assert said(evidence, jids_of_values[name]) == ascii((BY_NAME[name].python,))
 
 
-@pytest.mark.operation("perform_async")
-def test_perform_async_brings_all_arguments_in_order(url, evidence):
-    jid = run_ruby(f'{RUBY} answer Witness.perform_async(1, "two", [3.0], nil)', url)
-
-    assert said(evidence, jid) == "(1, 'two', [3.0], None)"
-
-
-@pytest.mark.operation("perform_async")
-def test_perform_async_without_arguments_calls_perform_without_any(url, evidence):
-    jid = run_ruby(f"{RUBY} answer Witness.perform_async", url)
-
-    assert said(evidence, jid) == "()"
-
-
-@pytest.mark.operation("perform_async")
-def test_a_class_in_a_ruby_module_is_found_by_its_constant_path(url, evidence):
-    script = """
-    module Reports
-      class Nightly
-        include Sidekiq::Worker
-      end
-    end
-    answer Reports::Nightly.perform_async("2026-01-31")
-    """
-
-    jid = run_ruby(script, url)
-
-    assert said(evidence, jid) == "('2026-01-31',)"
+REPORTS = """
+module Reports
+  class Nightly
+    include Sidekiq::Worker
+  end
+end
+"""
+PUSHES = {
+    "perform_async": [
+        ('Witness.perform_async(1, "two", [3.0], nil)', "(1, 'two', [3.0], None)"),
+        ("Witness.perform_async", "()"),
+        ('Reports::Nightly.perform_async("2026-01-31")', "('2026-01-31',)"),
+    ],
+    "set": [('Witness.set(queue: "mail").perform_async("by mail")', "('by mail',)")],
+    "push": [
+        (
+            'Sidekiq::Client.push("class" => "Witness", "args" => [2**70], "tenant" => "acme")',
+            "(1180591620717411303424,)",
+        )
+    ],
+    "enqueue_to_in": [
+        ('Sidekiq::Client.enqueue_to_in("mail", 0.3, Witness, "in the mail")', "('in the mail',)")
+    ],
+    "perform_in": [('Witness.perform_in(-1, "now")', "('now',)")],
+}
+"""Operation → what Ruby calls, and with which arguments the job of Python runs."""
 
 
-@pytest.mark.operation("set")
-def test_set_of_another_queue_is_served_from_that_queue(url, evidence):
-    jid = run_ruby(f'{RUBY} answer Witness.set(queue: "mail").perform_async("by mail")', url)
-
-    assert said(evidence, jid) == "('by mail',)"
-
-
-@pytest.mark.operation("push")
-def test_a_class_without_ruby_code_is_enqueued_by_its_name(url, evidence):
-    script = """
-    answer Sidekiq::Client.push("class" => "Witness", "args" => [2**70], "tenant" => "acme")
-    """
-
-    jid = run_ruby(script, url)
-
-    assert said(evidence, jid) == "(1180591620717411303424,)"
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        pytest.param(*case, marks=pytest.mark.operation(operation), id=case[0][:40])
+        for operation, cases in PUSHES.items()
+        for case in cases
+    ],
+)
+def test_what_ruby_pushes_runs_here_with_its_arguments(url, evidence, call, arguments):
+    assert said(evidence, run_ruby(f"{RUBY}{REPORTS} answer {call}", url)) == arguments
 
 
 @pytest.mark.operation("push")
@@ -137,29 +129,6 @@ def test_perform_at_runs_when_it_is_due_and_hardly_later(url, evidence):
     testimony = evidence.wait(jid)
     assert testimony.said == "('at', 1180591620717411303424)"
     assert due <= testimony.at + 0.001 and testimony.at <= due + POLLER_BOUND_S
-
-
-@pytest.mark.operation("enqueue_to_in")
-def test_enqueue_to_in_goes_through_our_poller_to_the_named_queue(url, evidence):
-    script = f'{RUBY} answer Sidekiq::Client.enqueue_to_in("mail", 0.3, Witness, "in the mail")'
-
-    jid = run_ruby(script, url)
-
-    assert said(evidence, jid) == "('in the mail',)"
-
-
-@pytest.mark.operation("perform_in")
-def test_an_interval_below_zero_runs_now(url, evidence):
-    jid = run_ruby(f'{RUBY} answer Witness.perform_in(-1, "now")', url)
-
-    assert said(evidence, jid) == "('now',)"
-
-
-@pytest.mark.operation("perform_bulk")
-def test_perform_bulk_runs_one_job_per_list_of_arguments(url, evidence):
-    jids = run_ruby(f"{RUBY} answer Witness.perform_bulk((1..50).map {{ |n| [n, n.to_f] }})", url)
-
-    assert [said(evidence, jid) for jid in jids] == [f"({n}, {n}.0)" for n in range(1, 51)]
 
 
 @pytest.mark.operation("push_bulk")

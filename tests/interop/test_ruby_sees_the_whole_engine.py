@@ -76,11 +76,6 @@ async def failing(jid):
     raise LookupError("on the loop")
 
 
-@job(name="Fleet::Paused", queue="plain")
-def paused(jid):
-    testify(jid, "not paused yet")
-
-
 class Walk(IterableJob):
     class_name = "Fleet::Walk"
     queue = "plain"
@@ -240,47 +235,6 @@ def test_workers_shows_jobs_of_every_pool_with_their_attributes(held, redis_url)
     for name, jid in held.items():
         queue = "heavy" if name == "Fleet::InChild" else "plain"
         assert seen[name] == [jid, queue, {"tenant": "acme"}, "fr"]
-
-
-@pytest.mark.operation("Queue")
-def test_ruby_sees_our_pause_of_a_queue_and_ends_it(fleet, client, redis, redis_url, evidence):
-    client.pause_queue("mail", reason="the provider is down", by="ada")
-    jid = "feed" * 6
-    client.push({"class": "Fleet::FailsOnce", "args": [jid], "jid": jid, "queue": "mail"})
-    script = """
-    queue = Sidekiq::Queue.new("mail")
-    paused = Sidekiq.redis { |redis| redis.smembers("paused") } # OSS' own `paused?` looks at nothing
-    answer [paused, queue.size, queue.map(&:jid)]
-    """
-
-    assert run_ruby(script, redis_url) == [["mail"], 1, [jid]]
-    run_ruby('Sidekiq.redis { |redis| redis.srem("paused", "mail") }; answer 1', redis_url)
-
-    evidence.wait(jid)
-
-
-@pytest.mark.operation("ScheduledSet")
-def test_a_job_of_a_paused_class_waits_in_the_scheduled_set(
-    client, redis, redis_url, evidence, web
-):
-    client.pause_class("Fleet::Paused", reason="wrong totals")
-    numbers = iter(range(10**6))
-
-    def put_off():  # in effect within a second; until then a job runs
-        jid = f"a{next(numbers):023x}"
-        client.push({"class": "Fleet::Paused", "args": [jid], "jid": jid, "queue": "plain"})
-        wait_until(lambda: is_in(redis, "schedule", jid) or evidence.of(jid), 20, jid)
-        return is_in(redis, "schedule", jid) and jid
-
-    jid = wait_until(put_off, 20, what="the pause")
-    [score] = [
-        at for job, at in redis.zrange("schedule", 0, -1, withscores=True) if jid.encode() in job
-    ]
-
-    found = run_ruby(f"answer Sidekiq::ScheduledSet.new.find_job({jid!r}).klass", redis_url)
-
-    assert found == "Fleet::Paused"
-    assert jid in web.get(f"/scheduled/{score!r}-{jid}").text
 
 
 @pytest.mark.operation("Queue")

@@ -185,16 +185,6 @@ def test_a_queue_page_shows_our_job_and_deletes_it(web, client, redis):
     assert kept.encode() in left
 
 
-@pytest.mark.operation("Queues")
-def test_the_queues_page_clears_a_queue_of_ours(web, client, redis):
-    client.push({"class": "Billing::CloseMonth", "args": [], "queue": "cleared"})
-
-    page = web.get("/queues")
-    web.press(page.form("delete", mentions="/queues/cleared"), "delete")
-
-    assert not redis.exists("queue:cleared") and not redis.sismember("queues", "cleared")
-
-
 @pytest.mark.operation("Retries")
 def test_the_page_of_a_retry_shows_error_and_backtrace_of_python(web, in_set):
     jid, key = in_set("retry")
@@ -229,17 +219,6 @@ def test_the_page_of_a_scheduled_job_shows_it(web, client, redis, worker):
 
 
 @pytest.mark.operation("Retries")
-def test_retry_now_runs_our_failed_job(web, client, redis, worker, evidence):
-    jid = client.push({"class": "FailOnce", "args": [2**70, -0.0]})
-    _, key = wait_for_row(redis, "retry", jid, worker)
-
-    web.press(web.get(f"/retries/{key}").form("retry"), "retry")
-
-    assert evidence.wait(jid, 2).said == "(1180591620717411303424, -0.0)"
-    assert not is_in(redis, "retry", jid)
-
-
-@pytest.mark.operation("Retries")
 def test_retry_of_a_ticked_row_runs_only_that_job(web, client, redis, worker, evidence):
     other = client.push({"class": "FailOnce", "args": ["not ticked"]})
     wait_for_row(redis, "retry", other, worker)
@@ -250,54 +229,6 @@ def test_retry_of_a_ticked_row_runs_only_that_job(web, client, redis, worker, ev
 
     assert evidence.wait(jid, 2).said == "('ticked',)"
     assert is_in(redis, "retry", other) and len(evidence.of(other)) == 1
-
-
-@pytest.mark.operation("Retries")
-def test_delete_removes_our_failed_job(web, redis, in_set):
-    jid, key = in_set("retry")
-
-    web.press(web.get(f"/retries/{key}").form("delete"), "delete")
-
-    assert not is_in(redis, "retry", jid) and not is_in(redis, "dead", jid)
-
-
-@pytest.mark.operation("Retries")
-def test_kill_moves_our_failed_job_to_the_dead_set(web, redis, in_set):
-    jid, _ = in_set("retry")
-
-    web.press(web.get("/retries").form("kill", mentions=jid), "kill", only=jid)
-
-    assert not is_in(redis, "retry", jid) and is_in(redis, "dead", jid)
-
-
-@pytest.mark.operation("Dead")
-def test_retry_now_revives_our_dead_job(web, client, redis, worker, evidence):
-    jid = client.push({"class": "FailOnce", "args": ["revived"], "retry": 0})
-    _, key = wait_for_row(redis, "dead", jid, worker)
-
-    web.press(web.get(f"/morgue/{key}").form("retry"), "retry")
-
-    assert evidence.wait(jid, 2).said == "('revived',)"
-    assert not is_in(redis, "dead", jid)
-
-
-@pytest.mark.operation("Scheduled")
-def test_add_to_queue_runs_our_scheduled_job_now(web, client, redis, worker, evidence):
-    jid = client.push({"class": "FailOnce", "args": ["now"], "at": time.time() + 9000})
-    wait_for_row(redis, "schedule", jid, worker)
-
-    web.press(web.get("/scheduled").form("add_to_queue", mentions=jid), "add_to_queue", only=jid)
-
-    assert evidence.wait(jid).said == "('now',)"
-
-
-@pytest.mark.operation("all pages")
-def test_a_button_without_its_csrf_token_is_refused_and_changes_nothing(web, redis, in_set):
-    jid, key = in_set("retry")
-
-    page = web.post(f"/retries/{key}", [("delete", "Delete")])
-
-    assert page.status == 403 and is_in(redis, "retry", jid)
 
 
 @pytest.mark.operation("Busy")

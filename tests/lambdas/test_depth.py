@@ -70,12 +70,6 @@ def test_a_queue_at_its_limit_rejects(start, redis, limits):
     assert in_low(redis) == 0
 
 
-def test_one_below_its_limit_takes_more(start, redis):
-    start("low=4:reject")(job(1))
-
-    assert in_low(redis) == 1
-
-
 def test_of_a_batch_only_the_records_of_the_full_queue_fail(start, redis):
     event = batch(job(1), job(2, queue="default"), {"jobs": [job(3, queue="default"), job(4)]})
 

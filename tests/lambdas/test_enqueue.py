@@ -85,25 +85,6 @@ def test_several_jobs_go_to_their_queues_and_times(invoke, redis):
     assert "at" not in health
 
 
-def test_values_survive_exactly(invoke, redis):
-    args = [2**70, -(2**64), 1.0, -0.0, 1e300, 0.1, "\u2028 Ünï 🎉 \x00", {"": [{}, []]}, "", None]
-
-    invoke({"class": "HealthPulse", "args": args})
-
-    [text] = redis.lrange("queue:default", 0, -1)
-    read = json.loads(text)["args"]
-    assert [repr(value) for value in read] == [repr(value) for value in args]
-    assert "\u2028 Ünï 🎉".encode() in text
-
-
-def test_what_sidekiq_does_not_know_stays_in_the_payload(invoke, redis):
-    invoke(read_event("direct_one", jid="order-1", retry=3, tags=["vip"], tenant={"id": 7}))
-
-    [payload] = queued(redis, "default")
-    assert (payload["jid"], payload["retry"], payload["tags"]) == ("order-1", 3, ["vip"])
-    assert payload["tenant"] == {"id": 7}
-
-
 def test_a_namespace_and_a_wire_profile_are_kept_to(environment, load, redis):
     environment.setenv("KIQBRIDGE_NAMESPACE", "shop")
     environment.setenv("KIQBRIDGE_WIRE_PROFILE", "8")
@@ -133,17 +114,6 @@ def test_a_dedupe_key_enqueues_once_and_answers_with_the_first_jid(invoke, redis
     assert guards(redis) == {"key:11:HealthPulse:order-17": job["jid"]}
     assert redis.llen("queue:default") == 1
     assert "dedupe_key" not in queued(redis, "default")[0]
-
-
-def test_guarded_and_other_jobs_mix_in_one_event(invoke, redis):
-    job = read_event("direct_one")
-    event = {"jobs": [job | {"dedupe_key": "a"}, job, job | {"dedupe_key": "a"}]}
-
-    answer = invoke(event)
-
-    assert [len(answer[name]) for name in ("enqueued", "duplicates", "stale")] == [2, 1, 0]
-    assert answer["duplicates"][0]["jid"] == answer["enqueued"][0]["jid"]
-    assert redis.llen("queue:default") == 2
 
 
 @pytest.mark.parametrize("name", ["scheduler_tick", "rule_tick"])
@@ -222,13 +192,6 @@ def test_a_bus_event_delivered_a_hundred_times_enqueues_once(invoke, redis):
     assert guards(redis) == {f"event:11:HealthPulse:1:0:{event['id']}": job["jid"]}
 
 
-def test_two_bus_events_that_say_the_same_are_two_jobs(invoke, redis):
-    for identity in ("a", "b"):
-        invoke(read_event("bus_event", id=identity))
-
-    assert redis.llen("queue:default") == 2
-
-
 def test_each_job_of_a_bus_event_has_an_identity_and_its_own_one_wins(invoke, redis):
     event = read_event("bus_event_jobs")
 
@@ -272,17 +235,6 @@ def test_a_replay_from_an_archive_enqueues_once_more_and_its_redelivery_does_not
     assert answers[2]["duplicates"] == answers[1]["enqueued"]
     assert answers[4]["duplicates"] == answers[0]["enqueued"]
     assert redis.llen("queue:default") == 3
-
-
-def test_a_key_of_one_class_says_nothing_about_another_class_nor_about_an_event(invoke, redis):
-    mail = read_event("direct_one", dedupe_key="order-5")
-    bill = read_event("direct_one", dedupe_key="order-5") | {"class": "NightlyReport"}
-    event = read_event("bus_event", id="order-5", detail=read_event("direct_one"))
-
-    answers = [invoke(each) for each in (mail, bill, event, mail)]
-
-    assert [len(answer["enqueued"]) for answer in answers] == [1, 1, 1, 0]
-    assert answers[3]["duplicates"][0]["class"] == mail["class"]
 
 
 def test_a_client_and_the_function_share_the_keys_of_a_class(invoke, redis, redis_url):
@@ -522,15 +474,6 @@ def test_nothing_is_allowed_by_default(environment, invoke, redis, variable, val
     assert redis.dbsize() == 0
 
 
-def test_an_active_job_is_allowed_by_the_class_it_wraps(invoke, redis):
-    inner = {"job_class": "Billing::Close", "queue_name": "rails", "arguments": []}
-
-    invoke({"class": WRAPPER, "wrapped": "Billing::Close", "queue": "rails", "args": [inner]})
-
-    [payload] = queued(redis, "rails")
-    assert payload["args"] == [inner]
-
-
 def test_an_active_job_by_its_own_name_is_wrapped_for_rails(invoke, redis, environment):
     item = {
         "active_job": "Billing::Close",
@@ -563,28 +506,6 @@ def test_an_active_job_by_its_own_name_is_wrapped_for_rails(invoke, redis, envir
         {"copy": True, "_aj_ruby2_keywords": ["copy"]},
     ]
     assert "dedupe_key" not in json.loads(redis.zrange("schedule", 0, -1)[0])
-
-
-@pytest.mark.parametrize(
-    ("event", "error", "message"),
-    [
-        ({"active_job": "Other::Job", "args": []}, NotAllowed, "active_job: 'Other::Job' is not"),
-        ({"active_job": "Billing::A", "args": [], "queue": "no"}, NotAllowed, "queue: 'no' is not"),
-        ({"active_job": "Billing::A", "args": [], "retry_queue": "no"}, NotAllowed, "retry_queue"),
-        ({"active_job": "Billing::A", "class": "Billing::B", "args": []}, PayloadError, "class: "),
-        ({"active_job": "Billing::A"}, PayloadError, "args: None is not a list"),
-        ({"active_job": None, "args": []}, PayloadError, "active_job: None"),
-    ],
-)
-def test_an_active_job_that_is_wrong_or_not_allowed_leaves_redis_empty(
-    invoke, redis, event, error, message
-):
-    with pytest.raises(error, match=message):
-        invoke({"queue": "rails", **event})
-    with pytest.raises(error, match=message):
-        invoke({"jobs": [{"queue": "rails", **event}]})
-
-    assert redis.dbsize() == 0
 
 
 # A server that cannot take the job
@@ -734,12 +655,6 @@ def test_a_refusal_and_a_failure_are_logged_and_counted(capsys, load, environmen
         ([1.0], None),
         (None, [1.0]),
     ]
-
-
-def test_the_answer_is_json(invoke):
-    answer = invoke(read_event("direct_many"))
-
-    assert json.loads(json.dumps(answer)) == answer
 
 
 def test_one_environment_reads_its_settings_and_connects_once(app, load, environment, redis):

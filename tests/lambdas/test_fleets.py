@@ -8,8 +8,6 @@ from support.enqueue_function import Context
 from support.servers import embedded_server
 from support.sqs import Queue, arn_of, simulated_sqs
 
-from kiqbridge import PayloadError
-
 AWAY = "redis://127.0.0.1:1"
 
 
@@ -98,13 +96,6 @@ def test_a_record_of_no_fleet_fails_alone(start, redis):
 
     assert failed(answer) == ["id-0"]
     assert redis.llen("mail:queue:mail") == 1
-
-
-def test_a_direct_invocation_with_jobs_of_two_fleets_is_refused_whole(start, redis, other):
-    with pytest.raises(PayloadError, match="belongs to fleet mail and 'pay' to fleet pay"):
-        start()({"jobs": [job("mail"), job("pay")]}, Context())
-
-    assert redis.keys("mail:*") == other.keys("*") == []
 
 
 def test_each_fleet_gets_the_schedules_of_its_queues(start, environment, tmp_path, redis, other):

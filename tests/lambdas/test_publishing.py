@@ -105,24 +105,6 @@ class TestColdStart:
         assert redis.info("commandstats")["cmdstat_hget"]["calls"] == 1
         assert lines() == []
 
-    def test_an_older_environment_writes_nothing_and_names_both_versions_and_the_way_back(
-        self, layer, load, redis, lines
-    ):
-        layer(manifest(200, New=RULE))
-        load().lambda_handler(JOB, Context())
-        lines()
-
-        layer(manifest(100, Old=RULE))
-        app = load()
-        for _ in range(2):
-            app.lambda_handler(JOB, Context())
-
-        assert names(redis) == [b"shop/New"]
-        [line] = lines()
-        assert line["level"] == "WARNING"
-        assert "version 100 of the schedules is older than version 200" in line["reason"]
-        assert "kiqbridge schedule publish --rollback" in line["reason"]
-
     def test_an_event_that_pushes_nothing_publishes_nothing(self, layer, load, redis):
         layer(manifest(100))
         app = load()

@@ -258,6 +258,3 @@ class TestStatusFile:
     def test_the_folder_is_the_users_own_unless_named(self, tmp_path):
         assert run_folder("").name == f"kiqbridge-{os.getuid()}"
         assert run_folder(str(tmp_path)) == tmp_path
-
-
-NEVER = {"state": "starting", "is_leased": False, "heartbeat_at": None, "has_reached_redis": False}

@@ -12,7 +12,6 @@ from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
 
-from kiqbridge.client.registry import default_registry
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
 from kiqbridge.perform import shell_command
@@ -177,10 +176,6 @@ def dead_error(redis):
     wait_until(lambda: redis.zcard("dead") == 1, what="the job is dead")
     job = json.loads(redis.zrange("dead", 0, -1)[0])
     return job["error_class"], job["error_message"]
-
-
-def test_without_an_allow_list_there_is_no_such_job():
-    assert "ShellCommand" not in default_registry
 
 
 def test_a_command_runs_and_its_output_is_logged(working, client, redis, tmp_path, caplog):

@@ -96,15 +96,3 @@ def test_when_the_leader_is_killed_another_one_goes_on_and_nothing_is_missing(
     # What the killed process held is given back, and may run twice: it was enqueued once.
     twice = [at for at, count in Counter(due).items() if count > 1]
     assert len(twice) <= 2
-
-
-def test_one_that_is_declared_beside_its_job_fires(start, instants, folder, schedules):
-    (folder / "declared.py").write_text(
-        "from kiqbridge import job\n@job(every=1, queue='default')\ndef beat(): ...\n"
-    )
-
-    start("-r", "declared.py")
-
-    wait_until(lambda: len(instants("beat")) >= 4, 60)
-    assert_each_second_once(instants("beat"))
-    assert schedules.get("beat").definition.origin == "code"

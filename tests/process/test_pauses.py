@@ -1,11 +1,9 @@
 """Pauses, foreign jobs, shared queues and recovery with the real command and real workers."""
 
-import json
 import time
 
 import pytest
 from support.evidence import RUBY, Evidence
-from support.processes import ran
 from support.ruby import RubySidekiq, run_ruby
 from support.waiting import wait_until
 
@@ -199,35 +197,3 @@ class TestSharedQueues:
         assert "routes to queue ruby, which this worker serves itself" in worker.output
         assert "from KIQBRIDGE_UNKNOWN_CLASS" in worker.output
         assert not redis.exists("kb:inflight")
-
-
-class TestRecover:
-    def test_the_jobs_of_a_killed_worker_are_back_though_no_other_is_left(
-        self, start, push, seen, redis, redis_url
-    ):
-        soon = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
-        env = {"REDIS_URL": redis_url, **soon}
-        worker = start(**soon)
-        push("endless", 2)
-        worker.wait_for(lambda: len(seen.all()) == 2)
-
-        code, output = ran("recover", "--json", env=env)
-        assert code == 0, output
-        [each] = json.loads(output.splitlines()[-1])["incarnations"]
-        assert (each["state"], each["held"]) == ("alive", {"default": 2})
-        worker.kill()
-
-        def is_silent():
-            _, output = ran("recover", "--dry-run", "--json", env=env)
-            return json.loads(output.splitlines()[-1])["incarnations"][0]["state"] == "silent"
-
-        wait_until(is_silent, 20)
-
-        code, output = ran("recover", env=env)
-
-        assert code == 0, output
-        assert "watching 1 silent" in output
-        assert "2 jobs went back" in output
-        assert redis.llen("queue:default") == 2
-        assert not redis.exists("kb:inflight")
-        assert ran("recover", env=env)[0] == 0

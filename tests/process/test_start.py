@@ -110,25 +110,6 @@ def plain(): ...
         worker.wait_for_output("queues mailers,1, default,1 (random)", PATIENT_S)
         assert "WARN" not in worker.output
 
-    def test_a_misspelt_queue_is_warned_of_and_the_one_that_waits_is_named(
-        self, redis, redis_url, start
-    ):
-        worker = start("-q", "mailer", "-q", "default", url=redis_url, require="mail.py")
-
-        worker.wait_for_output("is ready", PATIENT_S)
-
-        assert "queue mailer is served here, but no declared job uses it" in worker.output
-        assert "did you mean mailers?" in worker.output
-        assert "no worker serves queue mailers" in worker.output
-
-    def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, folder):
-        (folder / "empty.py").write_text("number = 1\n")
-
-        worker = start(url=redis_url, require="empty.py")
-
-        worker.wait_for_output("-r empty.py declares no job", PATIENT_S)
-        worker.wait_for_output("queues default (strict)", PATIENT_S)
-
 
 class TestAServerThatCannotBeUsed:
     """What cannot become right ends the start with status 1, in one line."""

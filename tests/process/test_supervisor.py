@@ -13,8 +13,6 @@ from support.fleet import incarnations, is_frozen
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-from kiqbridge.commands.supervisor import LAST_STEPS_S
-
 JOBS = """
 import ctypes, os, random, time
 from kiqbridge import job
@@ -386,15 +384,6 @@ class TestSignals:
         assert "Traceback" not in supervisor.output
         nothing_is_left(redis)
 
-    def test_at_the_deadline_all_jobs_go_back(self, redis, start, seen):
-        supervisor = start("-c", "1", "-t", "0.3")
-        self.running(redis, supervisor, seen)
-
-        assert supervisor.stop() == 0
-
-        assert redis.llen("queue:default") == 2
-        nothing_is_left(redis)
-
     @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
     def test_int_beside_the_supervisors_term_is_no_second_one(self, redis, start, seen, first):
         supervisor = start("-c", "1")
@@ -452,19 +441,6 @@ class TestSignals:
         assert sorted(map(int, seen.texts())) == list(range(1500))
         assert supervisor.stop() == 0
         nothing_is_left(redis)
-
-    def test_who_does_not_end_in_time_is_killed(self, redis, start):
-        supervisor = start("-t", "0.2", **SOON)
-        frozen, other = children_of(supervisor.pid)
-        os.kill(frozen, signal.SIGSTOP)
-        wait_until(lambda: is_frozen(frozen), what="its freeze")
-
-        supervisor.signal(signal.SIGTERM)
-
-        assert supervisor.wait(0.2 + LAST_STEPS_S + 10) == 0
-        assert f"(pid {frozen}) did not end within" in supervisor.output
-        assert f"(pid {other}) ended with exit code 0" in supervisor.output
-        assert not is_process_running(frozen)
 
 
 class TestItsEnd:

@@ -217,21 +217,6 @@ class TestEcs:
     def variables(self, agent):
         return {"ECS_AGENT_URI": agent.uri, "KIQBRIDGE_ECS_PROTECT_AFTER_S": "0.2"}
 
-    def test_a_long_job_protects_the_task_until_it_ends(
-        self, redis, start, folder, agent, variables
-    ):
-        worker = start(**variables)
-        enqueue(redis, "until_open")
-
-        worker.wait_for(lambda: agent.is_protected, what="the protection")
-        assert "end\n" not in worker.output
-        (folder / "open").touch()
-        worker.wait_for(lambda: not agent.is_protected, what="its end")
-
-        assert "end\n" in worker.output
-        assert worker.stop() == 0
-        assert [state["ProtectionEnabled"] for state in agent.states] == [True, False]
-
     def test_term_ends_the_protection_drains_and_gives_back_before_the_kill(
         self, redis, start, agent, variables
     ):

@@ -201,14 +201,3 @@ class TestHeartbeats:
         names = [call.name for call in service.calls]
         assert set(names[:-1]) == {"SendTaskHeartbeat"}
         assert names[-1] == "SendTaskSuccess"
-
-    def test_a_job_goes_on_whose_task_waits_no_more(self, start, push, service, tmp_path):
-        worker = start("-c", "1")
-        service.waiting.clear()
-        push("Waiting", task_heartbeat_s=1)
-
-        worker.wait_for_output("any more (TaskTimedOut)", timeout_s=30)
-        (tmp_path / "go").touch()
-
-        worker.wait_for_output("the report is dropped", timeout_s=30)
-        assert len(service.named("SendTaskHeartbeat")) == 1

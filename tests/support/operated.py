@@ -123,30 +123,20 @@ class Operated:
 
 
 @contextmanager
-def operated_fleet(
-    url: str, *, with_ruby: bool = True, with_hostile: bool = True
-) -> Iterator[Operated]:
-    """Start the workers on an empty server, and wait until all that fails has failed.
-
-    Args:
-        url: of the server.
-        with_ruby: whether a part is Ruby's.
-        with_hostile: whether some jobs hold what a careless page or terminal would run.
-    """
+def operated_fleet(url: str) -> Iterator[Operated]:
+    """Start the workers on an empty server, and wait until all that fails has failed."""
     with ExitStack() as stack:
         client = Client(url)
         stack.callback(client.close)
         redis = stack.enter_context(redis_py.Redis.from_url(url, socket_timeout=60))
-        _enqueue(client, with_ruby=with_ruby, with_hostile=with_hostile)
+        _enqueue(client)
         _save_schedules(client, redis)
         worker = stack.enter_context(_python_worker(url, stack))
-        if with_ruby:
-            ruby = RubySidekiq(RUBY_JOBS, url, queues=("ruby",), concurrency=3)
-            stack.enter_context(ruby)
+        ruby = RubySidekiq(RUBY_JOBS, url, queues=("ruby",), concurrency=3)
+        stack.enter_context(ruby)
         worker.wait_ready()
-        if with_ruby:
-            ruby.wait_ready()
-        _wait_until_settled(redis, with_ruby=with_ruby)
+        ruby.wait_ready()
+        _wait_until_settled(redis)
         yield Operated(url=url, redis=redis, client=client, worker=worker)
 
 
@@ -167,7 +157,7 @@ def _python_worker(url: str, stack: ExitStack) -> WorkerProcess:
     )
 
 
-def _enqueue(client: Client, *, with_ruby: bool, with_hostile: bool) -> None:
+def _enqueue(client: Client) -> None:
     def push(job_class: str, queue: str, *args: object, **more: object) -> None:
         client.push({"class": job_class, "queue": queue, "args": list(args), **more})
 
@@ -177,27 +167,23 @@ def _enqueue(client: Client, *, with_ruby: bool, with_hostile: bool) -> None:
         )
     for month in ("2026-08", "2026-09", "2026-10"):
         push("SendInvoice", "mailers", "ann@example.com", month, retry=0, backtrace=20)
-    if with_hostile:
-        push("Hostile", "mailers", SCRIPT + ESCAPE, retry=0, tags=[SCRIPT, ESCAPE])
-    else:
-        push("SendInvoice", "mailers", "bob@example.com", "2026-10", retry=0, backtrace=20)
+    push("Hostile", "mailers", SCRIPT + ESCAPE, retry=0, tags=[SCRIPT, ESCAPE])
     for number in range(40):
         push("ResizePhoto", "default", f"/photos/{number}.jpg", [800, 600])
     push("SyncInventory", "slow", "Rotterdam")
     push("ImportOrders", "slow", 100_000)
     for number in range(WAITING - 1):
         push("RebuildIndex", "bulk", number, {"region": number % 4}, tags=["search"])
-    push("RebuildIndex", "bulk", SCRIPT + ESCAPE if with_hostile else WAITING)
+    push("RebuildIndex", "bulk", SCRIPT + ESCAPE)
     now = time.time()
-    for days in range(1, 1 + SCHEDULED - (1 if with_ruby else 0)):
+    for days in range(1, SCHEDULED):
         push("SendReminder", "mailers", f"customer-{days}", at=now + days * DAY_S / 2)
-    if with_ruby:
-        for user in range(RETRIES - 5):
-            push("RubyMailer", "ruby", user, "welcome", retry=5, backtrace=10)
-        for number in range(DEAD - 4):
-            push("RubyGone", "ruby", number, retry=0)
-        push("RubyCrawler", "ruby", "https://example.com/")
-        push("RubyQuick", "ruby", at=now + 3600)
+    for user in range(RETRIES - 5):
+        push("RubyMailer", "ruby", user, "welcome", retry=5, backtrace=10)
+    for number in range(DEAD - 4):
+        push("RubyGone", "ruby", number, retry=0)
+    push("RubyCrawler", "ruby", "https://example.com/")
+    push("RubyQuick", "ruby", at=now + 3600)
     client.pause_queue("bulk", reason="the index moves to another server", by="ann@example.com")
 
 
@@ -243,10 +229,7 @@ def _note_tick(
         redis.zadd(f"kb:ends:{STOCK}", {end.to_text(): instant})
 
 
-def _wait_until_settled(redis: redis_py.Redis, *, with_ruby: bool) -> None:
-    retries, dead = (RETRIES, DEAD) if with_ruby else (5, 4)
-    running = 3 if with_ruby else 2
-
+def _wait_until_settled(redis: redis_py.Redis) -> None:
     def seen() -> tuple[int, int, int, int]:
         busy = 0
         for identity in redis.smembers("processes"):
@@ -255,6 +238,4 @@ def _wait_until_settled(redis: redis_py.Redis, *, with_ruby: bool) -> None:
             busy += max(map(redis.hlen, keys))
         return redis.zcard("retry"), redis.zcard("dead"), busy, redis.llen("queue:default")
 
-    wait_until(
-        lambda: seen() == (retries, dead, running, 0), 30, lambda: f"all settled, not {seen()}"
-    )
+    wait_until(lambda: seen() == (RETRIES, DEAD, 3, 0), 30, lambda: f"all settled, not {seen()}")

@@ -4,9 +4,8 @@ As a program it starts some, writes `ready`, and ends with its standard input:
 
     python -m support.wake_fleet URL COUNT EVIDENCE KIND
 
-Each job is `{"args": [TIME]}`; a line `MEMBER SECONDS` goes to the file EVIDENCE. KIND is `listen`; `armed` for a
-fleet in which every process listens; `ranked` for the design of benchmarks/ranked.py; or `brpop` for one that fetches as Ruby's Sidekiq does, with a BRPOP over all
-queues on a connection of each thread.
+Each job is `{"args": [TIME]}`; a line `MEMBER SECONDS` goes to the file EVIDENCE. KIND is `listen`, or `brpop` for a
+fleet that fetches as Ruby's Sidekiq does, with a BRPOP over all queues on a connection of each thread.
 """
 
 import json
@@ -20,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import redis
-from benchmarks.ranked import Ranked
 
 from kiqbridge.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.inflight.lease import Lease
@@ -132,12 +130,7 @@ def main(url: str, count: str, evidence: str, kind: str) -> None:
         if kind == "brpop":
             BrpopMember(url, note).start()
             continue
-        member = Member(pool, note)
-        if kind == "armed":
-            member.listening.listen_by_itself()
-        elif kind == "ranked":
-            member.gate = IdleGate(Ranked(QUEUES, Keys(), pool.raw_connection))  # type: ignore[arg-type]
-        member.start()
+        Member(pool, note).start()
     print("ready", flush=True)
     sys.stdin.read()
 
