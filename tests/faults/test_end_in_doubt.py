@@ -1,24 +1,14 @@
 """A process ends while Redis is away and its lease in doubt: nothing of it may be acknowledged."""
 
-import random
 import threading
 
 import pytest
 from support.engine import EngineProcess
-from support.runners import make_runner, processor_needs
+from support.processors import processor_on
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settling import Settler
-from kiqbridge.wire.queues import queue_order
 
 BEGUN: list[str] = []
 GO = threading.Event()
@@ -34,23 +24,10 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
     names = ["first", "second", "third"]
     redis.lpush("queue:default", *(f'{{"class":"WaitsForTheTest","args":["{n}"]}}' for n in names))
     with EngineProcess(redis_url) as engine:
-        outage, gate = Outage(), IdleGate()
-        settler = Settler(engine.keys)
-        gate.open()
-        context = ProcessorContext(
-            keeper=engine.keeper,
-            runner=make_runner(default_registry),
-            **processor_needs(),
-            revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, Notifications()),
-            outage=outage,
-            keys=engine.keys,
-            settler=settler,
-            look_ahead=3,
-        )
         leases = engine.connections[:2]
-        order = queue_order([("default", 0)], random.Random(1))
-        processor = Processor("t1", Fetcher(engine.claimer(), order, gate, outage), context)
-        processor._size = 3
+        made = processor_on(engine)
+        made.gate.open()
+        processor = made.processor
         processor.start()
         wait_until(lambda: BEGUN == ["first"], what="the first job")
 

@@ -3,19 +3,13 @@
 Whatever may be repeated is repeated without a second effect; a plain push says that it is in doubt.
 """
 
-import json
-from collections import Counter
-
 import pytest
 from support.fleet import KEYS, incarnations, lists_in_flight
-from support.proxy import Rule, SwallowingProxy, is_command, is_script
+from support.proxy import Rule, SwallowingProxy, is_script
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
-from kiqbridge.errors import PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.store import scripts
-
-DELIVERIES = 12
 
 
 def rule(name, picks, **options):
@@ -46,20 +40,6 @@ def proxied(server):
 def is_about_leases(request):
     """Beats, looks at others, and the end of a lease."""
     return any(part == b"kb:alive" for part in request[1:6])
-
-
-def delivered(call):
-    """As a caller that repeats until there is an answer; also how often it had to."""
-    for repeats in range(DELIVERIES):
-        try:
-            return call(), repeats
-        except RedisUnavailable:
-            continue
-    raise AssertionError(f"no answer to {DELIVERIES} deliveries")
-
-
-def jids_of(redis, queue="default"):
-    return [json.loads(text)["jid"] for text in redis.lrange(KEYS.queue(queue), 0, -1)]
 
 
 def test_workers_whose_replies_are_lost_perform_each_job_once(
@@ -141,96 +121,3 @@ def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
     assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)
     assert lists_in_flight(redis) == {}
     assert all(each.swallowed for each in rules), rules
-
-
-def test_guarded_pushes_enqueue_once_however_often_their_replies_are_lost(
-    fleet, proxied, redis, tell
-):
-    rules = [rule("push_once", in_pairs), rule("push_tick", in_pairs)]
-    client = Client(proxied(*rules))
-    item = {"class": "Mark", "args": [0]}
-    repeated = 0
-    answers = {}
-
-    for number in range(60):
-        for _ in range(2):  # at-least-once delivery
-            outcome, repeats = delivered(lambda n=number: client.push_once([item], [f"event-{n}"]))
-            answers.setdefault(f"event-{number}", []).append(outcome[0])
-            repeated += repeats
-    for number in range(20):
-        for _ in range(3):
-            instant = 60 * (number + int(redis.time()[0]) // 60 - 100)
-            instant = answers.setdefault(f"instant-{number}", instant)
-            outcome, repeats = delivered(
-                lambda at=instant: client.push_tick("stack/Rule", at, [item, item], by="test")
-            )
-            answers.setdefault(f"tick-{number}", []).extend(outcome.jobs)
-            repeated += repeats
-    client.close()
-
-    events = {key: given for key, given in answers.items() if key.startswith("event")}
-    ticks = {key: given for key, given in answers.items() if key.startswith("tick")}
-    queued = jids_of(redis)
-    worker = fleet.start("-c", "4", recover_after_s=None)
-    worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == 100, what="all performed")
-    fleet.stop()
-    tell(
-        f"lost replies, guarded pushes: {', '.join(map(repr, rules))}; repeated by the caller "
-        f"{repeated}; 60 events twice and 20 ticks of 2 jobs three times: enqueued {len(queued)}"
-    )
-    assert repeated > 0
-    assert all(len({given.jid for given in outcomes}) == 1 for outcomes in events.values())
-    assert all(len({given.jid for given in outcomes}) == 2 for outcomes in ticks.values())
-    told = {given.jid for outcomes in [*events.values(), *ticks.values()] for given in outcomes}
-    assert Counter(queued) == dict.fromkeys(told, 1)
-    assert len(told) == 100
-    assert redis.zcard(KEYS.ticks("stack/Rule")) == 20
-    assert redis.hlen(KEYS.guards) == redis.zcard(KEYS.guards_until) == 60
-    assert fleet.marks.look().count("performed") == dict.fromkeys(told, 1)
-    # A reply that was lost once is no duplicate: the second try knows its own jid.
-    assert sum(not outcomes[0].duplicate for outcomes in events.values()) > 30
-
-
-def test_a_plain_push_whose_reply_was_lost_is_in_doubt_and_not_repeated(
-    fleet, proxied, redis, tell
-):
-    lpush = Rule("LPUSH", is_command("LPUSH"), lambda n: n % 3 == 0, stalls=lambda n: n == 6)
-    zadd = Rule("ZADD", is_command("ZADD"), lambda n: n % 3 == 0)
-    client = Client(proxied(lpush, zadd))
-    at = redis.time()[0] + 3600
-    sure, doubtful = [], []
-
-    def push(call):
-        try:
-            sure.append(call())
-        except PushOutcomeUnknown as error:
-            doubtful.append(error.jid)
-
-    for _ in range(30):
-        push(lambda: client.push({"class": "Mark", "args": [0]}))
-    for _ in range(6):
-        push(lambda: client.push({"class": "Mark", "args": [0], "at": at}))
-    bulk = []
-    while len(doubtful) < 13:  # the next to be swallowed is a bulk push
-        try:
-            bulk += client.push_bulk({"class": "Mark", "args": [[0]] * 10})
-        except PushOutcomeUnknown as error:
-            doubtful.append(error.jid)
-    client.close()
-
-    queued = jids_of(redis)
-    scheduled = [json.loads(text)["jid"] for text in redis.zrange(KEYS.schedule, 0, -1)]
-    worker = fleet.start("-c", "4", recover_after_s=None)
-    worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == len(queued), what="all")
-    fleet.stop()
-    tell(
-        f"lost replies, plain pushes: {lpush}, {zadd}; in doubt {len(doubtful)}, "
-        f"of these enqueued {len({*doubtful} & {*queued, *scheduled})}, none twice"
-    )
-    assert lpush.seen == 33  # one each, and three bulk pushes: nothing was sent again
-    assert zadd.seen == 6
-    assert len(doubtful) == lpush.swallowed + zadd.swallowed == 13
-    assert len(queued) == len(set(queued)) == 30 + 3 * 10
-    assert len(scheduled) == len(set(scheduled)) == 6
-    assert {*sure, *doubtful, *bulk} <= {*queued, *scheduled}
-    assert fleet.marks.look().count("performed") == dict.fromkeys(queued, 1)

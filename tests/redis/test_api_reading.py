@@ -5,6 +5,7 @@ import time
 from datetime import date
 
 import pytest
+from support.vectors import FILES, of_kind, put_state
 
 from kiqbridge.api import (
     DeadSet,
@@ -15,6 +16,11 @@ from kiqbridge.api import (
     ScheduledSet,
     Stats,
     WorkSet,
+    fetch_in_flight,
+    fetch_iterations,
+    fetch_suspects,
+    find_job,
+    read_audit,
 )
 
 
@@ -172,3 +178,154 @@ def test_what_is_no_job_is_read_as_it_is(redis, operator):
     assert [(each.jid, each.job_class, each.is_readable) for each in entries] == [
         ("", "", False)
     ] * 3
+
+
+ALIVE, SILENT, REAPED = "v2:host:1:aaa:1", "v2:host:2:bbb:1", "v2:host:3:ccc:2"
+
+
+def text_of(jid, queue="default"):
+    return json.dumps({"class": "Mail", "args": [], "jid": jid, "queue": queue}).encode()
+
+
+def hold(redis, incarnation, tid, number, queue, *jids):
+    redis.hset(f"kb:claims:{incarnation}", tid, f"{number} {queue}")
+    for jid in jids:  # the oldest at the tail
+        redis.lpush(f"kb:inflight:{incarnation}:{tid}:{number % 2}", text_of(jid, queue))
+
+
+def test_jobs_are_shown_with_their_owner_and_whether_they_run(redis, operator):
+    now = time.time()
+    redis.sadd("kb:inflight", ALIVE, SILENT, "v9:of:another:layout:1")
+    redis.sadd("kb:reaping", REAPED)
+    redis.hset("kb:alive", mapping={ALIVE: f"3 {now:.3f} 60000", SILENT: f"9 {now - 99:.3f} 4000"})
+    hold(redis, ALIVE, "t1", 4, "default", "a", "b")
+    hold(redis, ALIVE, "t2", 5, "mail", "c")
+    hold(redis, SILENT, "t1", 1, "default", "d")
+    hold(redis, REAPED, "t1", 2, "default", "e")
+    work = {"queue": "default", "payload": text_of("a").decode(), "run_at": int(now)}
+    redis.hset("host:1:aaa:work", "t1", json.dumps(work))
+
+    found = fetch_in_flight(operator)
+
+    assert [
+        (each.process, each.tid, each.queue, each.job.jid, each.owner, each.begun) for each in found
+    ] == [
+        ("host:1:aaa", "t1", "default", "a", "alive", True),
+        ("host:1:aaa", "t1", "default", "b", "alive", False),
+        ("host:1:aaa", "t2", "mail", "c", "alive", False),
+        ("host:2:bbb", "t1", "default", "d", "silent", False),
+        ("host:3:ccc", "t1", "default", "e", "being reaped", False),
+    ]
+    assert [each.job.jid for each in found if each.is_orphan] == ["d", "e"]
+
+
+def test_where_no_worker_of_ours_ever_ran_nothing_is_held(redis, operator):
+    assert fetch_in_flight(operator) == []
+    assert fetch_suspects(operator) == []
+
+
+def test_suspects_are_shown_in_the_order_in_which_they_run(redis, operator):
+    redis.sadd("queues", "default", "mail")
+    redis.lpush("kb:suspects:mail", *(text_of(str(number), "mail") for number in range(150)))
+
+    [found] = fetch_suspects(operator)
+
+    assert (found.queue, found.count, len(found.jobs)) == ("mail", 150, 100)
+    assert [each.jid for each in found.jobs[:3]] == ["0", "1", "2"]
+
+
+def test_progress_is_read_as_it_was_saved(redis, operator):
+    redis.hset("it-abc", mapping={"ex": 3, "c": '{"id":42}', "rt": "12.5"})
+    redis.hset("it-gone", mapping={"cancelled": 1_770_015_780})
+    redis.hset("it-odd", mapping={"ex": "x", "c": "{", "rt": "y"})
+
+    found = fetch_iterations(["abc", "gone", "odd", "none", "", "abc"], operator)
+
+    assert list(found) == ["abc", "gone", "odd"]
+    assert (found["abc"].executions, found["abc"].runtime_s) == (3, 12.5)
+    assert (found["abc"].cursor, found["abc"].cursor_text) == ({"id": 42}, '{"id":42}')
+    assert found["abc"].cancelled_at is None
+    assert (found["gone"].cursor, found["gone"].cancelled_at) == (None, 1_770_015_780.0)
+    assert (found["odd"].executions, found["odd"].cursor) == (0, None)
+    assert fetch_iterations([], operator) == {}
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("iteration"))
+def test_what_sidekiq_recorded_of_its_iterable_jobs_is_read(file, name, redis, operator):
+    keys = [each for each in FILES[file][name].get("keys", []) if each["key"].startswith("it-")]
+    if not keys:  # it was deleted when the job was done
+        assert "it-" in json.dumps(FILES[file][name])
+        return
+    put_state(redis, keys)
+
+    found = fetch_iterations([each["key"][3:] for each in keys], operator)
+
+    assert [str(each.executions) for each in found.values()] == [
+        each["value"]["ex"] for each in keys
+    ]
+    assert [each.cursor_text for each in found.values()] == [each["value"]["c"] for each in keys]
+
+
+def job_of(jid, **more):
+    return json.dumps({"class": "Mail", "args": [], "jid": jid, "queue": "default", **more})
+
+
+def test_a_job_is_found_in_each_place(redis, operator):
+    redis.zadd("retry", {job_of("a"): 1})
+    redis.zadd("schedule", {job_of("a"): 1})
+    redis.zadd("dead", {job_of("a"): 1})
+    redis.sadd("queues", "low", "default")
+    redis.lpush("queue:low", job_of("b"), job_of("a"))
+    redis.sadd("processes", "h:1:x")
+    redis.hset(
+        "h:1:x:work", "t1", json.dumps({"queue": "low", "payload": job_of("a"), "run_at": 1})
+    )
+    redis.sadd("kb:inflight", "v2:h:1:x:0")
+    redis.hset("kb:claims:v2:h:1:x:0", "t1", "7 low")
+    redis.lpush("kb:inflight:v2:h:1:x:0:t1:1", job_of("a"), job_of("b"))
+
+    found = find_job("a", operator)
+
+    assert [(each.place, each.name) for each in found] == [
+        ("retry", "retry"),
+        ("schedule", "schedule"),
+        ("dead", "dead"),
+        ("in flight", "low"),
+        ("working", "h:1:x t1"),
+        ("queue", "low"),
+    ]
+    assert {each.job.jid for each in found} == {"a"}
+    assert found[0].job.delete()
+    assert found[-1].job.delete()
+    assert len(find_job("a", operator)) == 4
+
+
+@pytest.mark.parametrize("jid", ["", "nothing", "\ud800"])
+def test_what_is_nowhere_is_not_found(redis, operator, jid):
+    redis.zadd("retry", {job_of("a"): 1, b"no json": 2})
+
+    assert find_job(jid, operator) == []
+
+
+@pytest.mark.parametrize(
+    ("action", "signal"), [("quiet", b"TSTP"), ("stop", b"TERM"), ("dump_threads", b"TTIN")]
+)
+def test_a_signal_is_put_where_the_process_takes_it(redis, operator, action, signal):
+    redis.sadd("processes", "h:1:x")
+    redis.hset("h:1:x", "info", json.dumps({"hostname": "h", "pid": 1}))
+    [process] = ProcessSet(operator)
+
+    getattr(process, action)()
+
+    assert redis.lrange("h:1:x-signals", 0, -1) == [signal]
+    assert 0 < redis.ttl("h:1:x-signals") <= 60
+    [entry] = read_audit(operator)
+    assert (entry.action, entry.target) == (action, "h:1:x")
+
+
+def test_a_process_that_is_gone_is_taken_off(redis, operator):
+    redis.sadd("processes", "h:1:x")
+
+    ProcessSet(operator).cleanup()
+
+    assert not redis.exists("processes")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.bad_payloads import UNREADABLE, Case, members, objects, raw_of, text_of
+from support.engine import in_flight
 from support.evidence import Evidence
 from support.idle import is_idle
 from support.jobs import own_declarations
@@ -80,10 +81,6 @@ def by_case(redis, key):
     """Case → payload, of what a set keeps."""
     payloads = [json.loads(raw_of(text) or "{}") | json.loads(text) for text in kept(redis, key)]
     return {payload["case"]: payload for payload in payloads}
-
-
-def in_flight(redis):
-    return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
 
 
 class TestTextsInAQueue:

@@ -13,7 +13,6 @@ from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.perform.gate import Diversion
 from kiqbridge.wire.flow_mark import FlowEnd
 
 
@@ -199,31 +198,6 @@ class TestRunning:
         assert batch.status().complete
         assert not batch.status().success
 
-    def test_a_child_counts_with_its_callbacks(self, send, report, pushed, end):
-        with Batch() as outer:
-            send.perform_async(1)
-            with Batch(on_success=call(report, "inner")) as inner:
-                send.perform_async(2)
-        for payload in pushed():
-            end(payload)
-
-        assert inner.status().parent == outer.bid
-        assert inner.status().success
-        assert (outer.status().total, outer.status().pending) == (3, 1)
-        end(pushed("low")[0])
-        assert outer.status().success
-
-    def test_a_job_that_was_done_dies_no_more(self, send, pushed, end):
-        with Batch() as batch:
-            send.perform_async(1)
-            send.perform_async(2)
-        done, _ = pushed()
-        end(done)
-        end(done, outcome="dead")
-
-        assert batch.status().death_at is None
-        assert batch.status().failed == 0
-
     def test_a_cancelled_batch_adds_nothing_and_its_children_neither(self, send, client, outbox):
         with Batch() as outer, Batch() as inner:
             send.perform_async(1)
@@ -264,9 +238,6 @@ class TestRunning:
             pass
         assert 0 < redis.ttl(f"kb:flow:batch:{batch.bid}") <= 30 * 86_400
 
-    def test_the_gate_names_the_cancelled_batch(self):
-        assert Diversion(cancelled="its batch is cancelled").error is None
-
 
 class TestChains:
     def test_each_is_pushed_when_the_one_before_is_done(self, send, pushed, end, redis):
@@ -302,20 +273,6 @@ class TestChains:
         assert len(pushed()) == 1
         assert "no JSON text" in caplog.text
         assert (batch.status().failed, batch.status().complete) == (1, True)
-
-    def test_a_group_within_waits_for_all(self, send, report, pushed, end):
-        made = chain(
-            call(send, 1),
-            group(call(send, 2), chain(call(send, 3), call(send, 4))),
-            call(report, "x"),
-        )
-        made.perform_async()
-        for place in range(4):
-            assert not pushed("low")
-            end(pushed()[place])
-
-        assert [each["args"] for each in pushed()] == [[1], [2], [3], [4]]
-        assert [each["args"] for each in pushed("low")] == [["x"]]
 
     def test_a_group_with_then_and_groups_within_groups(self, send, report, pushed, end):
         bid = group(call(send, 1), group(call(send, 2)), then=call(report, "all")).perform_async()

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from support.engine import in_flight
 from support.waiting import wait_until
 
 from kiqbridge.inflight.outage import Outage
@@ -56,10 +57,6 @@ def settlement(verdict, text, **details):
     return Settlement(verdict=verdict, score=1.0, text=text, counted=True, **details)
 
 
-def in_flight(redis):
-    return sorted(job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1))
-
-
 def test_jobs_that_succeeded_are_acknowledged_together_and_free_their_claimer(
     redis, chunk, connection, bookkeeper, freed
 ):
@@ -97,23 +94,18 @@ def test_handlers_are_called_after_the_failure_is_written(redis, chunk, bookkeep
     assert seen == [([JOBS[0]], JOBS[1:])]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.SCHEDULE])
+@pytest.mark.parametrize(
+    "verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.SCHEDULE, Verdict.DISCARD]
+)
 def test_each_that_failed_is_settled_and_gone(redis, chunk, bookkeeper, freed, verdict):
-    key = verdict.value
     for text in JOBS:
         bookkeeper.ended(chunk, text, settlement(verdict, text))
     bookkeeper.start()
 
     assert freed.wait(30)
-    assert redis.zrange(key, 0, -1) == JOBS
+    kept = [] if verdict is Verdict.DISCARD else JOBS
+    assert redis.zrange(verdict.value, 0, -1) == kept
     assert in_flight(redis) == []
-
-
-def test_a_discarded_job_is_acknowledged(redis, chunk, bookkeeper):
-    bookkeeper.ended(chunk, JOBS[0], settlement(Verdict.DISCARD, JOBS[0]))
-    bookkeeper.start()
-
-    wait_until(lambda: in_flight(redis) == JOBS[1:])
 
 
 def test_a_job_that_cannot_go_on_goes_back_to_its_queue_before_its_notification(

@@ -6,8 +6,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support.engine import EngineProcess, UnreliableConnection, put_back
-from support.servers import debian_server, embedded_server
+from support.engine import EngineProcess, in_flight, poller_on, put_back
+from support.servers import one_node_cluster
 from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
@@ -21,7 +21,6 @@ from kiqbridge.clocks.placing import place_due
 from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.dead_trim import DeadTrim
 from kiqbridge.engine.heartbeat import Stats
-from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.flow import Batch, limiter
 from kiqbridge.inflight.claims import acknowledge, repush, route, settle_all
@@ -64,10 +63,6 @@ def enqueue(redis, *jobs, queue="default"):
 def waiting(redis, queue="default"):
     """Jobs of a queue, the next to run first."""
     return redis.lrange(f"queue:{queue}", 0, -1)[::-1]
-
-
-def in_flight(redis):
-    return sorted(job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1))
 
 
 def run_order(chunk):
@@ -138,20 +133,12 @@ class TestClaiming:
         assert claimer.claim(["default"], 5) is None
         assert in_flight(redis) == []
 
-    def test_a_claim_without_queues_only_acknowledges(self, redis, claimer):
-        enqueue(redis, *JOBS[:2])
-        claimer.claim(["default"], 1)
-
-        assert claimer.claim((), 0) is None
-        assert in_flight(redis) == []
-        assert waiting(redis) == [JOBS[1]]
-
     def test_claimers_of_one_process_do_not_touch_each_other(self, redis, process):
         enqueue(redis, *JOBS[:4])
         first, second = process.claimer("t1"), process.claimer("t2")
 
         mine, theirs = first.claim(["default"], 2), second.claim(["default"], 2)
-        first.claim((), 0)
+        assert first.claim((), 0) is None  # without queues it only acknowledges
 
         assert run_order(mine) + run_order(theirs) == JOBS[:4]
         assert in_flight(redis) == JOBS[2:4]
@@ -199,20 +186,6 @@ class TestLostReplies:
                 return got
             got.append(run_order(chunk))
         raise AssertionError("the queue never ended")
-
-    @pytest.mark.parametrize("most", [1, 5])  # one job is moved, several are read and added
-    def test_the_same_number_answers_the_same_chunk(self, redis, process, most):
-        enqueue(redis, *JOBS)
-        connection = process.connect()
-        connection.lose = {1}
-        claimer = process.claimer(connection=connection)
-
-        with pytest.raises(RedisUnavailable):
-            claimer.claim(["default"], most)
-        chunk = claimer.claim(["default"], most)
-
-        assert run_order(chunk) == JOBS[:most]
-        assert waiting(redis) == JOBS[most:]
 
     def test_a_single_job_claimed_again_and_again_is_in_redis_once(self, redis, process):
         """A reply of one job is lost at each third call, and the claim repeated."""
@@ -338,23 +311,6 @@ class TestSettling:
         assert redis.zrange("retry", 0, -1, withscores=True) == [(b"with its error", 1700000000.25)]
         assert in_flight(redis) == [JOBS[1]]
 
-    def test_settling_twice_gives_one_life(self, redis, process, claimer):
-        enqueue(redis, b"job")
-        chunk = claimer.claim(["default"], 1)
-
-        assert process.settle(chunk, b"job", "retry", 1.0, b"first")
-        assert not process.settle(chunk, b"job", "retry", 2.0, b"second")
-
-        assert redis.zrange("retry", 0, -1) == [b"first"]
-
-    def test_equal_texts_in_one_chunk_are_settled_one_by_one(self, redis, process, claimer):
-        enqueue(redis, b"same", b"same")
-        chunk = claimer.claim(["default"], 2)
-
-        process.settle(chunk, b"same", "retry", 1.0, b"failed")
-
-        assert in_flight(redis) == [b"same"]
-
     def test_several_are_settled_in_one_step(self, redis, process, claimer):
         enqueue(redis, *JOBS[:4])
         chunk = claimer.claim(["default"], 4)
@@ -420,16 +376,6 @@ class TestSettling:
         assert not redis.exists("retry")
         assert in_flight(redis) == JOBS[:2]
 
-    def test_after_fencing_it_does_nothing(self, redis, process, claimer):
-        enqueue(redis, b"job")
-        chunk = claimer.claim(["default"], 1)
-        redis.srem("kb:inflight", chunk.lease.incarnation)
-
-        assert not process.settle(chunk, b"job", "retry", 1.0, b"failed")
-
-        assert not redis.exists("retry")
-        assert redis.lrange(chunk.list_key, 0, -1) == [b"job"]
-
     def test_after_a_reap_it_does_nothing_and_the_job_has_one_life(self, redis, process, claimer):
         enqueue(redis, b"job")
         chunk = claimer.claim(["default"], 1)
@@ -440,16 +386,6 @@ class TestSettling:
 
         assert waiting(redis) == [b"job"]
         assert not redis.exists("retry")
-
-    def test_a_set_of_a_foreign_type_costs_no_job(self, redis, process, claimer):
-        redis.set("retry", "not a set")
-        enqueue(redis, b"job")
-        chunk = claimer.claim(["default"], 1)
-
-        with pytest.raises(Exception, match="WRONGTYPE"):
-            process.settle(chunk, b"job", "retry", 1.0, b"failed")
-
-        assert in_flight(redis) == [b"job"]
 
 
 class TestGivingBack:
@@ -495,56 +431,6 @@ class TestReaping:
     def die(self, redis, process):
         redis.hdel(process.keys.alive, process.incarnation)
 
-    def reap(self, process, **options):
-        return Reaper(process.connect(), process.keys).reap(process.incarnation, **options)
-
-    def test_everything_goes_back_in_order_and_nothing_is_left(self, redis, process):
-        enqueue(redis, *JOBS)
-        enqueue(redis, b"mail 1", b"mail 2", b"mail 3", queue="mail")
-        process.claimer("t1").claim(["default"], 5)
-        process.claimer("t2").claim(["mail"], 2)
-        self.die(redis, process)
-
-        assert self.reap(process) == 7
-
-        assert waiting(redis) == JOBS
-        assert waiting(redis, "mail") == [b"mail 1", b"mail 2", b"mail 3"]
-        assert not redis.keys("kb:inflight*") + redis.keys("kb:claims*") + redis.keys("kb:alive*")
-
-    def test_an_unacknowledged_last_chunk_goes_back_whatever_its_number(self, redis, process):
-        enqueue(redis, *JOBS[:6])
-        claimer = process.claimer()
-        for _ in range(3):
-            claimer.claim(["default"], 2)
-        self.die(redis, process)
-
-        assert self.reap(process) == 2
-        assert waiting(redis) == JOBS[4:6]
-
-    def test_one_that_gave_a_sign_of_life_since_is_left_alone(self, redis, process, claimer):
-        enqueue(redis, b"job")
-        claimer.claim(["default"], 1)
-
-        assert self.reap(process, beat=b"0 1732250000.5 10000") == -2
-        assert self.reap(process) == -2  # none was seen, and here is one
-        assert in_flight(redis) == [b"job"]
-
-    def test_the_owner_may_end_its_own_lease_while_alive(self, redis, process, claimer):
-        enqueue(redis, *JOBS[:2])
-        claimer.claim(["default"], 2)
-
-        assert self.reap(process, by_owner=True) == 2
-        assert waiting(redis) == JOBS[:2]
-
-    def test_twice_is_once(self, redis, process, claimer):
-        enqueue(redis, b"job")
-        claimer.claim(["default"], 1)
-        self.die(redis, process)
-
-        assert self.reap(process) == 1
-        assert self.reap(process) == -1
-        assert waiting(redis) == [b"job"]
-
     def test_one_that_claims_without_end_is_stopped_and_all_goes_back(
         self, redis, process, claimer
     ):
@@ -560,16 +446,6 @@ class TestReaping:
 
         assert waiting(redis) == JOBS
         assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
-
-    def test_a_frozen_claimer_that_wakes_up_after_it_is_fenced(self, redis, process, claimer):
-        enqueue(redis, *JOBS[:2])
-        chunk = claimer.claim(["default"], 1)
-        self.die(redis, process)
-        self.reap(process)
-
-        assert claimer.claim(["default"], 1) is None
-        assert chunk.lease.lost
-        assert waiting(redis) == JOBS[:2]
 
 
 class TestFullMemory:
@@ -627,25 +503,14 @@ class TestCluster:
 
     @pytest.fixture
     def cluster_url(self, session_server):
-        make = {"valkey": embedded_server, "redis": debian_server}[session_server.name]
-        with make(cluster_enabled="yes") as server:
-            pool = RedisPool(server.url)
-            pool.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            wait_until(lambda: b"cluster_state:ok" in pool.call("CLUSTER", "INFO"))
+        with one_node_cluster(session_server.name) as server:
             yield server.url
-            pool.close()
 
     def test_every_script_runs_under_a_hash_tagged_namespace(self, cluster_url):
         pool, keys = RedisPool(cluster_url), Keys("{app}")
         client = Client(namespace="{app}", pool=pool)
         item = {"class": "Nop", "args": [1], "queue": "default"}
-        poller = Poller(
-            identity="host:1:aaa",
-            keys=keys,
-            client=client,
-            connection=pool.connection(),
-            track=pool.raw_connection,
-        )
+        poller = poller_on(pool, keys=keys, client=client)
 
         assert client.push_tick("s", 4_000_000_000, [item], by="test").kind == "enqueued"
         assert not client.push_once([item], ["event#0"])[0].duplicate
@@ -821,11 +686,3 @@ def move_and_give_back(pool, keys):
     assert Restorer(pool, keys, "e1").put(held.chunk) == 1
     taker.release(held)
     assert find_held(pool, keys) is None
-
-
-def test_an_unreliable_connection_is_one(process):
-    connection = UnreliableConnection(process.pool.connection())
-    connection.down = True
-
-    with pytest.raises(RedisUnavailable):
-        connection.call("PING")

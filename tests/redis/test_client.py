@@ -21,13 +21,6 @@ SOON = 1_900_000_000
 
 
 @pytest.fixture
-def client(redis_url):
-    made = Client(redis_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def echo(redis_url):
     with own_declarations():
         made = configure(redis_url)
@@ -99,25 +92,12 @@ class TestOneJob:
         assert redis.smembers("queues") == {b"low"}
         assert keys(redis) == {"queues", "queue:low"}
 
-    def test_the_first_pushed_runs_first(self, client, redis):
-        jids = [client.push({"class": "EchoJob", "args": [n]}) for n in range(3)]
-
-        assert [payload["jid"] for payload in queued(redis)] == jids
-
     def test_enqueued_at_is_always_that_of_the_push_and_created_at_the_first(self, client, redis):
         client.push({"class": "EchoJob", "args": [], "created_at": 1.5, "enqueued_at": 2.5})
 
         [payload] = queued(redis)
         assert payload["created_at"] == 1.5
         assert payload["enqueued_at"] == now()
-
-    def test_a_namespace_is_before_every_key(self, redis_url, redis):
-        client = Client(redis_url, namespace="myapp")
-
-        client.push({"class": "EchoJob", "args": []})
-        client.push({"class": "EchoJob", "args": [], "at": SOON})
-
-        assert keys(redis) == {"myapp:queues", "myapp:queue:default", "myapp:schedule"}
 
     def test_an_existing_redis_client_may_be_given(self, redis, redis_url):
         Client(redis=redis).push({"class": "EchoJob", "args": []})
@@ -169,6 +149,7 @@ class TestBulk:
         assert [payload["jid"] for payload in payloads] == jids
         assert len(set(jids)) == 2500
         assert len({payload["created_at"] for payload in payloads}) == 1
+        assert len({payload["enqueued_at"] for payload in payloads}) == 3  # of each thousand
         assert redis.smembers("queues") == {b"default"}
 
     @pytest.mark.parametrize(("interval", "width"), [(60, 60), (1, 5)])

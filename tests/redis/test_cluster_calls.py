@@ -9,8 +9,7 @@ from collections import Counter
 import pytest
 import redis as redis_py
 from support.proxy import Answer, InterceptingRedis, Lose
-from support.servers import embedded_server
-from support.waiting import wait_until
+from support.servers import one_node_cluster
 
 from kiqbridge import Client, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.store import deadline
@@ -23,16 +22,7 @@ A, B = "{app}:a", "{app}:b"
 
 @pytest.fixture(scope="module")
 def servers():
-    with (
-        embedded_server(cluster_enabled="yes") as one,
-        embedded_server(cluster_enabled="yes") as two,
-    ):
-        for server in (one, two):
-            with redis_py.Redis.from_url(server.url) as raw:
-                raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-                wait_until(
-                    lambda raw=raw: b"cluster_state:ok" in raw.execute_command("CLUSTER", "INFO")
-                )
+    with one_node_cluster() as one, one_node_cluster() as two:
         yield one, two
 
 

@@ -7,8 +7,7 @@ import pytest
 from support.aws_services import aws_services
 from support.certificates import make_certificate
 from support.proxy import Answer, InterceptingRedis
-from support.servers import debian_server, embedded_server, find_free_port
-from support.waiting import wait_until
+from support.servers import debian_server, embedded_server, find_free_port, one_node_cluster
 
 from kiqbridge import Client
 from kiqbridge.api import open_operator
@@ -219,25 +218,17 @@ def test_a_server_that_is_too_old_is_refused(server, info, words):
             assert "upgrade to Redis 7.0, Valkey 7.2, or newer" in str(failed.value)
 
 
-def owning_all_slots(server):
-    pool = RedisPool(server.url)
-    pool.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    wait_until(lambda: b"cluster_state:ok" in pool.call("CLUSTER", "INFO"))
-    return pool
-
-
 def test_a_server_in_cluster_mode_needs_a_hash_tag():
-    with embedded_server(cluster_enabled="yes") as server:
-        pool = owning_all_slots(server)
-
+    with one_node_cluster() as server:
+        pool = RedisPool(server.url)
         check_server(pool.run, "{jobs}:", pool.address)
+
         with pytest.raises(ConfigError, match="set KIQBRIDGE_NAMESPACE to a name in braces"):
             check_server(pool.run, "jobs:", pool.address)
 
 
 def test_an_address_that_names_one_node_alone_is_warned_of(caplog):
-    with embedded_server(cluster_enabled="yes") as server:
-        plain = owning_all_slots(server)
+    with one_node_cluster() as server:
         url = server.url.replace("redis://", "redis+cluster://")
 
         for address in (url, server.url):
@@ -250,7 +241,6 @@ def test_an_address_that_names_one_node_alone_is_warned_of(caplog):
             pool.close()
             if address == url:
                 assert (caplog.messages, finding.status) == ([], "ok")
-        plain.close()
 
     [message] = caplog.messages
     assert "is a node of a cluster, and REDIS_URL names it alone" in message
@@ -260,8 +250,7 @@ def test_an_address_that_names_one_node_alone_is_warned_of(caplog):
 
 
 def test_a_stored_address_of_a_cluster_is_read_before_it_is_looked_at(caplog):
-    with embedded_server(cluster_enabled="yes") as server, aws_services() as services:
-        owning_all_slots(server).close()
+    with one_node_cluster() as server, aws_services() as services:
         arn = services.secret(server.url.replace("redis://", "redis+cluster://"))
         access = RedisAccess(url="", secret_arn=arn, aws=services.aws, namespace="{jobs}")
         pool = RedisPool(access)
@@ -273,8 +262,8 @@ def test_a_stored_address_of_a_cluster_is_read_before_it_is_looked_at(caplog):
 
 
 def test_a_server_in_cluster_mode_is_refused_while_ruby_processes_use_the_namespace():
-    with embedded_server(cluster_enabled="yes") as server:
-        pool = owning_all_slots(server)
+    with one_node_cluster() as server:
+        pool = RedisPool(server.url)
         ours, ruby, gone = "one:1:aaa", "web:7:bbb", "web:8:ccc"
         pool.run(
             ("SADD", "{jobs}:processes", ours, ruby, gone),

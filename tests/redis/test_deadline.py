@@ -158,6 +158,7 @@ class TestAfterAFreeze:
                 pool.call("INCR", "counter")
 
             assert [command[0] for command in proxy.commands] == [b"INCR"] * 5
+            assert proxy.connections == 1
 
     def test_a_probe_has_no_more_time_than_the_deadline(self, paused, monkeypatch):
         pool = RedisPool(paused.url, read_timeout_s=LONG_S)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from support.engine import in_flight
 from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
@@ -93,10 +94,6 @@ def push(client, name, count, **attributes):
     )
 
 
-def in_flight(redis):
-    return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
-
-
 class TestBlocked:
     def test_a_job_that_blocks_the_loop_is_logged_with_its_stack_once_for_its_class(
         self, working, jobs, client, caplog
@@ -157,19 +154,9 @@ class TestRunning:
 
         assert jobs.peak == 5
 
-    def test_each_is_acknowledged_by_itself(self, working, jobs, client, redis):
-        push(client, "Gated", 1)
-        push(client, "Quick", 200)
-
-        with working():
-            wait_until(lambda: len(jobs.done) == 200)
-            wait_until(lambda: len(in_flight(redis)) == 1, what="only the long one in flight")
-
-            assert b'"Gated"' in in_flight(redis)[0]
-            jobs.may_end = True
-            wait_until(lambda: not in_flight(redis))
-
-    def test_plain_jobs_between_them_run_on_threads(self, working, jobs, client, redis):
+    def test_each_is_acknowledged_by_itself_and_plain_jobs_between_them_too(
+        self, working, jobs, client, redis
+    ):
         client.push_bulk({"class": "Gated", "args": [["held"]]})
         for number in range(60):
             client.push({"class": ("Quick", "Plain")[number % 2], "args": [number]})
@@ -179,6 +166,7 @@ class TestRunning:
             wait_until(
                 lambda: len(in_flight(redis)) == 1, what="the plain ones acknowledged as well"
             )
+            assert b'"Gated"' in in_flight(redis)[0]
             jobs.may_end = True
             wait_until(lambda: not in_flight(redis))
 
@@ -213,18 +201,6 @@ class TestRunning:
 
 
 class TestFailing:
-    def test_a_failure_is_tried_again(self, working, client, redis):
-        push(client, "Failing", 30)
-
-        with working():
-            wait_until(lambda: redis.zcard("retry") == 30)
-            wait_until(lambda: not in_flight(redis))
-            wait_until(lambda: redis.get("stat:failed") == b"30")
-
-        kept = [json.loads(text) for text in redis.zrange("retry", 0, -1)]
-        assert {each["error_class"] for each in kept} == {"ValueError"}
-        assert {each["retry_count"] for each in kept} == {0}
-
     def test_many_failures_are_tried_again_each_once(self, working, client, setup, redis):
         told = []
         setup.error_handler(lambda error, _context: told.append(str(error)))
@@ -237,26 +213,28 @@ class TestFailing:
             assert not in_flight(redis)
 
         assert sorted(payload["jid"] for payload in kept) == sorted(jids)
+        assert {(each["error_class"], each["retry_count"]) for each in kept} == {("ValueError", 0)}
         assert sorted(map(int, told)) == list(range(300))
         assert redis.get("stat:failed") == b"300"
 
-    def test_a_time_limit_is_enforced(self, working, client, redis):
-        client.push({"class": "TooSlow", "args": []})
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [
+            (
+                "TooSlow",
+                ("kiqbridge.errors.JobTimeout", "took longer than its timeout_s of 0.05 s"),
+            ),
+            ("Cancelling", ("asyncio.exceptions.CancelledError", "")),
+        ],
+    )
+    def test_a_job_that_is_or_was_cancelled_has_failed(self, working, client, redis, name, error):
+        client.push({"class": name, "args": []})
 
         with working():
             wait_until(lambda: redis.zcard("retry") == 1)
 
         [kept] = [json.loads(text) for text in redis.zrange("retry", 0, -1)]
-        assert kept["error_class"] == "kiqbridge.errors.JobTimeout"
-        assert kept["error_message"] == "took longer than its timeout_s of 0.05 s"
-
-    def test_a_job_that_cancels_itself_has_failed(self, working, client, redis):
-        client.push({"class": "Cancelling", "args": []})
-
-        with working():
-            wait_until(lambda: redis.zcard("retry") == 1)
-
-        assert b"CancelledError" in redis.zrange("retry", 0, -1)[0]
+        assert (kept["error_class"], kept["error_message"]) == error
 
     def test_handlers_are_told_once_it_is_written(self, working, client, setup, redis):
         told = []

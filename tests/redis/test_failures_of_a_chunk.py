@@ -1,32 +1,20 @@
 """What fails in a chunk is written together: soon, once, and before anything of it is acknowledged."""
 
 import json
-import random
 import threading
-import time
 from contextlib import ExitStack
 
 import pytest
 from support.engine import EngineProcess, UnreliableConnection
 from support.jobs import own_declarations
-from support.runners import make_runner, processor_needs
+from support.processors import processor_on
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
-from kiqbridge.engine.manager import Manager
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight.outage import Outage
 from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store import scripts
-from kiqbridge.wire.queues import queue_order
 
 SETTLE = scripts.load("settle").sha
 
@@ -58,35 +46,14 @@ class Stand:
         self.long_begun = threading.Event()
         self.long_may_end = threading.Event()
         self.ended = []
-        self.gate = IdleGate()
-        self.notifications = Notifications()
         self.connection = Recording(engine.pool.connection())
-        self.setup = Server()
-        self.setup.error_handler(
+        server = Server()
+        server.error_handler(
             lambda error, context: self.told.append((str(error), context.get("job", {}).get("jid")))
         )
-        settler = Settler(engine.keys)
-        self.revoker = PrefetchRevoker(engine.connect(), engine.keys, settler, self.notifications)
-        self.runner = make_runner(default_registry, server=self.setup)
-        context = ProcessorContext(
-            keeper=engine.keeper,
-            runner=self.runner,
-            **processor_needs(self.setup),
-            revoker=self.revoker,
-            outage=Outage(),
-            keys=engine.keys,
-            settler=settler,
-            look_ahead=3,
-        )
-        order = queue_order([("default", 0)], random.Random(1))
-        claimer = engine.claimer(connection=self.connection)
-        self.processor = Processor(
-            "t1", Fetcher(claimer, order, self.gate, context.outage), context
-        )
-        self.processor._size = 3
-        self.manager = Manager(
-            [self.processor], [self.gate], engine.connect(), engine.keys, self.notifications
-        )
+        made = processor_on(engine, server=server, connection=self.connection)
+        self.processor, self.manager = made.processor, made.manager
+        self.revoker, self.runner = made.revoker, made.runner
 
         @job(name="Fails")
         def fails():
@@ -176,40 +143,6 @@ def test_those_before_a_long_job_are_written_and_told_while_it_runs(stand):
     wait_until(lambda: not stand.in_flight())
     assert stand.connection.settled == []  # the prefetch revoker's own connection did it
     assert len(stand.told) == 1
-
-
-def test_at_the_deadline_they_are_written_before_the_rest_is_acknowledged(stand):
-    stand.start("Fails", "Long", "Short")
-    assert stand.long_begun.wait(10)
-    assert stand.retried() == []  # nobody guards here
-
-    stopping = threading.Thread(target=stand.manager.stop, args=(time.monotonic(),))
-    stopping.start()
-    wait_until(stand.retried)
-    stand.long_may_end.set()
-    stopping.join(10)
-
-    assert stand.retried() == ["Fails-0"]
-    assert stand.queued() == ["Long-1", "Short-2"]
-    assert stand.in_flight() == []
-    wait_until(lambda: stand.told == [("no luck", "Fails-0")])
-
-
-def test_at_the_deadline_what_cannot_be_written_stays_in_flight(stand, redis):
-    redis.set("retry", "no sorted set")
-    stand.start("Fails", "Long", "Short")
-    assert stand.long_begun.wait(10)
-
-    stopping = threading.Thread(target=stand.manager.stop, args=(time.monotonic(),))
-    stopping.start()
-    wait_until(lambda: len(stand.queued()) == 2)
-    wait_until(stand.processor._abandoned.is_set)
-    stand.long_may_end.set()
-    stopping.join(10)
-
-    assert stand.queued() == ["Long-1", "Short-2"]
-    assert stand.in_flight() == ["Fails-0"]
-    assert stand.told == []
 
 
 def test_given_to_others_meanwhile_they_have_one_life(stand, redis, caplog):

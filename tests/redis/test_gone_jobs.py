@@ -52,14 +52,18 @@ class Watching:
     def __init__(self, watch, clock, connection, redis):
         self.watch, self.clock, self.connection, self.redis = watch, clock, connection, redis
 
-    def search(self, connection=None, *, aged=True):
-        """One search from its beginning to its end; all locks are due for it, and `aged` batches."""
+    def search(self, connection=None, *, aged=True, times=1):
+        """Searches from beginning to end; all locks are due for each, and `aged` batches."""
+        for _ in range(times):
+            self._search(connection or self.connection, aged)
+
+    def _search(self, connection, aged):
         for name in self.redis.hkeys("kb:locks"):
             self.redis.zadd("kb:locks:look", {name: 1})
         for bid, until in self.redis.zrange("kb:flow:batches", 0, -1, withscores=True):
             self.redis.zadd("kb:flow:batches", {bid: until - LOOK_S * aged})
         self.clock.now += SEARCH_S
-        self.watch.look(connection or self.connection)
+        self.watch.look(connection)
         while self.watch._search is not None:
             self.watch.look(self.connection)
 
@@ -107,13 +111,11 @@ def test_a_lock_is_freed_after_three_searches_in_vain(client, watch, redis):
 def test_a_job_that_is_found_again_in_between_begins_anew(client, watch, redis):
     jid = push(client, 1)
     text = take(redis)
-    for _ in range(MISSES - 1):
-        watch.search()
+    watch.search(times=MISSES - 1)
     redis.lpush("queue:default", text)
     watch.search()
     take(redis)
-    for _ in range(MISSES - 1):
-        watch.search()
+    watch.search(times=MISSES - 1)
 
     assert owners(redis) == [jid]
 
@@ -156,8 +158,7 @@ def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
         case "exporting":
             redis.lpush(keys.exporting, text)
 
-    for _ in range(MISSES + 1):
-        watch.search()
+    watch.search(times=MISSES + 1)
 
     assert owners(redis) == [jid]
     assert batch.pending_jids() == [jid]
@@ -178,12 +179,10 @@ def test_jobs_of_a_batch_that_are_gone_end_without_success(client, watch, redis,
     assert f"batch {batch.bid}: 1 of its jobs are gone" in caplog.text
 
     take(redis)
-    for _ in range(MISSES + 1):
-        watch.search()
+    watch.search(times=MISSES + 1)
     assert watch.watch.ended == 1  # the other one was found in this round
     watch.clock.now += AGAIN_S
-    for _ in range(MISSES):
-        watch.search()
+    watch.search(times=MISSES)
     outbox.look()
 
     assert batch.status().complete
@@ -202,8 +201,7 @@ def test_jobs_of_a_schedule_that_are_gone_end_in_its_ledger(client, watch, redis
     redis.set("kb:ticks:foreign", "of another type")
     redis.lpop("queue:default")
 
-    for _ in range(MISSES + 1):
-        watch.search()
+    watch.search(times=MISSES + 1)
 
     [entry] = read_ledger(watch.connection, Keys(), "nightly")
     assert {end.jid: end.outcome for end in entry.ends} == {gone: "gone", done: "done"}
@@ -234,8 +232,7 @@ def test_a_long_search_proves_less(client, watch, redis, monkeypatch):
 def test_one_that_has_ended_meanwhile_is_left_alone(client, watch, redis):
     batch = fill(client)
     jid = json.loads(take(redis))["jid"]
-    for _ in range(MISSES - 1):
-        watch.search()
+    watch.search(times=MISSES - 1)
     redis.hset(Keys().batch_members(batch.bid), jid, "d")
     watch.search()
 
@@ -247,8 +244,7 @@ def test_young_batches_and_those_that_succeeded_are_not_looked_at(client, watch,
     for _ in range(2):
         take(redis)
     redis.zadd("kb:flow:batches", {done.bid: time.time() + KEEP_DONE_S - 60})
-    for _ in range(MISSES):
-        watch.search(aged=False)
+    watch.search(aged=False, times=MISSES)
     assert young.status().pending
 
     assert watch.watch.ended == 0
@@ -258,8 +254,7 @@ def test_what_is_dead_holds_no_lock(client, watch, redis):
     push(client, 1)
     redis.zadd("dead", {take(redis): 5})
 
-    for _ in range(MISSES):
-        watch.search()
+    watch.search(times=MISSES)
 
     assert owners(redis) == []
 
@@ -268,8 +263,7 @@ def test_a_long_queue_is_read_in_parts_to_its_end(client, watch, redis):
     jids = [push(client, number) for number in range(3)]
     redis.lpush("queue:default", *(b"filler %d" % n for n in range(2 * PART + 7)))
 
-    for _ in range(MISSES):
-        watch.search()
+    watch.search(times=MISSES)
 
     assert owners(redis) == sorted(jids)
 
@@ -277,8 +271,7 @@ def test_a_long_queue_is_read_in_parts_to_its_end(client, watch, redis):
 def test_a_lock_of_another_job_in_the_meantime_stays(client, watch, redis):
     push(client, 1)
     take(redis)
-    for _ in range(MISSES - 1):
-        watch.search()
+    watch.search(times=MISSES - 1)
     redis.delete("kb:locks")
     later = push(client, 1)
     take(redis)

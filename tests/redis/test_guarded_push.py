@@ -1,7 +1,6 @@
 """Pushes under a guard: once, however often they are asked for."""
 
 import re
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ import redis as redis_py
 from support.jobs import own_declarations
 from support.proxy import Lose, Refuse
 from support.servers import embedded_server
+from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable
 from kiqbridge.client.client import TICK_HORIZON_S
@@ -35,13 +35,6 @@ from kiqbridge.wire.tick_mark import MAX_NAME
 SOON = 1_900_000_000
 MINUTE = int(time.time()) // 60 * 60
 SCRIPTS = {b"EVALSHA", b"EVAL"}
-
-
-@pytest.fixture
-def client(redis_url):
-    made = Client(redis_url)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -83,9 +76,9 @@ def keys(redis):
     return {key.decode() for key in redis.scan_iter()}
 
 
-def lose_first_script(proxy, how):
-    """The first script that is really run ends this way (one that only loads it does not)."""
-    left = [how]
+def lose_first_script(proxy, how, times=1):
+    """The first scripts that are really run end this way (one that only loads it does not)."""
+    left = [how] * times
 
     def decide(command):
         return left.pop() if command[0] == b"EVAL" and left else None
@@ -107,20 +100,17 @@ class TestOnce:
         assert until == pytest.approx(time.time() + 17 * DAY_S, abs=5)
         assert redis.smembers("queues") == {b"default"}
 
-    def test_a_second_one_is_a_duplicate_with_the_jid_of_the_first(self, client, redis):
-        [first] = client.push_once([item(1)], ["event#0"])
-
-        [second] = client.push_once([item(2)], ["event#0"])
-
-        assert (second.duplicate, second.jid) == (True, first.jid)
-        assert [payload["args"] for payload in queued(redis)] == [[1]]
-
     def test_a_given_jid_that_meets_itself_is_a_duplicate(self, client, redis):
         client.push_once([item(1, jid="mine")], ["event#0"])
 
         [second] = client.push_once([item(1, jid="mine")], ["event#0"])
 
         assert (second.duplicate, second.jid) == (True, "mine")
+
+        client.push_once([item(2)], ["other"], jids=["drawn"])
+        [again] = client.push_once([item(2)], ["other"], jids=["drawn"])
+        assert (again.jid, again.duplicate) == ("drawn", False)  # a caller that repeats a call
+        assert [payload["jid"] for payload in queued(redis)] == ["mine", "drawn"]
 
     def test_each_job_has_its_own_guard_and_answer(self, client, redis):
         [known] = client.push_once([item("b")], ["event#1"])
@@ -221,7 +211,9 @@ class TestHowLong:
         if "fifo" in source:  # the 14 days begin anew in the dead-letter queue
             assert source.keep_s > 28 * DAY_S
 
-    def test_jobs_of_several_sources_in_one_call_have_each_its_own_end(self, client, redis):
+    def test_jobs_of_several_sources_have_each_its_own_end_unless_the_caller_says_when(
+        self, client, redis
+    ):
         identities = [Identity(source, ("same",)) for source in Source]
 
         client.push_once([item(1)] * len(identities), identities)
@@ -230,22 +222,8 @@ class TestHowLong:
         for source in Source:
             assert ends[source] == pytest.approx(time.time() + source.keep_s, abs=60)
 
-    def test_a_caller_may_say_how_long(self, client, redis):
-        client.push_once([item(1)], [Identity(Source.SQS, ("same",))], ttl_s=60)
-
-        [until] = ends_of(redis).values()
-        assert until == pytest.approx(time.time() + 60, abs=30)
-
-
-class TestDrawnJids:
-    """A caller that repeats a call knows its own jobs."""
-
-    def test_a_jid_that_was_drawn_meets_itself_as_the_first(self, client, redis):
-        for _ in range(2):
-            [outcome] = client.push_once([item(1)], ["k"], jids=["drawn"])
-            assert (outcome.jid, outcome.duplicate) == ("drawn", False)
-
-        assert [payload["jid"] for payload in queued(redis)] == ["drawn"]
+        client.push_once([item(1)], [Identity(Source.SQS, ("another",))], ttl_s=60)
+        assert min(ends_of(redis).values()) == pytest.approx(time.time() + 60, abs=30)
 
 
 class TestLimits:
@@ -254,11 +232,6 @@ class TestLimits:
     @pytest.fixture(autouse=True)
     def full(self, redis):
         redis.rpush("queue:full", *range(3))
-
-    def test_a_queue_below_its_limit_takes_more(self, client, redis):
-        client.push_once([item(1, queue="full")], [None], limits={"full": 4})
-
-        assert redis.llen("queue:full") == 4
 
     def test_at_its_limit_it_refuses_and_nothing_is_written(self, client, redis):
         redis.rpush("queue:other", "x")
@@ -275,6 +248,9 @@ class TestLimits:
         assert caught.value.places == {1: 3, 2: 3, 3: 1}
         assert keys(redis) == before
         assert redis.llen("queue:full") == 3
+
+        client.push_once([item(1, queue="full")], [None], limits={"full": 4})
+        assert redis.llen("queue:full") == 4
 
     def test_what_is_known_already_or_runs_later_passes(self, client, redis):
         client.push_once([item(1, queue="full")], ["a"])
@@ -313,14 +289,6 @@ class TestLimits:
 
 class TestScope:
     """What a guard is about: where its name comes from, and the class of the job."""
-
-    def test_a_key_of_one_class_says_nothing_about_another_class(self, client, redis):
-        [mail] = client.push_once([item(1) | {"class": "Mail"}], ["order-5"])
-
-        [bill] = client.push_once([item(2) | {"class": "Bill"}], ["order-5"])
-
-        assert (mail.duplicate, bill.duplicate) == (False, False)
-        assert [payload["class"] for payload in queued(redis)] == ["Mail", "Bill"]
 
     def test_an_events_id_says_nothing_about_the_same_text_as_a_key(self, client):
         outcomes = [
@@ -427,19 +395,6 @@ class TestForgetting:
         assert keys(redis) == {"queues", "queue:default"}
         connection.close()
 
-    def test_the_ledger_of_a_schedule_that_is_no_more_is_forgotten(self, client, redis, redis_url):
-        for name in ("gone", "lives"):
-            client.push_tick(name, MINUTE, [item()], by="aws")
-        redis.zadd("kb:ledgers", {"gone": time.time() - 60})
-        connection = RedisPool(redis_url).connection()
-
-        assert forget_what_is_over(connection, Keys())
-
-        assert redis.zrange("kb:ledgers", 0, -1) == [b"lives"]
-        assert not redis.exists("kb:ticks:gone")
-        assert client.push_tick("lives", MINUTE, [item()], by="b").kind == "duplicate"
-        connection.close()
-
     def test_it_frees_memory_when_there_is_none_left(self):
         with (
             embedded_server(maxmemory_policy="noeviction") as server,
@@ -489,7 +444,7 @@ def fill(raw):
 
 
 class TestTick:
-    def test_its_jobs_are_pushed_and_noted_in_the_ledger(self, client, redis):
+    def test_its_jobs_are_pushed_once_and_noted_in_the_ledger(self, client, redis):
         outcome = client.push_tick("stack/Nightly", MINUTE, [item(1), item(2, at=SOON)], by="aws")
 
         assert outcome.kind == "enqueued"
@@ -501,15 +456,10 @@ class TestTick:
         assert redis.zcard("schedule") == 1
         assert redis.zscore("kb:ledgers", "stack/Nightly") == MINUTE + TICK_HORIZON_S + 3600
 
-    def test_a_second_delivery_is_a_duplicate_with_the_jids_of_the_first(self, client, redis):
-        first = client.push_tick("s", MINUTE, [item(1), item(2)], by="aws")
-
-        second = client.push_tick("s", MINUTE, [item(1), item(2)], by="fleet")
-
+        second = client.push_tick("stack/Nightly", MINUTE, [item(1), item(2)], by="fleet")
         assert second.kind == "duplicate"
-        assert [each.jid for each in second.jobs] == [each.jid for each in first.jobs]
-        assert all(each.duplicate for each in second.jobs)
-        assert len(queued(redis)) == 2
+        assert [each.jid for each in second.jobs if each.duplicate] == noted["jids"]
+        assert (len(queued(redis)), redis.zcard("schedule")) == (1, 1)
 
     def test_other_instants_and_other_schedules_are_other_ticks(self, client, redis):
         for schedule, instant in [("s", MINUTE), ("s", MINUTE - 60), ("t", MINUTE)]:
@@ -548,41 +498,19 @@ class TestTick:
 
         assert redis.ttl("kb:ticks:s") == -1
 
-    def test_the_ledger_forgets_what_would_be_stale(self, client, redis):
-        for hours in (5, 1, 0):
-            client.push_tick("s", MINUTE - hours * 3600, [item()], by="aws", horizon_s=6 * 3600)
-
-        client.push_tick("s", MINUTE - 60, [item()], by="aws", horizon_s=1800)
-
-        assert [score for _, score in redis.zrange("kb:ticks:s", 0, -1, withscores=True)] == [
-            MINUTE - 3600,
-            MINUTE - 60,
-            MINUTE,
-        ]
-
-    def test_each_job_says_which_tick_it_belongs_to(self, client, redis):
+    def test_each_job_says_which_tick_it_belongs_to_whatever_else_is_said(self, client, redis):
         forged = {"schedule": "other", "at": 1}
-        client.push_tick(
-            "s",
-            MINUTE,
-            [item(1), item(2, tick=forged)],
-            by="aws",
-            overlap="skip",
-            max_age_s=60,
-        )
+
+        @client.middleware.add
+        def forge(_class, payload, _queue, call_next):
+            payload["tick"] = forged
+            return call_next()
+
+        items = [item(1), item(2, tick=forged)]
+        client.push_tick("s", MINUTE, items, by="aws", overlap="skip", max_age_s=60)
 
         mark = {"schedule": "s", "at": MINUTE, "overlap": "skip", "max_age_s": 60}
         assert [payload["tick"] for payload in queued(redis)] == [mark, mark]
-
-    def test_middleware_cannot_give_a_job_to_another_tick(self, client, redis):
-        def forge(job_class, payload, queue, call_next):
-            payload["tick"] = {"schedule": "other", "at": 1}
-            return call_next()
-
-        client.middleware.add(forge)
-        client.push_tick("s", MINUTE, [item(1)], by="aws")
-
-        assert [payload["tick"] for payload in queued(redis)] == [{"schedule": "s", "at": MINUTE}]
 
     def test_further_deliveries_are_counted(self, client, redis):
         client.push_tick("s", MINUTE, [item(1)], by="aws")
@@ -593,7 +521,7 @@ class TestTick:
 
         assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"4"}
 
-    def test_attempts_and_ends_are_forgotten_with_their_entry(self, client, redis):
+    def test_what_would_be_stale_is_forgotten_with_its_attempts_and_ends(self, client, redis):
         for hours in (5, 1, 0):
             for _ in range(2):
                 client.push_tick("s", MINUTE - hours * 3600, [item()], by="a", horizon_s=21600)
@@ -602,12 +530,12 @@ class TestTick:
         client.push_tick("s", MINUTE - 60, [item()], by="aws", horizon_s=1800)
 
         kept = [MINUTE - 3600, MINUTE]
+        entries = redis.zrange("kb:ticks:s", 0, -1, withscores=True)
+        assert [score for _, score in entries] == sorted([*kept, MINUTE - 60])
         assert sorted(int(field) for field in redis.hkeys("kb:attempts:s")) == kept
         assert redis.zrange("kb:ends:s", 0, -1) == [b"end 1", b"end 0"]
 
-    def test_the_attempts_and_ends_of_a_schedule_that_is_no_more_are_forgotten(
-        self, client, redis, redis_url
-    ):
+    def test_all_of_a_schedule_that_is_no_more_is_forgotten(self, client, redis, redis_url):
         for name in ("gone", "lives"):
             for _ in range(2):
                 client.push_tick(name, MINUTE, [item()], by="aws")
@@ -620,6 +548,9 @@ class TestTick:
 
         left = {name for name in keys(redis) if "gone" in name or "lives" in name}
         assert left == {"kb:ticks:lives", "kb:attempts:lives", "kb:ends:lives"}
+
+        assert redis.zrange("kb:ledgers", 0, -1) == [b"lives"]
+        assert client.push_tick("lives", MINUTE, [item()], by="b").kind == "duplicate"
 
     @pytest.mark.parametrize("key", ["kb:attempts:s", "kb:ends:s"])
     def test_what_has_no_place_keeps_no_tick_from_being_enqueued(self, client, redis, key):
@@ -648,19 +579,11 @@ class TestTick:
         assert keys(redis) == set()
 
     def test_of_many_that_ask_at_once_one_enqueues(self, redis_url, redis):
-        outcomes, barrier = [], threading.Barrier(8)
-
         def ask():
-            client = Client(redis_url)
-            barrier.wait()
-            outcomes.append(client.push_tick("s", MINUTE, [item(1), item(2)], by="aws"))
-            client.close()
+            with closing(Client(redis_url)) as client:
+                return client.push_tick("s", MINUTE, [item(1), item(2)], by="aws")
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        outcomes = at_once(*[ask] * 8)
 
         assert sorted(outcome.kind for outcome in outcomes) == ["duplicate"] * 7 + ["enqueued"]
         assert len({tuple(each.jid for each in outcome.jobs) for outcome in outcomes}) == 1
@@ -875,3 +798,25 @@ class TestLostReply:
 
         assert sum(command[0] in SCRIPTS for command in proxy.commands) == 2
         assert keys(redis) == set()
+
+    @pytest.mark.parametrize("is_tick", [True, False])
+    def test_who_repeats_a_call_whose_replies_were_lost_gets_the_first_jids(
+        self, proxy, redis, is_tick
+    ):
+        client = Client(proxy.url)
+
+        def push():
+            if is_tick:
+                return client.push_tick("s", MINUTE, [item(1), item(2)], by="aws").jobs
+            return client.push_once([item(1), item(2)], ["a", "b"])
+
+        push()
+        redis.flushdb()
+        losses = [Lose()] * 2
+        proxy.decide = lambda command: losses.pop() if command[0] in SCRIPTS and losses else None
+        with pytest.raises(RedisUnavailable):
+            push()
+        jobs = push()
+
+        assert all(each.duplicate for each in jobs)
+        assert [payload["jid"] for payload in queued(redis)] == [each.jid for each in jobs]

@@ -1,13 +1,14 @@
 """An interruption that comes while a job is in a function of ours which asks Redis: it lands where that call ends."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 from support.runners import RunnerStand, kept, payload
 from support.stacks import running_threads
 
-from kiqbridge import Schedules, job
+from kiqbridge import Client, Schedules, job
 from kiqbridge.api import Stats
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import JobTimeout
@@ -15,6 +16,7 @@ from kiqbridge.flow import BatchSet, limiter
 from kiqbridge.results import await_result, fetch_result
 from kiqbridge.runtime.interruption import PENDING
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.store.redis_pool import RedisPool
 
 TIMEOUT_S = 0.1
 LONG_S = 20.0
@@ -103,3 +105,59 @@ def test_a_job_that_waits_for_its_own_limiter_is_ended(full):
 
     assert failed["error_class"] == "kiqbridge.errors.JobTimeout"
     assert time.monotonic() - began < LONG_S / 2
+
+
+THREADS = 8
+
+
+def test_jobs_that_push_without_end_are_ended_and_no_connection_is_lost(redis_url, redis):
+    pool = RedisPool(redis_url, size=4)
+    client = Client(pool=pool, namespace="", profile="7")
+    timekeeper = Timekeeper()
+    outcomes = []
+
+    def work():
+        for _ in range(6):
+            began = time.monotonic()
+            try:
+                with timekeeper.limit(0.1):
+                    while True:
+                        client.push({"class": "Sink", "args": []})
+            except BaseException as error:  # noqa: BLE001 - looked at below
+                outcomes.append((type(error), time.monotonic() - began))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert [kind for kind, _ in outcomes] == [JobTimeout] * 6 * THREADS
+    assert max(took for _, took in outcomes) < 10
+    assert [pool._slots.get(timeout=5) for _ in range(4)]
+    assert PENDING == {}
+
+
+def test_a_push_that_fails_time_and_again_is_ended_as_well(redis_url):
+    client = Client(pool=RedisPool("redis://127.0.0.1:1/0"), namespace="", profile="7")
+    error = None
+
+    def work():
+        nonlocal error
+        try:
+            with Timekeeper().limit(0.1):
+                while True:
+                    try:
+                        client.push({"class": "Sink", "args": []})
+                    except JobTimeout:
+                        raise
+                    except Exception:  # noqa: BLE001 - what a stubborn job does
+                        continue
+        except BaseException as raised:  # noqa: BLE001 - looked at below
+            error = raised
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert type(error) is JobTimeout

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 from support.bad_payloads import raw_of
-from support.engine import EngineProcess
+from support.engine import EngineProcess, in_flight
 from support.jobs import own_declarations
 from support.launched import launched
 from support.runners import reports_in
@@ -151,10 +151,6 @@ def suspect_text(redis, text, jid="j1", queue="default"):
     return text
 
 
-def in_flight(redis):
-    return [each for key in redis.keys("kb:inflight:*") for each in redis.lrange(key, 0, -1)]
-
-
 def test_without_suspects_a_look_is_one_command(redis, isolate):
     isolation = isolate()
     before = redis.info("commandstats")
@@ -170,12 +166,8 @@ def test_without_suspects_a_look_is_one_command(redis, isolate):
     assert calls.get("cmdstat_evalsha", 0) == 0
 
 
-def test_an_idle_process_asks_every_five_seconds(isolate):
-    assert isolate()._look_s == 5.0  # 0.2 commands a second
-
-
-def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolate, folder):
-    suspect(redis, "Good", queue="mail")
+def test_one_that_succeeds_is_acknowledged_reported_and_its_count_forgotten(redis, isolate, folder):
+    suspect(redis, "Good", queue="mail", task_token="AQC=")
     isolation = isolate()
 
     assert isolation.look()
@@ -185,37 +177,9 @@ def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolat
     assert in_flight(redis) == []
     assert (isolation.processed, isolation.failed) == (1, 0)
     assert repr(isolation) == "<Isolation iso1 idle>"
-    assert not isolation.look()
-
-
-def test_a_suspect_that_a_state_machine_waits_for_is_reported(redis, isolate):
-    suspect(redis, "Good", task_token="AQC=")
-    isolation = isolate()
-
-    assert isolation.look()
-
     [report] = reports_in(redis)
     assert (report["task_token"], report["output"]) == ("AQC=", "null")
-    assert not redis.exists(KEYS.suspects("default"), KEYS.recovered("j1"))
-    assert in_flight(redis) == []
-    assert (isolation.processed, isolation.failed) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "error"), [("Bad", "kiqbridge.errors.ProcessDied"), ("Fails", "ValueError")]
-)
-def test_a_suspect_that_dies_is_reported_as_failed(redis, isolate, name, error):
-    suspect(redis, name, task_token="AQC=", retry=0)
-
-    assert isolate().look()
-
-    [report] = reports_in(redis)
-    assert (report["task_token"], report["error"]) == ("AQC=", error)
-    assert redis.zcard("dead") == 1
-
-
-def calls(redis, command):
-    return redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+    assert not isolation.look()
 
 
 def children_started(isolation, monkeypatch):
@@ -267,20 +231,6 @@ def test_for_a_key_of_a_foreign_type_no_child_is_started(redis, isolate, monkeyp
     assert started == []
 
 
-def test_it_runs_within_a_look_after_its_queue_is_resumed(redis, isolate, folder):
-    suspect(redis, "Good")
-    redis.sadd("paused", "default")
-    isolation = isolate(look_s=0.05)
-    redis.config_resetstat()
-    isolation.start()
-    wait_until(lambda: calls(redis, "smismember"), what="a look while it is paused")
-    assert redis.llen(KEYS.suspects("default")) == 1
-
-    redis.srem("paused", "default")
-
-    wait_until((folder / "done").exists, 30, what="the suspect runs")
-
-
 def test_one_after_the_other_each_in_a_child_of_its_own(redis, isolate, folder):
     suspect(redis, "Good", "j1")
     suspect(redis, "Good", "j2")
@@ -295,7 +245,7 @@ def test_one_after_the_other_each_in_a_child_of_its_own(redis, isolate, folder):
 
 
 def test_one_that_kills_its_child_is_dead_whatever_its_options_say(redis, isolate, caplog):
-    suspect(redis, "Bad", retry=False, dead=False)
+    suspect(redis, "Bad", retry=False, dead=False, task_token="AQC=")
 
     assert isolate().look()
 
@@ -308,6 +258,9 @@ def test_one_that_kills_its_child_is_dead_whatever_its_options_say(redis, isolat
     assert in_flight(redis) == []
     assert any("job j1 of queue default is what killed" in message for message in caplog.messages)
 
+    [report] = reports_in(redis)
+    assert (report["task_token"], report["error"]) == ("AQC=", "kiqbridge.errors.ProcessDied")
+
 
 def test_one_that_takes_too_long_is_no_killer(redis, isolate):
     suspect(redis, "Slow", retry=5)
@@ -317,16 +270,6 @@ def test_one_that_takes_too_long_is_no_killer(redis, isolate):
     [text] = redis.zrange("retry", 0, -1)
     assert json.loads(text)["error_class"] == "kiqbridge.errors.JobTimeout"
     assert not redis.exists("dead")
-
-
-def test_while_another_process_holds_the_lock_nothing_is_taken(redis, isolate):
-    suspect(redis, "Good")
-    redis.set(KEYS.isolation, "host:9:zzz", px=60_000)
-
-    assert not isolate().look()
-
-    assert redis.llen(KEYS.suspects("default")) == 1
-    assert redis.get(KEYS.isolation) == b"host:9:zzz"
 
 
 def test_two_processes_run_one_suspect_at_a_time(redis, isolate, folder):
@@ -488,7 +431,7 @@ class TestATextThatKillsByMemory:
 
 
 def test_handlers_get_the_error_and_the_job_of_a_suspect_that_fails(redis, isolate):
-    suspect(redis, "Fails", args=[1, 2], retry=0)
+    suspect(redis, "Fails", args=[1, 2], retry=0, task_token="AQC=")
     server, deaths, errors = Server(), [], []
     server.death_handler(lambda payload, error: deaths.append((payload, error)))
     server.error_handler(lambda error, context: errors.append((error, context)))
@@ -503,6 +446,9 @@ def test_handlers_get_the_error_and_the_job_of_a_suspect_that_fails(redis, isola
     assert str(error) == "no luck with 2"
     assert context["job"]["args"] == [1, 2]
     assert context["context"] == "a job raised an error"
+
+    [report] = reports_in(redis)
+    assert (report["task_token"], report["error"]) == ("AQC=", "ValueError")
 
 
 def test_one_that_cannot_be_read_is_dead_as_the_argument_of_a_job(redis, isolate):

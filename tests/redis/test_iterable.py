@@ -262,7 +262,9 @@ class TestOneExecution:
 
 
 class TestInterruption:
-    def test_a_worker_that_stops_saves_and_pushes_again(self, worker, either, trace, redis):
+    def test_a_worker_that_stops_saves_and_the_next_goes_on_with_the_very_item(
+        self, worker, either, trace, redis
+    ):
         def stop(_job, item):
             worker.stopping = item == 7
 
@@ -275,16 +277,11 @@ class TestInterruption:
         assert redis.hgetall(KEY) == {b"ex": b"1", b"c": b"8", b"rt": b"0.8"}
         assert redis.ttl(KEY) == TTL_S
 
-    def test_the_next_execution_goes_on_with_the_very_item(self, worker, either, trace, redis):
-        trace.at_item = ticking(worker, lambda _j, item: setattr(worker, "stopping", item == 7))
-        worker.run(either, 20)
         worker.stopping = False
         trace.at_item = ticking(worker)
-
         assert worker.run(either, 20) == "complete"
-
         assert trace.items == list(range(20))
-        assert trace.said == ["on_start", "on_stop", "on_resume", "on_stop", "on_complete"]
+        assert trace.said[2:] == ["on_resume", "on_stop", "on_complete"]
         assert redis.keys() == []
 
     def test_the_time_of_all_executions_is_added_up(self, worker, count, trace, redis):
@@ -336,17 +333,6 @@ class TestInterruption:
 
         assert ends == ["interrupted", "interrupted", "complete"]
         assert trace.items == [0, 1, 2]
-
-    def test_a_job_may_abort_itself_to_go_on_later(self, worker, either, trace, redis):
-        def abort(job, item):
-            if item == 2 and len(trace.items) == 3:
-                job.abort(completed=False)
-
-        trace.at_item = abort
-
-        assert worker.run(either, 4) == "interrupted"
-        assert worker.run(either, 4) == "complete"
-        assert trace.items == [0, 1, 2, 2, 3]
 
     def test_a_job_may_abort_itself_for_good(self, worker, either, trace, redis):
         redis.hset(KEY, mapping={"ex": 1, "c": "1", "rt": "1.5"})
@@ -585,11 +571,13 @@ class TestCancelling:
         assert trace.said == ["on_start", "on_cancel", "on_stop", "on_complete"]
         assert redis.keys() == []
 
-    def test_one_that_waits_to_go_on_too(self, worker, either, trace, redis):
+    def test_one_that_waits_to_go_on_too(self, worker, either, trace, redis, caplog):
         redis.hset(KEY, mapping={"ex": 1, "c": "5", "rt": "1.5"})
         redis.hsetnx(KEY, "cancelled", 1_700_000_000)
+        caplog.set_level(logging.INFO)
 
         assert worker.run(either, 9) == "complete"
+        assert "cancelled at cursor 5" in caplog.text
 
         assert trace.items == []
         assert trace.said == ["on_resume", "on_cancel", "on_stop", "on_complete"]
@@ -739,12 +727,3 @@ def masked(words):
         assert float(words[-1]) == pytest.approx(5.1, abs=0.1)
         words[-1] = RUNTIME_TEXT
     return [word.lower() if word == "NX" else word for word in words]
-
-
-def test_what_is_logged_of_a_cancel_names_the_cursor(worker, count, trace, redis, caplog):
-    caplog.set_level(logging.INFO)
-    redis.hset(KEY, mapping={"ex": 1, "c": "5", "rt": "1.5", "cancelled": 1})
-
-    worker.run(count, 9)
-
-    assert "cancelled at cursor 5" in caplog.text

@@ -25,12 +25,21 @@ def stream():
 
 @pytest.fixture
 def watch(redis_url, redis, stream):
+    return watch_on(redis_url, stream)
+
+
+def watch_on(url, stream, **clock):
     return LedgerWatch(
         console=Console(stream, on_closed=lambda: None),
-        pool=RedisPool(redis_url),
+        pool=RedisPool(url),
         keys=Keys(""),
-        clock=SimulatedClock(start=AT),
+        clock=SimulatedClock(**{"start": AT, **clock}),
     )
+
+
+def entry_of(schedule="s", **more):
+    given = {"at": AT, "jids": [], "by": "lambda:1", "enqueued_at": AT, **more}
+    return LedgerEntry(schedule=schedule, **given)
 
 
 def enqueue(redis, *, at=AT, jids=JIDS[:1], late_s=0.1, schedule="shop/Nightly"):
@@ -129,7 +138,7 @@ class TestALine:
         assert "by lambda  fired at once  attempts 1" in lines(stream)[0]
 
     def test_names_the_date_of_another_day(self):
-        entry = LedgerEntry(schedule="s", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
+        entry = entry_of()
         today = datetime.fromtimestamp(AT, UTC).date()
 
         assert ledger_text([(entry, 0.0)], today=today).startswith("20:30:00Z  by lambda")
@@ -212,37 +221,17 @@ class TestLateness:
     def test_of_a_simulated_tick_is_counted_in_real_seconds_from_when_its_clock_showed_it(
         self, redis_url, redis, stream
     ):
-        clock = SimulatedClock(start=5000.0, speed=600, shows=float(AT))
-        watch = LedgerWatch(
-            console=Console(stream, on_closed=lambda: None),
-            pool=RedisPool(redis_url),
-            keys=Keys(""),
-            clock=clock,
-        )
-        entry = LedgerEntry(
-            schedule=f"s{SIMULATED}1", at=AT + 600, jids=[], by="lambda:1", enqueued_at=5001.25
-        )
-
+        watch = watch_on(redis_url, stream, start=5000.0, speed=600, shows=float(AT))
+        entry = entry_of(f"s{SIMULATED}1", at=AT + 600, enqueued_at=5001.25)
         assert watch.late_s(entry) == 0.25
 
-    def test_of_what_was_placed_ahead_is_below_zero(self, watch):
-        entry = LedgerEntry(schedule="s", at=AT, jids=[], by="worker:1", enqueued_at=AT - 120)
-
-        assert watch.late_s(entry) == -120
-
-    def test_is_none_at_once(self, watch):
-        entry = LedgerEntry(schedule="s#run-1", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
-
-        assert watch.late_s(entry) is None
+    def test_of_what_was_placed_ahead_is_below_zero_and_none_at_once(self, watch):
+        assert watch.late_s(entry_of(enqueued_at=AT - 120)) == -120
+        assert watch.late_s(entry_of("s#run-1")) is None
 
 
 def test_a_server_that_is_away_is_no_error(stream):
-    watch = LedgerWatch(
-        console=Console(stream, on_closed=lambda: None),
-        pool=RedisPool("redis://127.0.0.1:1/0"),
-        keys=Keys(""),
-        clock=SimulatedClock(start=AT),
-    )
+    watch = watch_on("redis://127.0.0.1:1/0", stream)
     watch.follow(tick())
 
     watch.look(0)
@@ -251,6 +240,4 @@ def test_a_server_that_is_away_is_no_error(stream):
 
 
 def test_the_text_of_jobs_that_have_not_ended():
-    entry = LedgerEntry(schedule="s", at=AT, jids=JIDS, by="lambda:1", enqueued_at=AT)
-
-    assert outcome_text([entry]) == "2 open"
+    assert outcome_text([entry_of(jids=JIDS)]) == "2 open"

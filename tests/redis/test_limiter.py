@@ -1,17 +1,18 @@
 """Limiters on a real server, as jobs and other programs use them."""
 
-import asyncio
 import threading
 
 import pytest
-from support.engine import EngineProcess, register
+from support.engine import EngineProcess
 from support.waiting import wait_until
 
 from kiqbridge import Client
 from kiqbridge.client.current import RUNTIME, Runtime
-from kiqbridge.errors import OverLimit
-from kiqbridge.flow import limiter
+from kiqbridge.errors import JobTimeout, OverLimit, RedisUnavailable, Shutdown
+from kiqbridge.flow import limiter, limiter_locks
+from kiqbridge.flow.limiter_locks import Held, Keeper
 from kiqbridge.store import limits
+from kiqbridge.store.limits import Lock, take_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -63,42 +64,6 @@ class TestConcurrent:
         assert erp.status() is None
         assert not redis.keys("*")
 
-    def test_who_waits_enters_when_another_leaves(self, client):
-        erp = limiter.concurrent("erp", 1, wait_timeout_s=60, client=client)
-        entered = threading.Event()
-
-        def enter():
-            with erp.within_limit():
-                entered.set()
-
-        with erp.within_limit():
-            waiting = threading.Thread(target=enter)
-            waiting.start()
-            assert not entered.is_set()
-        waiting.join(60)
-
-        assert entered.is_set()
-
-    def test_tasks_of_a_loop_share_it(self, client):
-        erp = limiter.concurrent("erp", 2, wait_timeout_s=60, client=client)
-        inside, most = set(), []
-
-        async def work(number):
-            async with erp.within_limit():
-                inside.add(number)
-                most.append(len(inside))
-                await asyncio.sleep(0)
-                inside.discard(number)
-
-        async def run():
-            await asyncio.gather(*map(work, range(6)))
-
-        asyncio.run(run())
-
-        assert len(most) == 6
-        assert max(most) <= 2
-        assert erp.status() is None
-
     def test_one_that_was_reset_is_free(self, erp):
         with erp.within_limit(), erp.within_limit():
             assert erp.reset()
@@ -108,21 +73,6 @@ class TestConcurrent:
 
 
 class TestLocksOfWorkers:
-    def test_they_are_free_as_soon_as_the_worker_is_not_registered(self, redis_url, in_worker):
-        erp = limiter.concurrent("erp", 1, **NEVER_WAITS)
-        with EngineProcess(redis_url) as process:
-            dead = register(EngineProcess(redis_url, identity="host:2:bbb"))
-            in_worker(dead.incarnation, erp.within_limit().__enter__)
-            with pytest.raises(OverLimit):
-                in_worker(process.incarnation, erp.within_limit().__enter__)
-
-            process.pool.call("SREM", process.keys.inflight, dead.incarnation)
-
-            within = in_worker(process.incarnation, erp.within_limit().__enter__)
-            assert in_worker("", erp.status).used == 1
-            within.__exit__(None, None, None)
-            dead.pool.close_all()
-
     def test_they_need_no_renewal(self, redis_url, in_worker):
         erp = limiter.concurrent("erp", 1, lock_timeout_s=1, **NEVER_WAITS)
         before = {each.name for each in threading.enumerate()}
@@ -160,27 +110,6 @@ class TestRates:
         with limit.within_limit():
             pass
 
-    def test_one_waits_for_its_turn(self, client):
-        limit = limiter.window("x", 1, per=0.05, wait_timeout_s=60, client=client)
-
-        for _ in range(3):
-            with limit.within_limit():
-                pass
-
-        wait_until(lambda: limit.status() is None)
-
-    def test_points_are_those_of_the_answer(self, client):
-        limit = limiter.points("x", 10, refill_per_s=1e-6, client=client, **NEVER_WAITS)
-        with limit.within_limit(estimate=8) as used:
-            used.points_used(3)
-        assert round(limit.status().used, 2) == 3
-        with limit.within_limit(estimate=1) as used:
-            used.points_used(12)
-        assert round(limit.status().used, 2) == 15
-
-        with pytest.raises(OverLimit), limit.within_limit(estimate=0.5):
-            pass
-
     def test_other_kinds_have_none(self, client):
         limit = limiter.leaky("x", 10, per="day", client=client)
 
@@ -214,3 +143,148 @@ class TestListing:
         other = Client(redis_url, namespace="app-two")
         with limiter.concurrent("erp", 5, client=other).within_limit():
             assert list(limits.list_limits(own.pool, own.keys)) == []
+
+
+KEYS = Keys("")
+KEY = KEYS.limit("concurrent", "erp")
+
+
+class Cut:
+    """Connections that a test cuts."""
+
+    def __init__(self, pool):
+        self.pool = pool
+        self.is_down = False
+
+    def call(self, *command):
+        return self._real().call(*command)
+
+    def script(self, *args, **options):
+        return self._real().script(*args, **options)
+
+    def _real(self):
+        if self.is_down:
+            raise RedisUnavailable("cut, by the test's will")
+        return self.pool
+
+
+@pytest.fixture
+def cut(redis_url):
+    pool = RedisPool(redis_url)
+    yield Cut(pool)
+    pool.close_all()
+
+
+def taken(pool, token="t1", owner=""):
+    lock = Lock(pool=pool, key=KEY, token=token, valid_s=30, owner=owner)
+    assert take_lock(lock, KEYS, 5).taken
+    return lock
+
+
+def valid_until(redis, token="t1"):
+    return int(redis.hget(KEY, token).split()[1])
+
+
+def test_a_lock_is_renewed_when_a_third_of_its_time_is_over(cut, redis):
+    held = Held(taken(cut), pid=1, renew_at=100.0)
+    keeper = Keeper()
+    keeper.receive(held)
+    before = valid_until(redis)
+
+    keeper.look(99.0)
+    assert valid_until(redis) == before
+    assert keeper.next_s(99.0) == 1
+    keeper.look(100.0)
+
+    assert valid_until(redis) > before
+    assert keeper.next_s(100.0) == 10
+
+
+def test_while_redis_is_away_it_is_tried_each_second(cut, redis):
+    held = Held(taken(cut), pid=1, renew_at=100.0)
+    keeper = Keeper()
+    keeper.receive(held)
+    cut.is_down = True
+
+    keeper.look(100.0)
+
+    assert keeper.next_s(100.0) == limiter_locks.RETRY_S
+
+
+def test_one_that_was_lost_is_named_once_and_not_renewed_any_more(cut, redis, caplog):
+    keeper = Keeper()
+    keeper.receive(Held(taken(cut), pid=1, renew_at=100.0))
+    redis.delete(KEY)
+
+    keeper.look(100.0)
+    keeper.look(200.0)
+
+    assert [each.getMessage()[:36] for each in caplog.records] == [f"a lock of {KEY} was lost"[:36]]
+    assert keeper.next_s(200.0) is None
+    assert not redis.exists(KEY)
+
+
+def test_one_that_is_over_is_not_renewed(cut, redis):
+    held = Held(taken(cut), pid=1, renew_at=100.0)
+    keeper = Keeper()
+    keeper.receive(held)
+    held.is_over = True
+    redis.delete(KEY)
+
+    keeper.look(100.0)
+
+    assert keeper.next_s(100.0) is None
+
+
+def test_what_could_not_be_given_back_is_given_back_later(cut, redis, caplog):
+    held = limiter_locks.hold(taken(cut, owner="v2:host:1:aaa:1"))
+    cut.is_down = True
+
+    limiter_locks.give_back(held)
+    assert redis.hlen(KEY) == 1
+    cut.is_down = False
+
+    wait_until(lambda: not redis.exists(KEY), 30, what="the lock given back")
+    assert "is given back later" in caplog.text
+
+
+def test_it_is_given_back_once(cut, redis):
+    held = limiter_locks.hold(taken(cut))
+    limiter_locks.give_back(held)
+    taken(cut)
+
+    limiter_locks.give_back(held)
+
+    assert redis.hlen(KEY) == 1
+
+
+def test_what_was_forked_since_does_not_give_back_its_parents_lock(cut, redis):
+    held = limiter_locks.hold(taken(cut))
+    held.pid += 1
+
+    limiter_locks.give_back(held)
+
+    assert redis.hlen(KEY) == 1
+    held.pid -= 1
+    limiter_locks.give_back(held)
+
+
+@pytest.mark.parametrize("interruption", [JobTimeout, Shutdown])
+def test_one_whose_job_is_interrupted_while_it_gives_it_back_is_given_back_later(
+    cut, redis, interruption
+):
+    held = limiter_locks.hold(taken(cut, interruption.__name__, owner="host:1:aaa:1"))
+    call = cut.call
+    answers = iter([interruption])  # raised at the end of a call that Redis has not answered
+
+    def interrupted_once(*command):
+        error = next(answers, None)
+        if error is not None:
+            raise error
+        return call(*command)
+
+    cut.call = interrupted_once
+    with pytest.raises(interruption):
+        limiter_locks.give_back(held)
+
+    wait_until(lambda: not redis.exists(KEY))

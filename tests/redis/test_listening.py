@@ -87,16 +87,6 @@ def test_a_push_is_work_for_one_process_and_the_next_one_for_another(redis, flee
     assert sorted(len(member.performed) for member in members) == [3, 3, 3]
 
 
-def test_a_burst_is_spread_over_the_processes(redis, fleet):
-    members = fleet(4)
-    wait_for_roles(members)
-
-    redis.lpush("queue:default", *(b"job %d" % number for number in range(40)))
-
-    wait_until(lambda: len(performed(members)) == 40, PATIENCE_S, "all jobs")
-    assert len(set(performed(members))) == 40
-
-
 def test_the_standby_takes_the_place_of_a_listener_that_is_gone(redis, fleet, redis_url):
     gone = Listening(["default", "low"], KEYS, RedisPool(redis_url).raw_connection)
     gone._check()  # it listens, and is never heard of again
@@ -211,21 +201,18 @@ def test_processes_with_other_queues_have_a_listener_of_their_own(redis, fleet):
     assert len(performed(members)) == 6
 
 
-def test_all_connections_are_cut_and_all_wait_again(redis, fleet):
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda redis: redis.client_kill_filter(_type="normal", skipme=True),
+        lambda redis: redis.delete(LIST, SIGN, STANDBY),
+    ],
+    ids=["the connections", "who listens"],
+)
+def test_a_server_that_lost_something_has_a_listener_again(redis, fleet, lose):
     members = fleet(3)
     wait_for_roles(members)
-
-    redis.client_kill_filter(_type="normal", skipme=True)
-
-    push_and_wait(redis, members, b"job")
-    wait_for_roles(members)
-
-
-def test_a_server_that_lost_who_listens_has_a_listener_again(redis, fleet):
-    members = fleet(3)
-    wait_for_roles(members)
-
-    redis.delete(LIST, SIGN, STANDBY)
+    lose(redis)
 
     push_and_wait(redis, members, b"job")
     wait_for_roles(members)

@@ -11,6 +11,7 @@ import warnings
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from support.engine import in_flight
 from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
@@ -83,10 +84,6 @@ def working(done, may_end, setup, redis_url):
 
 def push(client, name, *args, **attributes):
     return client.push({"class": name, "args": list(args), **attributes})
-
-
-def in_flight(redis):
-    return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
 
 
 def retried(redis):

@@ -25,17 +25,11 @@ from kiqbridge.wire.keys import Keys
 QUEUE = "queue:default"
 
 
-@pytest.fixture
-def engine(redis_url):
-    with EngineProcess(redis_url) as engine:
-        yield engine
-
-
-def test_a_claim_under_a_lost_lease_does_not_acknowledge_what_was_dropped(engine, redis):
+def test_a_claim_under_a_lost_lease_does_not_acknowledge_what_was_dropped(process, redis):
     redis.lpush(QUEUE, "a", "b", "c")
-    claimer = engine.claimer()
+    claimer = process.claimer()
     chunk = claimer.claim(["default"], 2)
-    lists = engine.lists()
+    lists = process.lists()
 
     chunk.lease.lost = True  # by another thread, which has not registered anew yet
     chunk.drop()
@@ -43,31 +37,31 @@ def test_a_claim_under_a_lost_lease_does_not_acknowledge_what_was_dropped(engine
 
     assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
     assert redis.lrange(QUEUE, 0, -1) == [b"c"]
-    assert not engine.keeper.current.lost
+    assert not process.keeper.current.lost
     assert list(claimer.claim(["default"], 2).waiting) == [b"c"]
 
 
-def test_nobody_acknowledges_under_a_lost_lease_for_a_thread_that_dropped_its_jobs(engine, redis):
+def test_nobody_acknowledges_under_a_lost_lease_for_a_thread_that_dropped_its_jobs(process, redis):
     redis.lpush(QUEUE, "a", "b")
-    claimer = engine.claimer()
+    claimer = process.claimer()
     chunk = claimer.claim(["default"], 2)
-    lists = engine.lists()
+    lists = process.lists()
 
     chunk.lease.lost = True
     chunk.drop()
-    claimer.acknowledge_for(engine.connect())
+    claimer.acknowledge_for(process.connect())
 
     assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
 
 
-def test_threads_that_find_a_lease_lost_share_one_new_one(engine, redis):
-    claimers = [engine.claimer(f"t{number}") for number in range(3)]
-    engine.keeper.current.lost = True
+def test_threads_that_find_a_lease_lost_share_one_new_one(process, redis):
+    claimers = [process.claimer(f"t{number}") for number in range(3)]
+    process.keeper.current.lost = True
 
     assert [claimer.claim(["default"], 1) for claimer in claimers] == [None] * 3
 
     assert redis.scard("kb:inflight") == 2
-    assert not engine.keeper.current.lost
+    assert not process.keeper.current.lost
 
 
 @pytest.fixture
@@ -97,8 +91,8 @@ def test_a_claim_takes_nothing_from_an_answer_of_another_shape_and_is_repeated(
     proxy, redis, nonsense
 ):
     redis.lpush(QUEUE, "a", "b")
-    with EngineProcess(proxy.url) as engine:
-        claimer = engine.claimer()
+    with EngineProcess(proxy.url) as process:
+        claimer = process.claimer()
         assert list(claimer.claim(["default"], 1).waiting) == [b"a"]
 
         proxy.talk_nonsense([nonsense])
@@ -110,17 +104,17 @@ def test_a_claim_takes_nothing_from_an_answer_of_another_shape_and_is_repeated(
 
 def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(proxy, redis):
     redis.lpush(QUEUE, "a")
-    with EngineProcess(proxy.url) as engine:
-        claimer = engine.claimer()
+    with EngineProcess(proxy.url) as process:
+        claimer = process.claimer()
         chunk = claimer.claim(["default"], 1)
         redis.script_load(scripts.load("settle").text)
 
         proxy.talk_nonsense([b"+OK\r\n"])
         with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
-            engine.settle(chunk, b"a", "retry", 1.0, b"a again", connection=claimer.connection)
+            process.settle(chunk, b"a", "retry", 1.0, b"a again", connection=claimer.connection)
 
         assert redis.zrange("retry", 0, -1) == [b"a again"]
-        assert not engine.settle(
+        assert not process.settle(
             chunk, b"a", "retry", 1.0, b"a again", connection=claimer.connection
         )
 

@@ -1,15 +1,14 @@
 """The scripts on the memory of `kiqbridge.testing.fake`: as they are, by lupa, they answer what a server answers."""
 
 import sys
-from datetime import timedelta
 
 import pytest
 from support.jobs import own_declarations
 
 from kiqbridge import Client, job
 from kiqbridge.client.results import fetch_result
-from kiqbridge.errors import NotUnique, RedisRefused
-from kiqbridge.flow import Debounce, Throttle, Unique, find_owner, limiter
+from kiqbridge.errors import RedisRefused
+from kiqbridge.flow import Unique, limiter
 from kiqbridge.store import scripts
 from kiqbridge.testing import NotInMemory, fake
 from kiqbridge.testing.memory import Memory
@@ -99,34 +98,6 @@ class TestWithFake:
         Client().resume_queue("default")
         assert jobs.drain() == 1
 
-    def test_a_unique_job_waits_once_and_is_free_when_it_is_done(self, jobs):
-        @job(unique=Unique(by=("user",)))
-        def send(user, year=2026):
-            pass
-
-        first = send.perform_async(7)
-        assert send.perform_async(7, 2025) is None
-        assert find_owner(send, 7) == first
-        jobs.drain()
-
-        assert find_owner(send, 7) is None
-        assert send.perform_async(7) is not None
-
-    def test_one_that_fails_keeps_its_lock_until_it_dies(self, jobs):
-        @job(unique=Unique(on_conflict="raise"), retry=1)
-        def failing():
-            raise ValueError("no")
-
-        failing.perform_async()
-        jobs.drain(raise_errors=False)
-        with pytest.raises(NotUnique):
-            failing.perform_async()
-        jobs.clock.move(minutes=1)
-        jobs.drain(raise_errors=False)
-
-        assert len(jobs.dead) == 1
-        assert failing.perform_async() is not None
-
     def test_one_that_was_replaced_is_skipped(self, jobs):
         seen = []
 
@@ -140,36 +111,6 @@ class TestWithFake:
 
         assert seen == ["new"]
         assert [each.outcome for each in jobs.performed] == ["skipped", "done"]
-
-    def test_debounce_throttle_and_expiry_go_by_the_clock_of_the_fake(self, jobs):
-        @job(debounce=Debounce(wait_s=30))
-        def reindex():
-            pass
-
-        @job(throttle=Throttle(limit=1, per_s=60))
-        def notify():
-            pass
-
-        @job(expires_in=timedelta(minutes=10))
-        def code():
-            pass
-
-        jobs.clock.freeze(at=2_000_000_000)
-        for _ in range(3):
-            reindex.perform_async()
-            notify.perform_async()
-        code.perform_async()
-
-        jobs.assert_enqueued(reindex, in_=30, count=1)
-        jobs.assert_enqueued(notify, count=1)
-        jobs.clock.move(hours=1)
-        jobs.drain()
-        assert {each.job.job_class: each.outcome for each in jobs.performed} == {
-            "notify": "done",
-            "code": "expired",
-            "reindex": "done",
-        }
-        assert notify.perform_async() is not None
 
     def test_the_result_of_a_job_is_kept(self, jobs):
         @job(result_ttl=3600)

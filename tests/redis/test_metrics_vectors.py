@@ -17,7 +17,6 @@ from support.metrics_reader import (
 )
 from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
 
-from kiqbridge.client.client import Client
 from kiqbridge.settle.metrics import Measured, Metrics
 from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
@@ -187,10 +186,3 @@ def test_a_deploy_mark_is_the_recorded_one(file, name, redis, redis_url):
     assert state_of(redis) == recorded
     for key in operation["keys"]:
         assert key["ttl"] - 5 < redis.ttl(key["key"]) <= key["ttl"]
-
-
-def test_the_clients_mark_is_that_of_this_minute(redis, redis_url):
-    mark = Client(redis_url).deploy_mark("v7")
-
-    [key] = redis.keys("*-marks")
-    assert redis.hgetall(key) == {mark.at.encode(): b"v7"}

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.clocks.due_ticks import AGAIN_S
+from kiqbridge.clocks.hooks import MissedTickHooks
 from kiqbridge.clocks.missed import check_missed
+from kiqbridge.engine.schedule_leader import MissedWatch
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.keys import Keys
 
@@ -216,11 +218,6 @@ class TestPolicies:
 
 
 class TestWhatIsNotExpected:
-    def test_before_it_was_published(self, check, save, noon):
-        save(A={}, since=noon - 1.5 * HOUR)
-
-        assert [each.at for each in check(noon + 400).missed] == [noon - HOUR, noon]
-
     @pytest.mark.parametrize(
         "members",
         [{"enabled": False}, {"ticks": False}, {"end": "2020-01-01T00:00:00Z"}],
@@ -348,3 +345,33 @@ class TestFaults:
         report = check(None)
 
         assert (report.schedules, list(report.missed)) == (0, [])
+
+
+RULE = {
+    "expression": "cron(* * * * ? *)",
+    "jobs": [{"class": "Report", "args": []}],
+    "origin": "template",
+    "missed": "last",
+}
+
+
+def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client, redis, pool):
+    since = int(redis.time()[0]) - 600
+    redis.hset("kb:schedules", "shop/A", json.dumps(RULE | {"since": since}))
+    entry = {"version": 1, "hash": "x", "published_at": since, "names": ["shop/A"]}
+    redis.hset("kb:manifests", "shop", json.dumps(entry))
+    seen = []
+    watch = MissedWatch(
+        client,
+        identity="host:1:abc",
+        hooks=lambda: MissedTickHooks([], [seen.append], by="worker:a"),
+    )
+
+    watch.step.call(pool.connection())
+    watch.step.call(pool.connection())
+    watch.stop()
+
+    assert 4 <= len(seen) == watch.found <= 6
+    assert [each.enqueued for each in seen] == [False] * (len(seen) - 1) + [True]
+    [entry] = redis.zrange("kb:ticks:shop/A", 0, -1)
+    assert json.loads(entry)["by"] == "worker:host:1:abc"

@@ -1,33 +1,22 @@
 """Writes while a server is away and comes back: once, and without keeping others from the same jobs."""
 
 import json
-import random
 import socket
 import threading
 import time
 
 import pytest
-from support.engine import EngineProcess
 from support.jobs import own_declarations
+from support.processors import processor_on
 from support.proxy import UnsteadyProxy
-from support.runners import make_runner, processor_needs
 from support.servers import HOST
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.registry import default_registry
-from kiqbridge.engine.manager import Manager
 from kiqbridge.errors import Shutdown
 from kiqbridge.inflight.claims import give_back
 from kiqbridge.inflight.outage import Outage, retry_until_written
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.queues import queue_order
 
 
 class Line:
@@ -55,12 +44,6 @@ def line(server):
 
 
 @pytest.fixture
-def engine(redis_url):
-    with EngineProcess(redis_url) as engine:
-        yield engine
-
-
-@pytest.fixture
 def connection(line):
     pool = RedisPool(line.url)
     yield pool.connection()
@@ -68,9 +51,9 @@ def connection(line):
 
 
 @pytest.fixture
-def chunk(engine, redis):
+def chunk(process, redis):
     redis.lpush("queue:default", b"old", b"new")
-    chunk = engine.claimer().claim(["default"], 2)
+    chunk = process.claimer().claim(["default"], 2)
     with chunk.writing:
         chunk.revoke()
     return chunk
@@ -79,11 +62,11 @@ def chunk(engine, redis):
 class Retries:
     """A thread that gives a chunk back until that is confirmed."""
 
-    def __init__(self, engine, connection, chunk):
+    def __init__(self, process, connection, chunk):
         self.give_up = threading.Event()
         self.tries = 0
         self.ended = None
-        self._engine = engine
+        self._process = process
         self._connection = connection
         self._chunk = chunk
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -104,14 +87,14 @@ class Retries:
     def _attempt(self):
         self.tries += 1
         with self._chunk.writing:
-            return give_back(self._connection, self._engine.keys, self._chunk)
+            return give_back(self._connection, self._process.keys, self._chunk)
 
 
 def test_a_write_is_carried_out_once_when_the_server_is_back(
-    engine, connection, chunk, line, redis
+    process, connection, chunk, line, redis
 ):
     line.away()
-    retries = Retries(engine, connection, chunk)
+    retries = Retries(process, connection, chunk)
     wait_until(lambda: retries.tries >= 2, 30)
     assert redis.lrange("queue:default", 0, -1) == []
 
@@ -124,14 +107,14 @@ def test_a_write_is_carried_out_once_when_the_server_is_back(
 
 
 def test_meanwhile_another_thread_can_write_what_it_could_not(
-    engine, connection, chunk, line, redis
+    process, connection, chunk, line, redis
 ):
     line.away()
-    retries = Retries(engine, connection, chunk)
+    retries = Retries(process, connection, chunk)
     wait_until(lambda: retries.tries >= 1, 30)
 
     assert chunk.writing.acquire(timeout=20)  # free between two tries
-    give_back(engine.connect(), engine.keys, chunk)
+    give_back(process.connect(), process.keys, chunk)
     chunk.writing.release()
     retries.join()
 
@@ -139,41 +122,10 @@ def test_meanwhile_another_thread_can_write_what_it_could_not(
     assert redis.lrange("queue:default", 0, -1) == [b"new", b"old"]
 
 
-def test_what_is_given_up_stays_in_flight(engine, connection, chunk, line, redis):
-    line.away()
-    retries = Retries(engine, connection, chunk)
-    wait_until(lambda: retries.tries >= 1, 30)
-
-    retries.give_up.set()
-    retries.join()
-
-    assert isinstance(retries.ended, Shutdown)
-    assert redis.lrange(chunk.list_key, 0, -1) == [b"new", b"old"]
-    assert not chunk.may_be_left()
-
-
 def test_a_stop_writes_the_failures_of_a_thread_that_cannot_reach_redis(
-    engine, connection, line, redis
+    process, connection, line, redis
 ):
-    settler = Settler(engine.keys)
-    notifications, gate, outage = Notifications(), IdleGate(), Outage()
-    context = ProcessorContext(
-        keeper=engine.keeper,
-        runner=make_runner(default_registry),
-        **processor_needs(),
-        revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, notifications),
-        outage=outage,
-        keys=engine.keys,
-        settler=settler,
-        look_ahead=2,
-    )
-    order = queue_order([("default", 0)], random.Random(1))
-    processor = Processor(
-        "t1", Fetcher(engine.claimer(connection=connection), order, gate, outage), context
-    )
-    processor._size = 2
-    manager = Manager([processor], [gate], engine.connect(), engine.keys, notifications)
-    failed = []
+    made, failed = processor_on(process, size=2, connection=connection), []
     with own_declarations():
 
         @job(name="Fails")
@@ -185,14 +137,13 @@ def test_a_stop_writes_the_failures_of_a_thread_that_cannot_reach_redis(
         for number in range(2):
             payload = {"class": "Fails", "args": [number], "jid": f"j{number}", "retry": True}
             redis.lpush("queue:default", json.dumps(payload))
-        processor.start()
+        made.processor.start()
         wait_until(lambda: len(failed) == 2, 30)
-        wait_until(lambda: outage._since is not None, 30)
+        wait_until(lambda: made.outage._since is not None, 30)
+        made.manager.stop(time.monotonic())
+    made.processor.join(30)
 
-        manager.stop(time.monotonic())
-
-    processor.join(30)
-    assert not processor.alive
+    assert not made.processor.alive
     assert sorted(json.loads(text)["jid"] for text in redis.zrange("retry", 0, -1)) == ["j0", "j1"]
-    assert [redis.lrange(name, 0, -1) for name in engine.lists()] == [[], []]
+    assert [redis.lrange(name, 0, -1) for name in process.lists()] == [[], []]
     assert redis.lrange("queue:default", 0, -1) == []

@@ -10,7 +10,7 @@ from support.engine import EngineProcess
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge import Client, PayloadError, RedisRefused, job
+from kiqbridge import PayloadError, RedisRefused, job
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.perform.listening import Listening
 from kiqbridge.store.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
@@ -18,11 +18,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def pool(redis_url):
-    return RedisPool(redis_url)
 
 
 @pytest.fixture
@@ -96,9 +91,6 @@ class TestQueues:
 
         assert not redis.exists("kb:paused", "paused")
 
-    def test_resuming_what_is_not_paused_says_so(self, client):
-        assert client.resume_queue("mail") is False
-
     def test_a_queue_that_ruby_paused_is_listed_and_resumed(self, client, redis):
         redis.sadd("paused", "mail")
 
@@ -106,20 +98,13 @@ class TestQueues:
         assert client.resume_queue("mail") is True
         assert not redis.exists("paused")
 
+        assert client.resume_queue("mail") is False
+
     def test_a_queue_that_ruby_resumed_is_not_paused_any_more(self, client, redis):
         client.pause_queue("mail", reason="ours")
         redis.srem("paused", "mail")
 
         assert client.pauses() == []
-
-    def test_namespaces_do_not_meet(self, redis_url, redis, client):
-        other = Client(redis_url, namespace="shop")
-        other.pause_queue("mail")
-
-        assert redis.smembers("shop:paused") == {b"mail"}
-        assert redis.hexists("shop:kb:paused", "queue:mail")
-        assert client.pauses() == []
-        other.close()
 
 
 class TestClasses:
@@ -199,19 +184,15 @@ class TestTheScripts:
             redis.config_set("maxmemory", 0)
         assert redis.dbsize() == 0
 
-    def test_a_pause_does_not_end_before_its_time(self, client, redis, pool):
+    def test_a_pause_does_not_end_before_its_time_nor_without_one(self, client, redis, pool):
         client.pause_queue("mail", for_s=60)
-        [entry] = entries(redis)
-
-        assert end_pause(pool.connection(), KEYS, entry) == TOO_EARLY
-        assert redis.smembers("paused") == {b"mail"}
-
-    def test_a_pause_without_an_end_does_not_end(self, client, redis, pool):
         client.pause_class("Mail")
-        [entry] = entries(redis)
 
-        assert end_pause(pool.connection(), KEYS, entry) == TOO_EARLY
-        assert redis.exists("kb:paused")
+        ends = [end_pause(pool.connection(), KEYS, entry) for entry in entries(redis)]
+
+        assert ends == [TOO_EARLY, TOO_EARLY]
+        assert redis.smembers("paused") == {b"mail"}
+        assert redis.hlen("kb:paused") == 2
 
     def test_a_pause_that_was_changed_since_it_was_read_does_not_end(self, client, redis, pool):
         client.pause_queue("mail", for_s=0.001)

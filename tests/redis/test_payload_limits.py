@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 from support.bad_payloads import raw_of
-from support.engine import EngineProcess, put_back
+from support.engine import EngineProcess, poller_on, put_back
 from support.proxy import InterceptingRedis
 from support.runners import make_runner
 from support.waiting import wait_until
@@ -15,7 +15,6 @@ from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import Registry
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
 from kiqbridge.inflight.outage import Outage
 from kiqbridge.perform.execution import Execution
@@ -25,7 +24,6 @@ from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.batches import BATCH_BYTES
-from kiqbridge.wire.keys import Keys
 
 NOW = 1_700_000_000.5
 LONG = "x" * 1000
@@ -41,17 +39,6 @@ def bomb(levels=400_000, **attributes):
     """1.2 MB that are more than 25 MB as Python objects."""
     text = text_of("bomb", **attributes)
     return text.replace(b'""', b"[" + b"[]," * levels + b"[]]", 1)
-
-
-def poller_on(pool, max_payload_bytes=0):
-    return Poller(
-        identity="host:1:aaa",
-        keys=Keys(),
-        client=Client(pool=pool, profile="7"),
-        connection=pool.connection(),
-        track=pool.raw_connection,
-        max_payload_bytes=max_payload_bytes,
-    )
 
 
 def peak_of(function):
@@ -213,13 +200,11 @@ class TestWhenDue:
         assert redis.llen("queue:default") == 1
         assert peak < 17 * len(text)
 
-    @pytest.mark.parametrize("given", [{"enqueued_at": 1.5, "retry_for": 60, "tags": ["a"]}])
-    def test_a_long_one_is_moved_without_being_parsed(self, redis, pool, given):
-        text = bomb(**given)
+    def test_a_long_one_is_moved_without_being_parsed(self, redis, pool):
+        text = bomb(enqueued_at=1.5, retry_for=60, tags=["a"])
         redis.zadd("retry", {text: 1.0})
-        poller = poller_on(pool)
 
-        peak, moved = peak_of(lambda: poller.move_due("retry", NOW))
+        peak, moved = peak_of(lambda: poller_on(pool).move_due("retry", NOW))
 
         assert moved == 1
         assert peak < 15 * len(text)
@@ -261,11 +246,6 @@ class TestWhenDue:
 
 
 class TestWhenClaimed:
-    @pytest.fixture
-    def process(self, redis_url):
-        with EngineProcess(redis_url) as process:
-            yield process
-
     @pytest.mark.parametrize("seed", range(4))
     def test_chunks_of_a_megabyte_at_most_come_in_the_order_of_the_queue(
         self, redis, process, seed
@@ -296,11 +276,6 @@ class TestWhenClaimed:
 
 
 class TestWhenSettled:
-    @pytest.fixture
-    def proxy(self, server, redis):
-        with InterceptingRedis(server.port) as proxy:
-            yield proxy
-
     @pytest.fixture
     def process(self, proxy):
         with EngineProcess(proxy.url) as process:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.engine import UnreliableConnection
+from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable, Schedule, Schedules
 from kiqbridge.clocks.ledger import read_ledger
@@ -15,6 +16,7 @@ from kiqbridge.store.schedule_scripts import KEPT_ENTRIES, PlacedJobs, Placement
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
+NO_JOB = {"expression": "rate(1 minute)", "jobs": [{"class": "", "args": []}]}
 
 
 def each_minute(name="s", **options) -> Schedule:
@@ -188,27 +190,18 @@ class TestConcurrent:
         now = 1_700_049_600
         define(redis, count, cursor=now - 120, missed="all")
         barrier = threading.Barrier(5)
-        errors = []
 
-        def run(number):
+        def run():
             own = Client(redis_url)
-            placer = Placer(own, KEYS, by=f"worker:{number}")
+            placer = Placer(own, KEYS, by="worker")
             barrier.wait()
-            try:
-                for moment in range(now, now + 300, 7):
-                    placer.place(own.pool, moment)
-            except Exception as error:  # noqa: BLE001 - shown by the test
-                errors.append(error)
+            for moment in range(now, now + 300, 7):
+                placer.place(own.pool, moment)
             own.close()
 
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[run] * 5)
         place_due(Client(redis_url), by="t", now=now + 300)
 
-        assert errors == []
         wanted = list(range(now - 60, now + 661, 60))
         assert ticks(redis) == [(f"s{number:05}", at) for number in range(count) for at in wanted]
         for number in range(count):
@@ -306,27 +299,27 @@ class TestCost:
 
 
 class TestFaults:
-    def test_one_whose_job_cannot_be_made_does_not_keep_the_others(self, redis, client, caplog):
+    @pytest.mark.parametrize(
+        ("spoil", "message"),
+        [
+            (
+                lambda redis: redis.hset("kb:schedules", "s00000", json.dumps(NO_JOB)),
+                "its jobs cannot be enqueued",
+            ),
+            (lambda redis: redis.set("kb:ticks:s00000", "x"), "a key of it holds another type"),
+        ],
+    )
+    def test_one_that_cannot_be_placed_does_not_keep_the_others(
+        self, redis, client, caplog, spoil, message
+    ):
         now = int(time.time())
         define(redis, 2, cursor=now)
-        bad = {"expression": "rate(1 minute)", "jobs": [{"class": "", "args": []}]}
-        redis.hset("kb:schedules", "s00000", json.dumps(bad))
+        spoil(redis)
 
-        report = place_due(client, by="t", now=now)
-
-        assert report.placed >= 5
-        assert {name for name, _ in ticks(redis)} == {"s00001"}
-        assert "schedule s00000: its jobs cannot be enqueued" in caplog.text
-
-    def test_one_with_a_key_of_a_foreign_type_does_not_keep_the_others(self, redis, client, caplog):
-        now = int(time.time())
-        define(redis, 2, cursor=now)
-        redis.set("kb:ticks:s00000", "foreign")
-
-        place_due(client, by="t", now=now)
+        assert place_due(client, by="t", now=now).placed >= 5
 
         assert {name for name, _ in ticks(redis)} == {"s00001"}
-        assert "schedule s00000: a key of it holds another type" in caplog.text
+        assert f"schedule s00000: {message}" in caplog.text
 
     def test_one_that_cannot_be_read_is_logged_once(self, redis, client, caplog):
         define(redis, 2, cursor=int(time.time()))
@@ -341,29 +334,15 @@ class TestFaults:
         assert {name for name, _ in ticks(redis)} == {"s00001"}
 
     def test_an_occurrence_that_the_ledger_knows_is_not_placed_again(self, redis, client):
-        jobs = [
-            PlacedJobs(instant=60, entry=entry, jobs=[(60, text)])
-            for entry, text in ((b'{"n":1}', b"a"), (b'{"n":2}', b"b"))
-        ]
-
-        results = [
-            place(
-                client.pool,
-                KEYS,
-                100.0,
-                [
-                    Placement(
-                        name="s",
-                        definition="*",
-                        state="*",
-                        cursor="*",
-                        new_cursor=None,
-                        occurrences=[each],
-                    )
-                ],
+        anything = {"name": "s", "definition": "*", "state": "*", "cursor": "*", "new_cursor": None}
+        first, second = (
+            Placement(
+                occurrences=[PlacedJobs(instant=60, entry=entry, jobs=[(60, text)])], **anything
             )
-            for each in (jobs[0], jobs[1], jobs[0])
-        ]
+            for entry, text in ((b'{"n":1}', b"a"), (b'{"n":2}', b"b"))
+        )
+
+        results = [place(client.pool, KEYS, 100.0, [each]) for each in (first, second, first)]
 
         assert results == [[1], [0], [1]]
         assert redis.zrange("schedule", 0, -1) == [b"a"]

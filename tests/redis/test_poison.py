@@ -7,10 +7,16 @@ import logging
 import pytest
 from support.engine import EngineProcess, Watch, put_back, register
 
-from kiqbridge.client.client import Client
-from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight.orphans import COUNTED_FOR_S, orphan_id
+from kiqbridge.inflight.orphans import (
+    COUNTED_FOR_S,
+    count_orphan,
+    forget_orphan,
+    orphan_count,
+    orphan_counts,
+    orphan_id,
+)
 from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
@@ -53,15 +59,6 @@ class TestCounting:
         assert THREE_DAYS_S - 60 < redis.ttl(KEYS.recovered("aaa")) <= THREE_DAYS_S
         assert COUNTED_FOR_S == THREE_DAYS_S
 
-    def test_the_count_grows_with_each_time(self, redis, orphan):
-        redis.lpush("queue:default", text_of("aaa"))
-
-        orphan(1)
-        orphan(2)
-
-        assert count(redis, "aaa") == 2
-        assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
-
     @pytest.mark.parametrize(
         "text",
         [
@@ -94,6 +91,8 @@ class TestCounting:
         assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
         assert redis.keys("kb:*") == []
 
+        assert process.keeper.current.lost
+
     def test_what_was_settled_by_a_frozen_owner_in_between_is_not_counted(self, redis, redis_url):
         redis.lpush("queue:default", text_of("aaa"), text_of("bbb"))
         with EngineProcess(redis_url) as process:
@@ -108,40 +107,6 @@ class TestCounting:
 
         assert (count(redis, "aaa"), count(redis, "bbb")) == (0, 1)
 
-    def test_what_was_added_since_it_was_read_makes_it_look_again(self, redis, redis_url):
-        redis.lpush("queue:default", text_of("aaa"))
-        with EngineProcess(redis_url) as process:
-            chunk = process.claimer().claim(["default"], 1)
-            redis.hdel(process.keys.alive, process.incarnation)
-            connection = process.connect()
-
-            def add_late():
-                if connection.scripts == 2:  # marked and inspected
-                    redis.lpush(chunk.list_key, text_of("bbb"))
-
-            connection.before_script = add_late
-
-            assert Reaper(connection, process.keys).reap(process.incarnation) == 2
-
-        assert (count(redis, "aaa"), count(redis, "bbb")) == (1, 1)
-
-    def test_a_lost_reply_counts_once(self, redis, redis_url):
-        redis.lpush("queue:default", text_of("aaa"))
-        with EngineProcess(redis_url) as process:
-            process.claimer().claim(["default"], 1)
-            redis.hdel(process.keys.alive, process.incarnation)
-            connection = process.connect()
-            connection.lose = {3}  # after the mark and the inspection
-            reaper = Reaper(connection, process.keys)
-            with pytest.raises(RedisUnavailable):
-                reaper.reap(process.incarnation)
-
-            assert reaper.reap(process.incarnation) == 0
-            assert reaper.reap(process.incarnation) == -1
-
-        assert count(redis, "aaa") == 1
-        assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
-
     def test_a_count_of_a_foreign_type_keeps_no_job_from_going_back(self, redis, orphan):
         redis.lpush("queue:default", text_of("aaa"), text_of("bbb"))
         redis.lpush(KEYS.recovered("aaa"), "no count")
@@ -152,35 +117,6 @@ class TestCounting:
 
         assert returned == 2
         assert redis.llen("queue:default") == 2
-
-    def test_hundreds_of_jobs_of_several_threads_go_back_and_are_counted(self, redis, redis_url):
-        client = Client(redis_url)
-        jids = client.push_bulk({"class": "A", "args": [[]] * 2500})
-        client.close()
-        with EngineProcess(redis_url) as process:
-            for number in range(5):
-                process.claimer(f"t{number}").claim(["default"], 500)
-            assert redis.llen("queue:default") == 0
-            redis.hdel(process.keys.alive, process.incarnation)
-
-            assert Reaper(process.connect(), process.keys).reap(process.incarnation) == 2500
-
-        assert redis.llen("queue:default") == 2500
-        assert [int(each) for each in redis.mget(map(KEYS.recovered, jids))] == [1] * 2500
-
-    def test_a_reaper_in_a_lambda_counts_alike(self, redis, redis_url):
-        redis.lpush("queue:default", text_of("aaa"))
-        process = register(EngineProcess(redis_url))
-        process.claimer().claim(["default"], 1)
-        now = [0.0]
-        reaper = Reaper(process.pool.connection(), Keys(), clock=lambda: now[0])
-
-        for second in range(0, 19, 6):
-            now[0] = float(second)
-            reaper.look()
-
-        assert count(redis, "aaa") == 1
-        assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
 
 
 class TestSuspects:
@@ -292,14 +228,43 @@ class TestCare:
             ]  # it came back, too
             assert claimer.claim(["default"], 4).size == 4
 
-    def test_an_orderly_end_asks_for_no_care(self, redis, redis_url):
-        redis.lpush("queue:default", b"x")
-        with EngineProcess(redis_url) as process:
-            process.claimer().claim(["default"], 2)
-
-        assert not redis.exists(KEYS.careful)
-
     def test_a_dead_process_without_jobs_asks_for_no_care(self, redis, orphan):
         orphan()
 
         assert not redis.exists(KEYS.careful)
+
+
+def test_each_time_counts_and_keeps_the_count_for_three_days(connection, redis):
+    assert orphan_count(connection, KEYS, "abc") == 0
+    count_orphan(connection, KEYS, "abc")
+    redis.expire(KEYS.recovered("abc"), 10)
+
+    count_orphan(connection, KEYS, "abc")
+
+    assert orphan_count(connection, KEYS, "abc") == 2
+    assert COUNTED_FOR_S - 60 < redis.ttl(KEYS.recovered("abc")) <= COUNTED_FOR_S
+
+
+def test_a_count_that_is_forgotten_begins_anew(connection):
+    count_orphan(connection, KEYS, "abc")
+
+    forget_orphan(connection, KEYS, "abc")
+
+    assert orphan_count(connection, KEYS, "abc") == 0
+
+
+def test_many_counts_are_read_in_steps_and_what_is_no_number_counts_as_none(connection, redis):
+    names = [f"job{number}" for number in range(2500)]
+    redis.set(KEYS.recovered("job0"), "nonsense")
+    redis.set(KEYS.recovered("job2499"), 2)
+
+    counts = orphan_counts(connection, KEYS, names)
+
+    assert list(counts) == names
+    assert {name: count for name, count in counts.items() if count} == {"job2499": 2}
+
+
+def test_no_names_need_no_call():
+    connection = RedisPool("redis://127.0.0.1:1/0").connection()
+
+    assert orphan_counts(connection, KEYS, []) == {}

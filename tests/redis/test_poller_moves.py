@@ -2,20 +2,19 @@
 
 import json
 import random
-import threading
+from functools import partial
 
 import pytest
 import redis as redis_py
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.engine import poller_on
 from support.proving import sized
 from support.strategies import PAYLOADS
+from support.waiting import at_once
 
-from kiqbridge.client.client import Client
-from kiqbridge.engine.poller import Poller
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
 
 NOW = 1_700_000_000.5
 SETS = ("retry", "schedule")
@@ -25,16 +24,7 @@ DUE = st.one_of(st.just(NOW), st.floats(0, NOW), st.floats(NOW, NOW + 1000))
 @pytest.fixture
 def pollers(redis_url):
     pools = [RedisPool(redis_url) for _ in range(2)]
-    yield [
-        Poller(
-            identity=f"host:{number}:aaa",
-            keys=Keys(),
-            client=Client(pool=pool, profile="7"),
-            connection=pool.connection(),
-            track=lambda: None,
-        )
-        for number, pool in enumerate(pools)
-    ]
+    yield [poller_on(pool, identity=f"host:{number}:aaa") for number, pool in enumerate(pools)]
     for pool in pools:
         pool.close_all()
 
@@ -91,12 +81,7 @@ def test_each_is_moved_exactly_once_or_left(redis, redis_url, pollers, members, 
         for source in SETS:
             poller.move_due(source, NOW)
 
-    threads = [threading.Thread(target=move, args=(poller,)) for poller in pollers]
-    threads.append(threading.Thread(target=change))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(change, *(partial(move, poller) for poller in pollers))
 
     moved = queued(redis)
     numbers = [payload["mark"] for payloads in moved.values() for payload in payloads]

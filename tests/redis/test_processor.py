@@ -6,18 +6,10 @@ import threading
 import pytest
 from support.engine import EngineProcess
 from support.jobs import own_declarations
-from support.runners import make_runner, processor_needs
+from support.processors import processor_on
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.registry import default_registry
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settling import Settler
 
 
 class TakenByTheTest:
@@ -57,23 +49,10 @@ class Stand:
     def __init__(self, engine, redis):
         self.redis = redis
         self.done = []
-        self.gate = IdleGate()
         self.order_errors = []
-        notifications = Notifications()
-        settler = Settler(engine.keys)
-        context = ProcessorContext(
-            keeper=engine.keeper,
-            runner=make_runner(default_registry),
-            **processor_needs(),
-            revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, notifications),
-            outage=Outage(),
-            keys=engine.keys,
-            settler=settler,
-            look_ahead=3,
-        )
-        self.fetcher = HandingOut(Fetcher(engine.claimer(), self.order, self.gate, context.outage))
-        self.processor = Processor("t1", self.fetcher, context)
-        self.processor._size = 3
+        made = processor_on(engine, order=self.order, wrap=HandingOut)
+        self.gate, self.processor = made.gate, made.processor
+        self.fetcher = self.processor._fetcher
 
         @job(name="Note")
         def note(number):

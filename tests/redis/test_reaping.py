@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from support.engine import EngineProcess, Watch, put_back, register
+from support.engine import EngineProcess, Watch, in_flight, put_back, register
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight import reaping
@@ -28,16 +28,18 @@ def holding(redis, redis_url, *queues, number=1, jobs=1):
     return process
 
 
-def in_flight(redis):
-    return sorted(job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1))
-
-
 def watched(process):
     """A reaper that has seen all silent long enough, but for one more look."""
     watch = Watch(process)
     watch.look_after(0)
     watch.look_for(17)
     return watch
+
+
+def reap(dead, connection=None):
+    """One reaper, that has seen the last sign of life of the dead."""
+    beat = dead.pool.call("HGET", KEYS.alive, dead.incarnation)
+    return Reaper(connection or dead.connect(), KEYS).reap(dead.incarnation, beat)
 
 
 class TestOneBadThing:
@@ -168,9 +170,7 @@ class TestHalfWay:
         connection = dead.connect()
         connection.lose = {1}
         with pytest.raises(RedisUnavailable):
-            Reaper(connection, KEYS).reap(
-                dead.incarnation, redis.hget(KEYS.alive, dead.incarnation)
-            )
+            reap(dead, connection)
 
         assert not dead.settle(chunk, text_of("new"), "retry", 1.0, b"failed")
         assert put_back(claimer.connection, KEYS, chunk) < 0
@@ -189,7 +189,7 @@ class TestHalfWay:
 
         connection.before_script = interfere
 
-        Reaper(connection, KEYS).reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation))
+        reap(dead, connection)
 
         assert redis.lrange("queue:default", 0, -1)[::-1] == [
             text_of(f"default{each}") for each in range(9)
@@ -209,29 +209,21 @@ class TestBounds:
         dead = holding(redis, redis_url, "default", jobs=10)
         connection = dead.connect()
 
-        assert (
-            Reaper(connection, KEYS).reap(
-                dead.incarnation, redis.hget("kb:alive", dead.incarnation)
-            )
-            == 10
-        )
+        assert reap(dead, connection) == 10
 
         assert connection.scripts == 1 + 4 + 4 + 1  # three texts of 37 bytes, four times
         assert [int(redis.get(KEYS.recovered(f"default{each}"))) for each in range(10)] == [1] * 10
 
     def test_no_text_reaches_the_reaper(self, redis, redis_url):
         dead = holding(redis, redis_url, "default", jobs=3)
-        connection = dead.connect()
-        answers = []
-        for name in ("call", "run", "script"):
-            method = getattr(connection, name)
-            setattr(
-                connection,
-                name,
-                lambda *args, method=method: answers.append(method(*args)) or answers[-1],
-            )
+        connection, answers = dead.connect(), []
 
-        Reaper(connection, KEYS).reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation))
+        def noted(method):
+            return lambda *args: answers.append(method(*args)) or answers[-1]
+
+        for name in ("call", "run", "script"):
+            setattr(connection, name, noted(getattr(connection, name)))
+        reap(dead, connection)
 
         assert b'"class"' not in repr(answers).encode()
         assert redis.llen("queue:default") == 3
@@ -242,12 +234,7 @@ class TestBounds:
         redis.lpush("queue:default", bomb)
         dead.claimer().claim(["default"], 1)
 
-        assert (
-            Reaper(dead.connect(), KEYS).reap(
-                dead.incarnation, redis.hget("kb:alive", dead.incarnation)
-            )
-            == 1
-        )
+        assert reap(dead) == 1
 
         assert redis.lrange("queue:default", 0, -1) == [bomb]
         assert redis.get(KEYS.recovered("inner")) == b"1"
@@ -255,7 +242,7 @@ class TestBounds:
 
 def test_what_came_back_is_claimed_alone_however_late(redis, redis_url):
     dead = holding(redis, redis_url, "default", jobs=3)
-    Reaper(dead.connect(), KEYS).reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation))
+    reap(dead)
     redis.lpush("queue:default", *(b"new %d" % each for each in range(4)))
     redis.delete(KEYS.careful)  # the queue was paused for longer than that
 
@@ -278,7 +265,7 @@ def test_a_list_that_fills_after_it_was_looked_at_is_emptied_too(redis, redis_ur
 
     connection.run = looks_empty_at_first
 
-    Reaper(connection, KEYS).reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation))
+    reap(dead, connection)
 
     assert in_flight(redis) == []
     assert redis.lrange("queue:default", 0, -1) == [text_of("default0")]
@@ -287,10 +274,9 @@ def test_a_list_that_fills_after_it_was_looked_at_is_emptied_too(redis, redis_ur
 def test_unfinished_is_told_apart(redis, redis_url):
     dead = holding(redis, redis_url, "bad", "good")
     redis.set("queue:bad", "somebody's text")
-    reaper = Reaper(dead.connect(), KEYS)
 
-    assert reaper.reap(dead.incarnation, redis.hget("kb:alive", dead.incarnation)) == 1
-    outcome = reaper.go_on(dead.incarnation)
+    assert reap(dead) == 1
 
+    outcome = Reaper(dead.connect(), KEYS).go_on(dead.incarnation)
     assert outcome.code == UNFINISHED
     assert outcome.blocked[0].startswith("queue:bad holds a string, not a list")

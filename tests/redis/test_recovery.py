@@ -8,6 +8,8 @@ from support.engine import EngineProcess, Watch, register
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.incarnations import SignOfLife
 from kiqbridge.inflight.lease import renew
+from kiqbridge.inflight.reaping import UNKNOWN_LAYOUT
+from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 
 
 @pytest.fixture
@@ -108,18 +110,6 @@ def test_one_look_is_never_enough_however_late_it_comes(redis, watch):
     assert not is_back(redis)
 
 
-def test_looks_too_far_apart_are_no_watch(redis, watch):
-    watch.look_after(0)
-    watch.look_for(17)
-    assert watch.look_after(8.1) == 0  # who knows whether anybody could give a sign meanwhile
-    assert not is_back(redis)
-
-    watch.look_for(17.9)
-    assert not is_back(redis)
-    watch.look_for(0.1)
-    assert is_back(redis)
-
-
 def test_a_look_that_waits_long_for_its_answer_does_not_count_that_time(redis, dead, watch):
     def wait():
         watch.now += 7
@@ -133,18 +123,6 @@ def test_a_look_that_waits_long_for_its_answer_does_not_count_that_time(redis, d
     assert not is_back(redis)
 
 
-def test_an_owner_that_shows_up_in_between_is_watched_anew(redis, dead, watch):
-    watch.look_after(0)
-    watch.look_for(17)
-    beat(dead)
-
-    assert watch.look_for(1) == 0
-    watch.look_for(17.9)
-    assert not is_back(redis)
-    watch.look_for(0.1)
-    assert is_back(redis)
-
-
 def test_whose_signs_are_evicted_time_and_again_lives_as_long_as_it_gives_new_ones(
     redis, dead, watch
 ):
@@ -155,37 +133,6 @@ def test_whose_signs_are_evicted_time_and_again_lives_as_long_as_it_gives_new_on
         watch.look_after(1.5)
 
     assert not is_back(redis)
-
-
-def test_an_error_of_ones_own_makes_the_watch_start_over(redis, watch):
-    watch.look_after(0)
-    watch.look_for(17)
-    watch.connection.down = True
-    with pytest.raises(RedisUnavailable):
-        watch.look_after(0.5)
-    watch.connection.down = False
-
-    assert watch.look_after(1) == 0
-    watch.look_for(17.9)
-    assert not is_back(redis)
-    watch.look_for(0.1)
-    assert is_back(redis)
-
-
-def test_an_answer_that_is_no_full_one_makes_the_watch_start_over(redis, watch):
-    watch.look_after(0)
-    watch.look_for(17)
-    redis.rename("kb:alive", "elsewhere")
-    redis.set("kb:alive", "of a foreign type")
-    with pytest.raises(RedisRefused):
-        watch.look_after(0.5)
-    redis.rename("elsewhere", "kb:alive")
-
-    watch.look_after(0.5)
-    watch.look_for(17.9)
-    assert not is_back(redis)
-    watch.look_for(0.1)
-    assert is_back(redis)
 
 
 def test_an_error_while_reaping_makes_the_watch_start_over_and_loses_nothing(redis, watch):
@@ -201,13 +148,44 @@ def test_an_error_while_reaping_makes_the_watch_start_over_and_loses_nothing(red
     assert not redis.exists("kb:inflight", "kb:reaping")
 
 
-def test_forgetting_suspects_makes_the_watch_start_over(redis, watch):
-    watch.look_after(0)
-    watch.look_for(17)
+def shows_up(_redis, dead, _watch):
+    beat(dead)
+
+
+def looks_too_late(_redis, _dead, watch):
+    watch.now += 7.1  # who knows whether anybody could give a sign meanwhile
+
+
+def is_cut_off(_redis, _dead, watch):
+    watch.connection.down = True
+    with pytest.raises(RedisUnavailable):
+        watch.look_after(0.5)
+    watch.connection.down = False
+
+
+def is_refused(redis, _dead, watch):
+    redis.rename("kb:alive", "elsewhere")
+    redis.set("kb:alive", "of a foreign type")
+    with pytest.raises(RedisRefused):
+        watch.look_after(0.5)
+    redis.rename("elsewhere", "kb:alive")
+
+
+def forgets(_redis, _dead, watch):
     watch.reaper.forget_suspects()
 
+
+@pytest.mark.parametrize("disturb", [shows_up, looks_too_late, is_cut_off, is_refused, forgets])
+def test_what_leaves_a_gap_makes_the_watch_start_over(redis, dead, watch, disturb):
+    watch.look_after(0)
+    watch.look_for(17)
+    disturb(redis, dead, watch)
+
     assert watch.look_after(1) == 0
+    watch.look_for(17.9)
     assert not is_back(redis)
+    watch.look_for(0.1)
+    assert is_back(redis)
 
 
 def test_the_living_are_never_reaped(redis, dead, watch):
@@ -268,3 +246,72 @@ def test_several_dead_ones_are_reaped_in_one_look(redis, redis_url, dead, watch)
 )
 def test_a_sign_of_life_is_a_number_a_time_and_a_promise(text, sign):
     assert SignOfLife.parse(text) == sign
+
+
+STRANGER = "v9:host:7:abc:1"
+SIGN = "7 1732250000.5 10000"
+
+
+def test_the_layout_stands_in_the_name(dead):
+    assert layout_of(dead.incarnation) == LAYOUT
+    assert layout_of(STRANGER) == "v9"
+    assert layout_of("") == ""
+
+
+def test_a_silent_one_of_an_unknown_layout_is_left_alone_and_told_once(redis, dead, caplog):
+    redis.sadd("kb:inflight", STRANGER)
+    redis.hset(Keys().claims(STRANGER), "t1", "1 default")
+    redis.rpush(Keys().inflight_list(STRANGER, "t1", 1), "theirs")
+    watch = Watch(dead)
+
+    watch.look_after(0)
+    watch.look_for(100)
+
+    assert redis.lrange("queue:default", 0, -1) == [b"job"]
+    assert redis.smembers("kb:inflight") == {STRANGER.encode()}
+    assert redis.lrange(Keys().inflight_list(STRANGER, "t1", 1), 0, -1) == [b"theirs"]
+    [told] = [message for message in caplog.messages if STRANGER in message]
+    assert told == (
+        f"process {STRANGER} gives no sign of life that this version knows, and its layout v9 is unknown to "
+        f"it, which knows {LAYOUT}: if it died, the jobs that it holds stay there until a worker of a "
+        "version that knows that layout gives them back; start one"
+    )
+
+
+def test_it_is_no_suspicion_that_makes_looks_frequent(redis, dead):
+    redis.srem("kb:inflight", dead.incarnation)
+    redis.sadd("kb:inflight", STRANGER)
+
+    watch = Watch(dead)
+    watch.look_after(0)
+    assert watch.look_for(20) == 0
+
+
+def test_one_that_lives_is_not_mentioned(redis, dead, caplog):
+    redis.sadd("kb:inflight", STRANGER)
+    watch = Watch(dead)
+
+    for number in range(10):
+        redis.hset(Keys().alive, STRANGER, f"{number} 1732250000.5 10000")
+        watch.look_after(3)
+
+    assert [message for message in caplog.messages if STRANGER in message] == []
+
+
+def test_it_is_told_again_when_it_came_back_and_fell_silent_again(redis, dead, caplog):
+    redis.sadd("kb:inflight", STRANGER)
+    watch = Watch(dead)
+    watch.look_after(0)
+    watch.look_for(12)
+    redis.hset(Keys().alive, STRANGER, SIGN)
+    watch.look_after(1)
+    watch.look_for(12)
+
+    assert sum(STRANGER in message for message in caplog.messages) == 2
+
+
+def test_not_even_on_demand(redis, dead):
+    redis.sadd("kb:inflight", STRANGER)
+
+    assert Watch(dead).reaper.reap(STRANGER) == UNKNOWN_LAYOUT
+    assert redis.sismember("kb:inflight", STRANGER)

@@ -2,13 +2,13 @@
 
 import logging
 import os
-import threading
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
-from support.waiting import wait_until
+from support.waiting import at_once, wait_until
 
 from kiqbridge import Client
 from kiqbridge.config.redis_access import RedisAccess
@@ -82,15 +82,7 @@ class TestSecret:
             each.call("PING")
 
         services.rotate(arn, guarded("two"))
-        answers = []
-        threads = [
-            threading.Thread(target=lambda c=each: answers.append(c.call("ACL", "WHOAMI")))
-            for each in connections
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        answers = at_once(*(partial(each.call, "ACL", "WHOAMI") for each in connections))
 
         assert answers == [b"app"] * 6
         assert services.operations == [SECRET] * 2

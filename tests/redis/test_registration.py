@@ -66,32 +66,25 @@ def test_a_password_that_is_refused_ends_the_start(redis_url, stopping):
 class TestSpreadingTheStart:
     """When hundreds of processes start at once."""
 
-    def test_in_a_small_fleet_nobody_waits(self, redis, pool):
-        redis.sadd("kb:inflight", *(f"v2:host:{number}:a:1" for number in range(SMALL_FLEET)))
-
-        assert spread_start(pool, Keys(), threading.Event(), drawn=1.0) == 0
-
-    def test_in_a_large_one_as_many_go_on_in_each_second(self, redis, pool):
-        redis.sadd("kb:inflight", *(f"v2:host:{number}:a:1" for number in range(200)))
+    @pytest.mark.parametrize(
+        ("processes", "drawn", "wait_s"),
+        [
+            (SMALL_FLEET, 1.0, 0),
+            *((200, 0.0, 0.0), (200, 0.5, 1.0), (200, 1.0, 2.0)),
+            (3000, 1.0, LONGEST_SPREAD_S),
+        ],
+    )
+    def test_as_many_go_on_in_each_second_up_to_some_seconds(
+        self, redis, pool, processes, drawn, wait_s
+    ):
+        redis.sadd("kb:inflight", *(f"v2:host:{number}:a:1" for number in range(processes)))
         stopping = threading.Event()
         stopping.set()  # nobody waits for real
+        assert spread_start(pool, Keys(), stopping, drawn=drawn) == wait_s
 
-        waits = [spread_start(pool, Keys(), stopping, drawn=share) for share in (0.0, 0.5, 1.0)]
-
-        assert waits == [0.0, 1.0, 2.0]
-
-    def test_it_takes_some_seconds_at_most_however_large_the_fleet(self, redis, pool):
-        redis.sadd("kb:inflight", *(f"v2:host:{number}:a:1" for number in range(3000)))
-        stopping = threading.Event()
-        stopping.set()
-
-        assert spread_start(pool, Keys(), stopping, drawn=1.0) == LONGEST_SPREAD_S
-
-    def test_what_is_drawn_differs(self, redis, pool):
+    def test_what_is_drawn_differs(self, redis, pool, stopping):
         redis.sadd("kb:inflight", *(f"v2:host:{number}:a:1" for number in range(200)))
-        stopping = threading.Event()
         stopping.set()
-
         assert len({spread_start(pool, Keys(), stopping) for _ in range(5)}) > 1
 
     def test_a_key_of_a_foreign_type_does_not_hold_up_the_start(self, redis, pool):

@@ -51,6 +51,25 @@ def reporter(process, connection, service):
     )
 
 
+@pytest.fixture
+def started(process, connection, service):
+    """Starts a reporter whose looks are noted: (it, the notes)."""
+
+    def start(look_s):
+        looks = []
+        reporter = TaskReporter(
+            keys=process.keys,
+            connection=connection,
+            service=service,
+            on_look=lambda: looks.append(True),
+            look_s=look_s,
+        )
+        reporter.start()
+        return reporter, looks
+
+    return start
+
+
 def add(redis, *tokens, age_s=0.0):
     for token in tokens:
         task = Task(token=token, jid=f"j-{token}", job_class="Bill")
@@ -217,17 +236,9 @@ def test_two_workers_do_not_send_the_same(redis, process, reporter, service):
 
 
 def test_a_report_that_is_written_wakes_the_thread_and_the_end_waits_for_the_last(
-    redis, process, service
+    redis, started, service
 ):
-    looks = []
-    reporter = TaskReporter(
-        keys=process.keys,
-        connection=process.connect(),
-        service=service,
-        on_look=lambda: looks.append(True),
-        look_s=600,
-    )
-    reporter.start()
+    reporter, looks = started(600)
     wait_until(lambda: looks)
 
     add(redis, "a")
@@ -253,18 +264,9 @@ def test_a_thread_that_has_ended_goes_on_where_it_was(redis, reporter, service):
     reporter.stop(10)
 
 
-def test_a_key_of_a_foreign_type_is_reported_once(redis, process, service, caplog):
-    looks = []
+def test_a_key_of_a_foreign_type_is_reported_once(redis, started, caplog):
     redis.set(REPORTS, "text")
-    reporter = TaskReporter(
-        keys=process.keys,
-        connection=process.connect(),
-        service=service,
-        on_look=lambda: looks.append(True),
-        look_s=0.01,
-    )
-    reporter.start()
-
+    reporter, looks = started(0.01)
     wait_until(lambda: len(looks) > 3)
     reporter.stop(10)
 
@@ -273,21 +275,11 @@ def test_a_key_of_a_foreign_type_is_reported_once(redis, process, service, caplo
     assert "WRONGTYPE" in messages[0]
 
 
-def test_an_outage_of_redis_ends_nothing(redis, process, service):
-    connection = process.connect()
+def test_an_outage_of_redis_ends_nothing(redis, connection, started, service):
     connection.down = True
-    looks = []
-    reporter = TaskReporter(
-        keys=process.keys,
-        connection=connection,
-        service=service,
-        on_look=lambda: looks.append(True),
-        look_s=0.01,
-    )
     add(redis, "a")
-    reporter.start()
+    reporter, looks = started(0.01)
     wait_until(lambda: len(looks) > 2)
-
     connection.down = False
 
     wait_until(lambda: service.calls)

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import in_flight
 from support.jobs import own_declarations
 from support.vectors import FILES, Moment, comparable, given_in, of_kind, profile_of, recorded_state
 
@@ -15,17 +15,9 @@ from kiqbridge.engine.launcher import Launcher
 from kiqbridge.enumerators import numbers
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.claims import repush
-from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.wire.json_text import loads
 
 NEW = b"the job, enqueued anew"
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
-        process.pool.close()
 
 
 @pytest.fixture
@@ -38,10 +30,6 @@ def push_again(process, chunk, connection=None):
     return repush(
         connection or process.connect(), process.keys, chunk, b"job", queue="default", text=NEW
     )
-
-
-def in_flight(redis):
-    return [job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1)]
 
 
 class TestTheScript:
@@ -69,14 +57,6 @@ class TestTheScript:
         assert not push_again(process, chunk, connection)
 
         assert redis.lrange("queue:default", 0, -1) == [NEW, b"next"]
-
-    def test_after_a_reap_the_job_has_one_life(self, process, chunk, redis):
-        redis.hdel(process.keys.alive, process.incarnation)
-        Reaper(process.connect(), process.keys).reap(process.incarnation)
-
-        assert not push_again(process, chunk)
-
-        assert sorted(redis.lrange("queue:default", 0, -1)) == [b"job", b"next"]
 
     def test_a_fenced_process_pushes_nothing(self, process, chunk, redis):
         redis.srem("kb:inflight", chunk.lease.incarnation)
@@ -201,36 +181,27 @@ class TestTheWorker:
         assert not redis.exists("retry", "dead", "kb:inflight")
 
     @KINDS
-    def test_all_else_of_the_payload_stays_as_it_is(self, name, scene, redis):
+    def test_all_else_of_the_payload_stays_but_for_the_workers_client_middleware(
+        self, name, scene, redis
+    ):
         original = text_of(name, big=18446744073709551616, retry_count=2, foreign='{"a":[1.50]}')
         redis.lpush("queue:default", original)
         worker = scene.start()
-        assert scene.begun.wait(10)
 
+        @worker.client.middleware.add
+        async def stamp(_job, payload, _queue, call_next):
+            payload["stamped"] = True
+            return await call_next()
+
+        assert scene.begun.wait(10)
         worker.stop()
 
         [text] = redis.lrange("queue:default", 0, -1)
         before, after = loads(original), loads(text)
         assert after.pop("enqueued_at") == pytest.approx(time.time(), abs=30)
+        assert after.pop("stamped") is True
         before.pop("enqueued_at")
         assert list(after.items()) == list(before.items())
-
-    @KINDS
-    def test_it_passes_through_the_workers_client_middleware(self, name, scene, redis):
-        redis.lpush("queue:default", text_of(name))
-        worker = scene.start()
-
-        async def stamp(_job, payload, _queue, call_next):
-            payload["stamped"] = True
-            return await call_next()
-
-        worker.client.middleware.add(stamp)
-        assert scene.begun.wait(10)
-
-        worker.stop()
-
-        [text] = redis.lrange("queue:default", 0, -1)
-        assert loads(text)["stamped"] is True
 
     @KINDS
     def test_middleware_that_stops_the_push_ends_the_job(self, name, scene, redis, caplog):
@@ -273,16 +244,3 @@ class TestTheWorker:
 
         assert redis.llen("queue:default") == 1
         assert redis.exists("it-a1")
-
-    @KINDS
-    def test_a_second_worker_goes_on(self, name, scene, redis):
-        redis.lpush("queue:default", text_of(name))
-        for _ in range(3):
-            worker = scene.start()
-            assert scene.begun.wait(10)
-            worker.stop()
-            scene.begun.clear()
-
-        assert scene.items == list(range(len(scene.items)))
-        assert redis.hget("it-a1", "ex") == b"3"
-        assert redis.hget("it-a1", "c") == b"%d" % len(scene.items)

@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, in_flight
 from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
@@ -76,10 +76,6 @@ def waiting(redis, queue="default"):
     """First arguments of the jobs of a queue, the next to run first."""
     texts = redis.lrange(f"queue:{queue}", 0, -1)[::-1]
     return [json.loads(text)["args"][0] for text in texts]
-
-
-def in_flight(redis):
-    return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
 
 
 class TestJobsOfTheEventLoop:

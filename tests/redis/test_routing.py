@@ -105,12 +105,6 @@ class TestUnknownClass:
         assert settlement.counted is False
         assert not redis.exists("queue:default", "retry", "dead", *process.lists())
 
-    def test_a_declared_one_runs(self, process, redis, ran):
-        redis.lpush("queue:default", JOB)
-
-        assert Engine(process, unknown_class="route:ruby").take_and_run() is None
-        assert ran == [(100.0, 18446744073709551616)]
-
     def test_who_lost_the_lease_routes_nothing(self, process, redis):
         redis.lpush("queue:default", JOB)
         chunk = process.claimer().claim(["default"], 1)
@@ -178,17 +172,3 @@ class TestForeignFeature:
         assert [jid for jid, _ in deaths] == ["j1"]
         assert errors[0][1]["job"]["jid"] == "j1"
         assert not redis.exists("retry", *process.lists())
-
-    def test_by_setting_it_runs(self, process, redis, ran):
-        redis.lpush("queue:default", BATCH_JOB)
-
-        assert Engine(process, foreign_jobs="run").take_and_run() is None
-        assert len(ran) == 1
-
-    def test_by_setting_it_waits_for_ruby_as_it_is(self, process, redis, ran):
-        redis.lpush("queue:default", BATCH_JOB)
-
-        Engine(process, foreign_jobs="requeue").take_and_run()
-
-        assert redis.zrange("schedule", 0, -1) == [BATCH_JOB]
-        assert ran == []

@@ -92,28 +92,10 @@ class TestUnique:
         assert jid.decode() == first
         assert int(until) > time.time() + 30 * 86_400 + 49 * HOUR
 
-    def test_one_that_shall_raise_names_the_job_that_has_the_lock(self, redis):
-        first = once.perform_async("a")
-
-        with pytest.raises(NotUnique) as raised:
-            once.perform_async("a")
-
-        assert raised.value.jid == first
-        assert first in str(raised.value)
-        assert len(queued(redis)) == 1
-
     def test_pushing_again_with_the_same_jid_does_nothing_while_it_has_the_lock(self, redis):
         assert bill.set(jid="mine").perform_async(7) == "mine"
         assert bill.set(jid="mine").perform_async(7) == "mine"
         assert len(queued(redis)) == 1
-
-    def test_an_end_frees_no_lock_of_another_job(self, client, redis):
-        bill.perform_async(7)
-        [payload] = queued(redis)
-
-        end(client, redis, {**payload, "jid": "other"})
-
-        assert bill.perform_async(7) is None
 
     def test_a_lock_whose_time_is_over_is_free(self, client, redis):
         bill.perform_async(7)
@@ -135,6 +117,10 @@ class TestUnique:
 
         assert list(raised.value.places) == [2]
         assert not redis.exists("queue:default", "kb:locks")
+
+        first = once.perform_async("a")
+        with pytest.raises(NotUnique, match=first):
+            once.perform_async("a")
 
     def test_without_a_rule_for_one_push_it_is_pushed_and_takes_no_lock(self, redis):
         bill.perform_async(7)
@@ -167,15 +153,6 @@ class TestBeginning:
 
         end(client, redis, old)
         assert not redis.exists("kb:replaced")
-
-    def test_until_start_frees_the_lock_when_the_job_begins(self, client, redis):
-        first = latest.perform_async("a")
-        [payload] = queued(redis)
-
-        assert find_owner(latest, "a") == first
-        assert self.begin(client, payload) == ""
-        assert not redis.exists("kb:locks", "kb:locks:look")
-        assert self.begin(client, payload) == ""
 
     def test_a_job_of_a_guarded_push_takes_its_lock_when_it_begins(self, client, redis):
         [one] = client.push_once([{"class": bill, "args": [7]}], ["k"])

@@ -91,17 +91,6 @@ def test_a_run_that_has_ended_is_no_overlap(marks, process, redis, has_connectio
     wait_until(lambda: lines(redis) == [f"{process.incarnation} j2 {NOW + 60}"], 10)
 
 
-def test_what_cannot_be_written_is_written_later(marks, process, redis):
-    first = execution()
-    begin(marks, process, first)
-    connection = process.connect()
-    connection.down = True
-
-    first.run.end(is_over=True, connection=connection)
-
-    wait_until(lambda: not redis.exists("kb:runs"), 10)
-
-
 def test_the_thread_tries_until_redis_is_back(marks, process, redis, monkeypatch):
     first, connection = execution(), process.connect()
     begin(marks, process, first)

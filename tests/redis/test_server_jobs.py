@@ -216,13 +216,6 @@ class TestBatches:
         assert seen[-1] == "outer success"
         assert {each.pending for each in BatchSet()} == {0}
 
-    def test_one_without_jobs_succeeds_at_once(self, jobs, seen, closed):
-        with Batch(on_success=call(closed, "empty")):
-            pass
-        jobs.drain()
-
-        assert seen == ["empty success"]
-
     def test_a_group_hands_on_to_what_follows_it(self, jobs, note, seen, closed):
         chain(group(call(note, 1), call(note, 2)), call(closed, "all")).perform_async()
         jobs.drain()

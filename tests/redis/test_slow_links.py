@@ -4,16 +4,14 @@ import json
 import logging
 
 import pytest
+from support.engine import poller_on
 from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
-from kiqbridge.client.client import Client
-from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire.batches import BATCH_BYTES
-from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.any_server
 
@@ -81,13 +79,7 @@ class TestALinkThatLongCallsDoNotGetThrough:
         redis.zadd("schedule", dict.fromkeys(members, 1.0))
         with UnsteadyProxy(server.port, most_bytes=300_000) as proxy:
             pool = RedisPool(proxy.url, read_timeout_s=SILENCE_S)
-            poller = Poller(
-                identity="host:1:aaa",
-                keys=Keys(),
-                client=Client(pool=pool, profile="7"),
-                connection=pool.connection(),
-                track=pool.raw_connection,
-            )
+            poller = poller_on(pool)
             poller.start()
             try:
                 wait_until(lambda: redis.llen("queue:default") == len(members), 60)

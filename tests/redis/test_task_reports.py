@@ -1,6 +1,7 @@
 """Reports for Step Functions in Redis: written with what becomes of their job, taken, removed, put off."""
 
 import pytest
+from support.engine import in_flight
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
@@ -56,27 +57,17 @@ def done():
     )
 
 
-def in_flight(redis):
-    return [job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1)]
-
-
 class TestWriting:
-    def test_a_report_takes_the_place_of_a_job_that_is_done(self, redis, process, settler, woken):
+    @pytest.mark.parametrize("settlement", [dead, done])
+    def test_a_report_is_written_in_the_place_of_its_job(
+        self, redis, process, settler, woken, settlement
+    ):
         chunk = claim(process, redis, JOB)
 
-        assert settler.write(process.connect(), chunk, JOB, done())
+        assert settler.write(process.connect(), chunk, JOB, settlement())
 
         assert redis.zrange(ENDS, 0, -1, withscores=True) == [(REPORT, 0)]
-        assert in_flight(redis) == []
-        assert woken
-
-    def test_the_report_of_a_dead_job_is_written_with_it(self, redis, process, settler, woken):
-        chunk = claim(process, redis, JOB)
-
-        assert settler.write(process.connect(), chunk, JOB, dead())
-
-        assert redis.zrange(ENDS, 0, -1, withscores=True) == [(REPORT, 0)]
-        assert redis.zrange("dead", 0, -1) == [DEAD]
+        assert redis.zrange("dead", 0, -1) == [DEAD] * (settlement is dead)
         assert in_flight(redis) == []
         assert woken
 

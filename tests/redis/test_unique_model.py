@@ -157,16 +157,10 @@ class UniqueJobs(RuleBasedStateMachine):
             del model.owner[model.live[jid]]
         self.running[jid] = chunk, text
 
-    def leave(self, chunk, text, effects):
+    def leave(self, chunk, text, effects, *, target=None, kept=b""):
+        connection = self.process.connect()
         assert settle(
-            self.process.connect(),
-            KEYS,
-            chunk,
-            text,
-            target=None,
-            score=0,
-            text=b"",
-            effects=effects,
+            connection, KEYS, chunk, text, target=target, score=NOW, text=kept, effects=effects
         )
 
     def take_running(self, data):
@@ -187,16 +181,7 @@ class UniqueJobs(RuleBasedStateMachine):
         payload = json.loads(text)
         effects = ending(KEYS, payload, "dead", NOW, error=ValueError()) if dies else ()
         kept = json.dumps({**payload, "retry_count": payload.get("retry_count", -1) + 1}).encode()
-        assert settle(
-            self.process.connect(),
-            KEYS,
-            chunk,
-            text,
-            target=KEYS.dead if dies else KEYS.retry,
-            score=NOW,
-            text=kept,
-            effects=effects,
-        )
+        self.leave(chunk, text, effects, target=KEYS.dead if dies else KEYS.retry, kept=kept)
         if dies:
             self.model.ended(jid)
 

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from support.engine import EngineProcess, register
+from support.engine import EngineProcess, poller_on, register
 
 from kiqbridge.commands import cli
-from kiqbridge.engine.poller import Poller
 from kiqbridge.inflight import unregistered as module
 from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import UnregisteredWatch, find_unregistered
@@ -83,13 +82,7 @@ def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
     now = [1000.0]
     monkeypatch.setattr("kiqbridge.engine.poller.time.monotonic", lambda: now[0])
     pool = RedisPool(redis_url)
-    poller = Poller(
-        identity="host:1:aaa",
-        keys=KEYS,
-        client=None,
-        connection=pool.connection(),
-        track=pool.raw_connection,
-    )
+    poller = poller_on(pool)
 
     def lead_for(seconds):
         for _ in range(int(seconds / 3)):

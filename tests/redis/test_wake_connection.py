@@ -84,20 +84,6 @@ def test_an_empty_reply_is_told_from_none(waiting):
     assert waiting.receive(0) is None
 
 
-def test_a_wait_is_interrupted_from_another_thread(waiting):
-    waiting.ask(("PING",))
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(waiting.receive(60)))
-    thread.start()
-
-    waiting.interrupt()
-
-    thread.join(20)
-    assert answers == [None]
-    assert waiting.take_interruption()
-    assert not waiting.take_interruption()
-
-
 def test_an_interruption_before_the_wait_ends_it_as_well(waiting):
     waiting.interrupt()
 
@@ -111,18 +97,6 @@ def test_a_pause_is_ended_by_an_interruption(waiting):
 
     thread.join(20)
     assert not thread.is_alive()
-
-
-def test_a_cut_connection_raises_and_a_new_one_is_opened(redis, waiting):
-    waiting.ask(("PING",))
-    redis.client_kill_filter(_type="normal", skipme=True)
-
-    with pytest.raises((redis_py.exceptions.RedisError, OSError)):
-        waiting.receive(10)
-    waiting.close()
-    assert waiting.ask_tracked(("EXISTS", "queue:a")) == [0]
-    redis.lpush("queue:a", "job")
-    wait_until(lambda: waiting.receive(1) is not None)
 
 
 def test_much_is_sent_in_parts(waiting):
@@ -153,12 +127,6 @@ def test_a_foreign_write_to_a_key_that_was_read_ends_the_wait(redis, tracking, r
     redis.execute_command(*change)
 
     assert tracking.wait(10)
-
-
-def test_without_a_change_the_wait_ends_with_the_time(tracking):
-    tracking.read(("EXISTS", "queue:a"))
-
-    assert not tracking.wait(0.01)
 
 
 def test_a_change_before_the_wait_is_not_missed(redis, tracking):

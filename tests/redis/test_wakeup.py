@@ -142,20 +142,6 @@ class TestReader:
         wait_until(lambda: threads.taken == [b"one", b"two"])
         assert threads.wakes == 2
 
-    def test_jobs_that_wait_already_are_found(self, redis, idle):
-        redis.lpush("queue:default", "one", "two", "three")
-
-        threads = idle(2, "low", "default")
-
-        wait_until(lambda: sorted(threads.taken) == [b"one", b"three", b"two"])
-
-    def test_a_flood_wakes_everybody_one_after_the_other(self, redis, idle):
-        threads = idle(4)
-
-        redis.lpush("queue:default", *(f"job {number}" for number in range(100)))
-
-        wait_until(lambda: len(threads.taken) == 100)
-
     def test_nothing_happens_while_nothing_is_pushed(self, redis, idle):
         redis.config_resetstat()
         threads = idle(2)
@@ -174,7 +160,7 @@ class TestReader:
         redis.lpush("queue:default", *(f"job {number}" for number in range(50)))
         redis.config_resetstat()
 
-        threads = idle(2)
+        threads = idle(2, "low", "default")
 
         wait_until(lambda: len(threads.taken) == 50)
         settled(redis, looks(redis) + 1)

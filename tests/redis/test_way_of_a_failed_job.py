@@ -7,18 +7,11 @@ from pathlib import Path
 import pytest
 from support.engine import EngineProcess
 from support.jobs import own_declarations
-from support.runners import make_runner, processor_needs
+from support.processors import processor_on
 from support.waiting import wait_until
 
 import kiqbridge
 from kiqbridge.client.job import job
-from kiqbridge.client.registry import default_registry
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
 from kiqbridge.settle.settling import Settler
 
 SOURCE = Path(kiqbridge.__file__).parent
@@ -66,25 +59,13 @@ def test_a_job_that_dies_goes_through_the_files_that_the_document_names(redis_ur
             files.follows = True
             raise ValueError("no luck")
 
-        gate, settler = IdleGate(), Settler(engine.keys)
-        context = ProcessorContext(
-            keeper=engine.keeper,
-            runner=make_runner(default_registry),
-            **processor_needs(),
-            revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, Notifications()),
-            outage=Outage(),
-            keys=engine.keys,
-            settler=settler,
-            look_ahead=1,
-        )
-        fetcher = Fetcher(engine.claimer(), lambda: ["default"], gate, context.outage)
-        processor = Processor("t1", fetcher, context)
+        made = processor_on(engine, size=1)
         redis.lpush("queue:default", b'{"class":"Dies","args":[],"jid":"j1","retry":0}')
-        processor.start()
+        made.processor.start()
         wait_until(lambda: redis.zcard("dead") == 1, 30)
-        processor.quiet()
-        gate.open()
-        processor.join(20)
+        made.processor.quiet()
+        made.gate.open()
+        made.processor.join(20)
 
     entered = {path for path in files.entered if path.startswith(ENGINE)}
 

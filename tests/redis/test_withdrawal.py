@@ -5,11 +5,11 @@ import threading
 import time
 
 import pytest
+from support.engine import poller_on
 from support.waiting import wait_until
 
 from kiqbridge import Client, Schedule, Schedules
 from kiqbridge.clocks.placing import Placer
-from kiqbridge.engine.poller import Poller
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -20,13 +20,7 @@ KEYS = Keys()
 def promote(redis_url):
     """Promote what is due, as the poller of another process does, until the test ends."""
     pool = RedisPool(redis_url)
-    poller = Poller(
-        identity="host:1:aaa",
-        keys=KEYS,
-        client=Client(pool=pool),
-        connection=pool.connection(),
-        track=pool.raw_connection,
-    )
+    poller = poller_on(pool)
     with running(lambda: poller.move_due(KEYS.schedule, time.time())):
         yield
     pool.close()

@@ -16,10 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 from support.bad_payloads import raw_of
-from support.engine import capsule_of, heartbeat_of
+from support.engine import capsule_of, heartbeat_of, poller_on
 from support.jobs import own_declarations
 from support.launched import launched
-from support.proxy import InterceptingRedis
 from support.vectors import (
     FILES,
     Moment,
@@ -37,7 +36,6 @@ from kiqbridge import job
 from kiqbridge.client.client import Client
 from kiqbridge.client.server import Server
 from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.engine.poller import Poller
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.settle.failed_payload import error_class
 from kiqbridge.store.redis_pool import RedisPool
@@ -290,18 +288,8 @@ def due_member(operation):
 
 
 @pytest.fixture
-def poller(redis_url):
-    def poller(profile="7"):
-        pool = RedisPool(redis_url)
-        return Poller(
-            identity="host:1:aaa",
-            keys=Keys(),
-            client=Client(namespace="", pool=pool, profile=profile),
-            connection=pool.connection(),
-            track=pool.raw_connection,
-        )
-
-    return poller
+def poller(pool):
+    return lambda profile="7": poller_on(pool, profile=profile)
 
 
 @pytest.mark.parametrize(("file", "name"), of_kind("move"))
@@ -401,12 +389,6 @@ class Process:
         self.signals.append(name)
         if name == "TSTP":
             self.quiet.set()
-
-
-@pytest.fixture
-def proxy(session_server, server):
-    with InterceptingRedis(session_server.port) as proxy:
-        yield proxy
 
 
 def beat_commands(operation):
@@ -566,35 +548,6 @@ def test_a_signal_sent_by_the_api_arrives(file, name, proxy, redis):
     expected = {"api_quiet": "TSTP", "api_stop": "TERM", "api_dump_threads": "TTIN"}
     assert process.signals == [expected[name]]
     assert not redis.exists(signal[1])
-
-
-NAMESPACED = {
-    "client_push": lambda c: c.push({"class": "EchoJob", "args": [1]}),
-    "client_later": lambda c: c.push({"class": "EchoJob", "args": [2], "at": 1_900_000_000.5}),
-    "client_bulk": lambda c: c.push_bulk({"class": "EchoJob", "args": [[1], [2]]}),
-}
-
-
-@pytest.mark.parametrize(("file", "name"), of_kind("namespace"))
-def test_a_namespaced_push_is_the_recorded_one(file, name, proxy):
-    operation = FILES[file][name]
-    client = Client(proxy.url, namespace=operation["namespace"], profile="7")
-    NAMESPACED[name](client)
-    client.close()
-
-    def compared(words):  # 6.4.1 has another order of keys than 7, so values are compared
-        payloads = [json.loads(word) if word.startswith("{") else word for word in words]
-        return [
-            {k: v for k, v in each.items() if k not in {"jid", "created_at", "enqueued_at"}}
-            if isinstance(each, dict)
-            else each
-            for each in payloads
-        ]
-
-    ours = [[word.decode() for word in command] for command in proxy.commands]
-    assert [compared([words[0].lower(), *words[1:]]) for words in ours] == [
-        compared(words) for words in commands_of(operation)
-    ]
 
 
 @pytest.mark.parametrize(("file", "name"), of_kind("namespaced_worker"))

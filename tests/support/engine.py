@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Events
 from kiqbridge.engine.heartbeat import ProcessView
+from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import Claimer, give_back, settle
@@ -162,6 +164,28 @@ class Watch:
             self.look_after(2, own)
             seconds -= 2
         return self.look_after(seconds, own)
+
+
+def in_flight(redis: Any) -> list[bytes]:
+    """The jobs that any process holds."""
+    lists = redis.keys("kb:inflight:*:[01]")
+    return sorted(job for key in lists for job in redis.lrange(key, 0, -1))
+
+
+def poller_on(
+    pool: RedisPool, *, connection: Any = None, profile: str = "7", **options: Any
+) -> Poller:
+    """A poller that has not begun."""
+    return Poller(
+        **{
+            "identity": "host:1:aaa",
+            "keys": Keys(),
+            "client": Client(namespace="", pool=pool, profile=profile),
+            "connection": connection or pool.connection(),
+            "track": pool.raw_connection,
+            **options,
+        }
+    )
 
 
 def register(process: EngineProcess) -> EngineProcess:

@@ -188,6 +188,15 @@ debian_server = partial(embedded_server, "redis")
 """Debian's `redis-server`, or another `binary` that takes its options."""
 
 
+@contextmanager
+def one_node_cluster(kind: str = "valkey") -> Iterator[ServerProcess]:
+    """A node that owns all slots: it refuses calls whose keys lie in several."""
+    with embedded_server(kind, cluster_enabled="yes") as server, server.client() as raw:
+        raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: b"cluster_state:ok" in raw.execute_command("CLUSTER", "INFO"))
+        yield server
+
+
 def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))

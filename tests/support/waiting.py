@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENT_S = 120
@@ -35,3 +36,9 @@ def wait_until(
                 f"not within {timeout_s:g} s: {what() if callable(what) else what}"
             )
         time.sleep(interval_s)  # between two looks
+
+
+def at_once(*acts: Callable[[], Any]) -> list[Any]:
+    """What they return, run at the same time, each on a thread of its own."""
+    with ThreadPoolExecutor(len(acts)) as threads:
+        return [each.result() for each in [threads.submit(act) for act in acts]]
