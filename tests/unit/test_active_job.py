@@ -2,7 +2,6 @@
 
 import datetime as dt
 import enum
-import json
 import re
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -20,6 +19,15 @@ NOW = 1_700_000_000.75
 
 def serialized(name, **attributes):
     return {"_aj_serialized": f"ActiveJob::Serializers::{name}Serializer", **attributes}
+
+
+def zoned(value, zone):
+    return serialized("TimeWithZone", value=value, time_zone=zone)
+
+
+def duration(seconds):
+    parts = [[serialized("Symbol", value="seconds"), seconds]]
+    return serialized("Duration", value=seconds, parts=parts)
 
 
 class Colour(enum.StrEnum):
@@ -40,42 +48,22 @@ class TestArguments:
             (dt.date(2026, 11, 20), serialized("Date", value="2026-11-20")),
             (
                 dt.datetime(2026, 11, 20, 2, 3, 4, 567_891, dt.UTC),
-                serialized(
-                    "TimeWithZone", value="2026-11-20T02:03:04.567891000Z", time_zone="Etc/UTC"
-                ),
+                zoned("2026-11-20T02:03:04.567891000Z", "Etc/UTC"),
             ),
             (
                 dt.datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Berlin")),
-                serialized(
-                    "TimeWithZone",
-                    value="2026-07-01T12:00:00.000000000+02:00",
-                    time_zone="Europe/Berlin",
-                ),
+                zoned("2026-07-01T12:00:00.000000000+02:00", "Europe/Berlin"),
             ),
             (
                 dt.datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/London")),
-                serialized(
-                    "TimeWithZone",
-                    value="2026-01-01T00:00:00.000000000+00:00",
-                    time_zone="Europe/London",
-                ),
+                zoned("2026-01-01T00:00:00.000000000+00:00", "Europe/London"),
             ),
             (
                 dt.datetime(2026, 1, 1, tzinfo=dt.timezone(-dt.timedelta(hours=3, minutes=30))),
                 serialized("Time", value="2026-01-01T00:00:00.000000000-03:30"),
             ),
-            (
-                dt.timedelta(minutes=5),
-                serialized(
-                    "Duration", value=300, parts=[[serialized("Symbol", value="seconds"), 300]]
-                ),
-            ),
-            (
-                dt.timedelta(seconds=1.5),
-                serialized(
-                    "Duration", value=1.5, parts=[[serialized("Symbol", value="seconds"), 1.5]]
-                ),
-            ),
+            (dt.timedelta(minutes=5), duration(300)),
+            (dt.timedelta(seconds=1.5), duration(1.5)),
             (Decimal("1.25"), serialized("BigDecimal", value="0.125e1")),
             (Decimal(-1200), serialized("BigDecimal", value="-0.12e4")),
             (Decimal("0.0010"), serialized("BigDecimal", value="0.1e-2")),
@@ -87,6 +75,8 @@ class TestArguments:
         assert serialize([value]) == [written]
         assert serialize([[value]]) == [[written]]
         assert serialize([{"k": value}]) == [{"k": written, "_aj_symbol_keys": []}]
+        noted = {"_aj_symbol_keys": ["k"]}  # by the hash itself
+        assert serialize([{"k": value, **noted}]) == [{"k": written, **noted}]
 
     def test_a_hash_notes_which_of_its_keys_are_symbols(self):
         value = {"k": Symbol("sym"), Symbol("sym"): [1.5, None]}
@@ -107,13 +97,6 @@ class TestArguments:
     )
     def test_what_is_serialized_already_stays(self, value):
         assert serialize([value]) == [value]
-
-    def test_inside_a_hash_with_its_own_note_values_are_serialized(self):
-        value = {"day": dt.date(2026, 1, 1), "_aj_symbol_keys": ["day"]}
-
-        assert serialize([value]) == [
-            {"day": serialized("Date", value="2026-01-01"), "_aj_symbol_keys": ["day"]}
-        ]
 
     @pytest.mark.parametrize(
         ("value", "message"),
@@ -166,73 +149,36 @@ class TestArguments:
 
 class TestItem:
     def test_keyword_arguments_are_the_last_argument_as_rails_marks_them(self):
-        job = parse({"active_job": "A", "args": [1], "kwargs": {"copy": True, "day": None}})
-
-        assert job.arguments == [
-            1,
-            {"copy": True, "day": None, "_aj_ruby2_keywords": ["copy", "day"]},
-        ]
-
-    def test_without_keywords_there_is_no_such_argument(self):
-        assert parse({"active_job": "A", "args": [], "kwargs": {}}).arguments == []
+        keywords = {"copy": True, "day": None}
+        job = parse({"active_job": "A", "args": [1], "kwargs": keywords})
+        assert job.arguments == [1, {**keywords, "_aj_ruby2_keywords": ["copy", "day"]}]
+        without, other = (parse({"active_job": "A", "args": [], "kwargs": {}}) for _ in range(2))
+        assert without.arguments == []
+        assert without.job_id != other.job_id
+        assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", without.job_id)
 
     def test_attributes_of_rails_are_inside_and_those_of_sidekiq_outside(self):
-        item = {
-            "active_job": "A",
-            "args": [],
-            "queue": "low",
-            "priority": 5,
-            "locale": "de",
-            "timezone": "Europe/Berlin",
-            "job_id": "given",
-            "jid": "mine",
-            "tags": ["x"],
-        }
+        inside = {"priority": 5, "locale": "de", "timezone": "Europe/Berlin", "job_id": "given"}
+        outside = {"queue": "low", "jid": "mine", "tags": ["x"]}
+        wrapped = wrap(parse({"active_job": "A", "args": [], **inside, **outside}), NOW, "7")
+        [inner] = wrapped.pop("args")
+        assert inner.items() >= {"queue_name": "low", **inside}.items()
+        assert wrapped == {"class": OLD_WRAPPER, "wrapped": "A", **outside}
 
-        wrapped = wrap(parse(item), NOW, "7")
-
-        [inner] = wrapped["args"]
-        assert inner["queue_name"] == "low"
-        assert [inner[key] for key in ("priority", "locale", "timezone", "job_id")] == [
-            5,
-            "de",
-            "Europe/Berlin",
-            "given",
+    def test_the_profile_chooses_wrapper_and_times(self):
+        job = parse({"active_job": "A", "args": [], "at": 1_900_000_000.5})
+        old, new = (wrap(job, NOW, profile) for profile in ("7", "8"))
+        assert (old["class"], new["class"]) == (OLD_WRAPPER, NEW_WRAPPER)
+        times = [
+            {k: v for k, v in each["args"][0].items() if k.endswith("ed_at")} for each in (old, new)
         ]
-        assert {key: wrapped[key] for key in wrapped if key != "args"} == {
-            "class": OLD_WRAPPER,
-            "wrapped": "A",
-            "queue": "low",
-            "jid": "mine",
-            "tags": ["x"],
-        }
-
-    def test_each_job_has_an_id_of_its_own(self):
-        first, second = (parse({"active_job": "A", "args": []}).job_id for _ in range(2))
-
-        assert first != second
-        assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", first)
-
-    @pytest.mark.parametrize(
-        ("profile", "wrapper", "times"),
-        [
-            ("7", OLD_WRAPPER, {"enqueued_at": "2023-11-14T22:13:20Z"}),
-            (
-                "8",
-                NEW_WRAPPER,
-                {
-                    "enqueued_at": "2023-11-14T22:13:20.750000000Z",
-                    "scheduled_at": "2030-03-17T17:46:40.500000000Z",
-                },
-            ),
-        ],
-    )
-    def test_the_profile_chooses_wrapper_and_times(self, profile, wrapper, times):
-        wrapped = wrap(parse({"active_job": "A", "args": [], "at": 1_900_000_000.5}), NOW, profile)
-
-        assert wrapped["class"] == wrapper
-        assert {k: v for k, v in wrapped["args"][0].items() if k.endswith("ed_at")} == times
-        assert json.dumps(wrapped)
+        assert times == [
+            {"enqueued_at": "2023-11-14T22:13:20Z"},
+            {
+                "enqueued_at": "2023-11-14T22:13:20.750000000Z",
+                "scheduled_at": "2030-03-17T17:46:40.500000000Z",
+            },
+        ]
 
     @pytest.mark.parametrize(
         ("change", "message"),

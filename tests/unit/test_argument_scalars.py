@@ -69,49 +69,35 @@ def test_what_ruby_writes_is_understood(kind, text, value):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
+    ("kind", "values"),
     [
-        (int, "5"),
-        (int, 5.0),
-        (int, None),
-        (float, "1.5"),
-        (float, True),
-        (str, 5),
-        (bool, 1),
-        (type(None), 0),
-        (bytes, "no base64"),
-        (bytes, 5),
-        (UUID, "5d0a54ab"),
-        (UUID, 5),
-        (Decimal, "twelve"),
-        (Decimal, True),
-        (datetime, "2026-01-01T08:30:00"),
-        (datetime, "tomorrow"),
-        (datetime, 1_700_000_000),
-        (date, "2026-02-30"),
-        (date, "2026-01-01T08:30:00+00:00"),
-        (time, "25:00"),
-        (timedelta, "5m"),
-        (timedelta, True),
-        (timedelta, 1e300),
+        (int, ["5", 5.0, None]),
+        (float, ["1.5", True]),
+        (str, [5]),
+        (bool, [1]),
+        (type(None), [0]),
+        (bytes, ["no base64", 5]),
+        (UUID, ["5d0a54ab", 5]),
+        (Decimal, ["twelve", True]),
+        (datetime, ["2026-01-01T08:30:00", "tomorrow", 1_700_000_000]),
+        (date, ["2026-02-30", "2026-01-01T08:30:00+00:00"]),
+        (time, ["25:00"]),
+        (timedelta, ["5m", True, 1e300]),
     ],
 )
-def test_what_does_not_fit_is_refused_on_both_sides(kind, value):
-    for way in (scalar_of(kind).to_wire, scalar_of(kind).from_wire):
+def test_what_does_not_fit_is_refused_on_both_sides(kind, values):
+    for value in values:
+        for way in (scalar_of(kind).to_wire, scalar_of(kind).from_wire):
+            with pytest.raises(Mismatch):
+                way(value)
+
+
+def test_a_value_that_would_lose_something_or_has_no_form_is_refused():
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    for kind, value in ((datetime, moment.replace(tzinfo=None)), (date, moment)):
         with pytest.raises(Mismatch):
-            way(value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (datetime, datetime(2026, 1, 1)),  # noqa: DTZ001 - that is what is refused
-        (date, datetime(2026, 1, 1, tzinfo=UTC)),
-    ],
-)
-def test_a_value_that_would_lose_something_is_refused(kind, value):
-    with pytest.raises(Mismatch):
-        scalar_of(kind).to_wire(value)
+            scalar_of(kind).to_wire(value)
+    assert scalar_of(complex) is None
 
 
 @given(
@@ -138,11 +124,3 @@ def test_any_value_survives_the_way_through_redis(pair):
     kind, value = pair
 
     assert through_json(kind, value) == value
-
-
-def test_a_class_without_a_form_has_no_converter():
-    class Own:
-        pass
-
-    assert scalar_of(Own) is None
-    assert scalar_of(complex) is None

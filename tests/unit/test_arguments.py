@@ -31,11 +31,6 @@ ID = UUID("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab")
 DAY = date(2026, 1, 1)
 
 
-@pytest.fixture
-def received():
-    return []
-
-
 @dataclasses.dataclass
 class Line:
     product: UUID
@@ -118,10 +113,9 @@ class TestEnqueuing:
         def count(number: int, numbers: list[int]) -> None:
             pass
 
-        count.perform_async(2**80, [2**80])
-
-        assert pushes.last["args"] == [2**80, [2**80]]
-        assert from_wire("count", [2**80, [2**80]]) == [2**80, [2**80]]
+        args = [2**80, [2**80]]
+        count.perform_async(*args)
+        assert pushes.last["args"] == from_wire("count", args) == args
 
 
 class TestPerforming:
@@ -129,51 +123,48 @@ class TestPerforming:
     def _client(self):
         configure("redis://nowhere.invalid:1/0")
 
-    def test_a_function_gets_them_back(self, received):
+    def test_a_function_a_class_and_a_coroutine_get_them_back(self, seen):
         @job
         def remind(user: UUID, at: datetime, line: Line) -> None:
-            received.extend((user, at, line))
+            seen.extend((user, at, line))
+
+        class Report(Job):
+            def perform(self, day: date) -> None:
+                seen.append(day)
+
+        @job
+        async def crawl(day: date) -> None:
+            seen.append(day)
 
         at = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)
         remind.perform_inline(ID, at, Line(ID))
-
-        assert received == [ID, at, Line(ID)]
-
-    def test_a_class_and_a_coroutine_get_them_back(self, received):
-        class Report(Job):
-            def perform(self, day: date) -> None:
-                received.append(day)
-
-        @job
-        async def remind(day: date) -> None:
-            received.append(day)
-
         Report.perform_inline(DAY)
-        remind.perform_inline("2026-01-02")
+        crawl.perform_inline("2026-01-02")
+        assert seen == [ID, at, Line(ID), DAY, date(2026, 1, 2)]
+        assert from_wire("crawl", []) == []  # a wrong number is the error of the call
+        assert from_wire("crawl", ["2026-01-01", 5]) == [DAY, 5]
 
-        assert received == [DAY, date(2026, 1, 2)]
-
-    def test_an_iterable_job_gets_them_back_in_both_methods(self, received):
+    def test_an_iterable_job_gets_them_back_in_both_methods(self, seen):
         class Import(IterableJob):
             def build_enumerator(
                 self, day: date, *, cursor: int | None
             ) -> Iterator[tuple[int, int]]:
-                received.append(day)
+                seen.append(day)
                 yield 1, 1
 
             def each_iteration(self, item: int, day: date) -> None:
-                received.append(day)
+                seen.append(day)
 
         Import.perform_inline(DAY)
 
-        assert received == [DAY, DAY]
+        assert seen == [DAY, DAY]
         with pytest.raises(PayloadError, match="day of Import: expected date"):
             Import.perform_async(5)
 
-    def test_what_middleware_changes_is_checked_before_the_job_is_called(self, received):
+    def test_what_middleware_changes_is_checked_before_the_job_is_called(self, seen):
         @job
         def remind(day: date) -> None:
-            received.append(day)
+            seen.append(day)
 
         client = configure("redis://nowhere.invalid:1/0")
 
@@ -189,15 +180,7 @@ class TestPerforming:
             "day of remind: expected date, or its text such as 2026-01-01, got 'soon' of type str; correct "
             "it where the job is enqueued, or the annotation of the parameter"
         )
-        assert received == []
-
-    def test_a_wrong_number_of_arguments_is_the_error_of_the_call(self):
-        @job
-        def remind(day: date) -> None:
-            pass
-
-        assert from_wire("remind", []) == []
-        assert from_wire("remind", ["2026-01-01", 5]) == [DAY, 5]
+        assert seen == []
 
 
 class TestPlainArguments:

@@ -14,56 +14,55 @@ READING = Reading(queue="q", shell_queue="shell")
 
 
 @pytest.mark.parametrize(
-    ("command", "job"),
+    ("command", "name", "args"),
     [
-        (
-            "cd /app && bin/rails runner -e production 'Foo::BarJob.perform_async(1, \"x\")'",
-            {"class": "Foo::BarJob", "args": [1, "x"], "queue": "q"},
-        ),
-        (
-            'bundle exec rails runner "Foo.perform_later"',
-            {"active_job": "Foo", "args": [], "queue": "q"},
-        ),
-        ("bin/rails runner 'A.perform_async'", {"class": "A", "args": [], "queue": "q"}),
-        ("rails r 'A.perform_async()'", {"class": "A", "args": [], "queue": "q"}),
-        ("rails runner '::A.perform_async 1, 2'", {"class": "A", "args": [1, 2], "queue": "q"}),
-        ("rails runner 'A.perform_async;'", {"class": "A", "args": [], "queue": "q"}),
-        ("rails runner A.perform_async", {"class": "A", "args": [], "queue": "q"}),
-        (
-            "rails runner 'A.perform_later(1, [true, \"mon\"])'",
-            {"active_job": "A", "args": [1, [True, "mon"]], "queue": "q"},
-        ),
-        (
-            "rails runner 'A.set(queue: :low).perform_async(1)'",
-            {"class": "A", "args": [1], "queue": "low"},
-        ),
-        (
-            "cd /a; RAILS_ENV=production nice -n 10 /a/bin/rails runner 'A.perform_async'",
-            {"class": "A", "args": [], "queue": "q"},
-        ),
+        ("cd /app && bin/rails runner -e production 'A.perform_async(1, \"x\")'", "A", [1, "x"]),
+        ("bin/rails runner 'Foo::BarJob.perform_async'", "Foo::BarJob", []),
+        ("rails r 'A.perform_async()'", "A", []),
+        ("rails runner '::A.perform_async 1, 2'", "A", [1, 2]),
+        ("rails runner 'A.perform_async;'", "A", []),
+        ("rails runner A.perform_async", "A", []),
+        ("cd /a; RAILS_ENV=production nice -n 10 /a/bin/rails runner 'A.perform_async'", "A", []),
         (
             "/usr/bin/env TZ=UTC flock -n /tmp/l timeout -k 5 60 bin/rails runner 'A.perform_async'",
-            {"class": "A", "args": [], "queue": "q"},
+            "A",
+            [],
         ),
         (
             (
                 "/bin/bash -l -c 'cd /app && bin/rails runner -e production '\\''A.perform_async(\"x\")'\\'' "
                 ">> log/cron.log 2>&1'"
             ),
-            {"class": "A", "args": ["x"], "queue": "q"},
+            "A",
+            ["x"],
         ),
-        (
-            "rails runner 'A.perform_async(1)' -e production >/dev/null 2>&1",
-            {"class": "A", "args": [1], "queue": "q"},
-        ),
-        (
-            "rails runner --environment=production 'A.perform_async'",
-            {"class": "A", "args": [], "queue": "q"},
-        ),
-        ("ruby bin/rails runner 'A.perform_async'", {"class": "A", "args": [], "queue": "q"}),
+        ("rails runner 'A.perform_async(1)' -e production >/dev/null 2>&1", "A", [1]),
+        ("rails runner --environment=production 'A.perform_async'", "A", []),
+        ("ruby bin/rails runner 'A.perform_async'", "A", []),
     ],
 )
-def test_a_call_in_rails_is_that_job(command, job):
+def test_a_call_in_rails_is_that_job(command, name, args):
+    assert job_of_command(command, READING).job == {"class": name, "args": args, "queue": "q"}
+
+
+@pytest.mark.parametrize(
+    ("command", "job"),
+    [
+        (
+            "rails runner 'A.set(queue: :low).perform_async(1)'",
+            {"class": "A", "args": [1], "queue": "low"},
+        ),
+        (
+            'bundle exec rails runner "Foo.perform_later"',
+            {"active_job": "Foo", "args": [], "queue": "q"},
+        ),
+        (
+            "rails runner 'A.perform_later(1, [true, \"mon\"])'",
+            {"active_job": "A", "args": [1, [True, "mon"]], "queue": "q"},
+        ),
+    ],
+)
+def test_its_queue_and_an_active_job_are_read_too(command, job):
     assert job_of_command(command, READING).job == job
 
 
@@ -140,30 +139,15 @@ def test_what_the_shell_adds_is_never_lost(command):
     }
 
 
-def test_no_command_is_refused():
+def test_what_is_left_out_is_noted_and_no_command_refused():
+    command = "flock -n l TZ=UTC rails runner 'A.perform_async' >> x.log"
+    notes = "\n".join(job_of_command(command, READING).notes)
+    assert all(told in notes for told in ("overlap", "TZ=UTC", "x.log"))
     with pytest.raises(Unsayable, match="no command"):
         job_of_command("  ", READING)
 
 
-def test_what_is_left_out_is_noted():
-    notes = job_of_command(
-        "flock -n l TZ=UTC rails runner 'A.perform_async' >> x.log", READING
-    ).notes
-
-    assert any("overlap" in note for note in notes)
-    assert any("TZ=UTC" in note for note in notes)
-    assert any("x.log" in note for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("name", "identifier"),
-    [
-        ("Foo::BarJob", "FooBarJob"),
-        ("nightly_report", "NightlyReport"),
-        ("my job-2", "MyJob2"),
-        ("9to5", "Schedule9to5"),
-        ("", "Schedule"),
-    ],
-)
-def test_names_become_logical_ids(name, identifier):
-    assert class_name_to_identifier(name) == identifier
+def test_names_become_logical_ids():
+    names = ("Foo::BarJob", "nightly_report", "my job-2", "9to5", "")
+    ids = ["FooBarJob", "NightlyReport", "MyJob2", "Schedule9to5", "Schedule"]
+    assert [class_name_to_identifier(name) for name in names] == ids

@@ -1,7 +1,5 @@
 """Which occurrences of a dynamic schedule are placed, which are missed, and how far the cursor goes."""
 
-from dataclasses import replace
-
 import pytest
 
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -29,47 +27,33 @@ def decided(definition, *, cursor, now=NOON, until=None, state=NONE, **options):
 class TestAhead:
     def test_what_is_due_within_the_horizon_is_placed_and_the_cursor_is_set_to_its_end(self):
         found = decided(schedule(), cursor=NOON)
-
-        assert found.place == [NOON + 5 * MINUTE]
-        assert found.missed == []
-        assert found.cursor == NOON + 6 * MINUTE
-        assert found.next_at == NOON + 10 * MINUTE
-
-    def test_where_nothing_is_due_the_cursor_stays_and_the_next_instant_is_known(self):
-        found = decided(schedule("rate(1 hour)"), cursor=NOON)
-
-        assert (list(found.place), found.cursor, found.next_at) == ([], None, NOON + HOUR)
-
-    def test_an_occurrence_at_the_cursor_is_decided_already(self):
+        assert (found.place, found.missed) == ([NOON + 5 * MINUTE], [])
+        assert (found.cursor, found.next_at) == (NOON + 6 * MINUTE, NOON + 10 * MINUTE)
         assert NOON + 5 * MINUTE not in decided(schedule(), cursor=NOON + 5 * MINUTE).place
 
-    def test_no_more_than_the_most_are_decided_and_the_cursor_stops_at_the_last_of_them(self):
-        found = decided(schedule("rate(1 minute)"), cursor=NOON, most=2)
+    @pytest.mark.parametrize(
+        ("given", "wanted"),
+        [
+            (schedule("rate(1 hour)"), ([], None, NOON + HOUR)),
+            (schedule(enabled=False), ([], None, None)),
+            (schedule("at(2023-11-15T12:05:00)"), ([NOON + 5 * MINUTE], NOON + 6 * MINUTE, None)),
+        ],
+    )
+    def test_where_nothing_is_due_the_cursor_stays_and_the_next_instant_is_known(
+        self, given, wanted
+    ):
+        found = decided(given, cursor=NOON)
+        assert (list(found.place), found.cursor, found.next_at) == wanted
 
-        assert found.place == [NOON + MINUTE, NOON + 2 * MINUTE]
-        assert found.cursor == NOON + 2 * MINUTE
-        assert found.next_at == NOON + 3 * MINUTE
-
-    def test_a_schedule_that_is_over_has_no_next_instant(self):
-        found = decided(schedule("at(2023-11-15T12:05:00)"), cursor=NOON)
-
-        assert (list(found.place), found.next_at) == ([NOON + 5 * MINUTE], None)
-
-    def test_a_disabled_schedule_is_never_due(self):
-        found = decided(schedule(enabled=False), cursor=NOON)
-
-        assert (list(found.place), found.cursor, found.next_at) == ([], None, None)
-
-    def test_a_skipped_occurrence_is_decided_and_not_placed(self):
-        found = decided(
-            schedule("rate(1 minute)"),
-            cursor=NOON,
-            until=NOON + 2 * MINUTE,
-            state=ScheduleState(skipped=(NOON + MINUTE,)),
-        )
-
-        assert found.place == [NOON + 2 * MINUTE]
-        assert found.cursor == NOON + 2 * MINUTE
+    def test_no_more_than_the_most_are_decided_and_what_is_skipped_is_not_placed(self):
+        each, end = schedule("rate(1 minute)"), NOON + 2 * MINUTE
+        found = decided(each, cursor=NOON, most=2)
+        assert found.place == [NOON + MINUTE, end]
+        assert (found.cursor, found.next_at) == (end, NOON + 3 * MINUTE)
+        state = ScheduleState(skipped=(NOON + MINUTE,))
+        found = decided(each, cursor=NOON, until=end, state=state)
+        assert (found.place, found.cursor) == ([end], end)
+        assert next_instants(each, state, after=NOON + 0.5, count=2) == [end, NOON + 3 * MINUTE]
 
 
 EACH_MINUTE = "cron(* * * * ? *)"
@@ -111,17 +95,12 @@ class TestLate:
         assert (list(found.place), list(found.missed)) == ([], [NOON])
         assert found.cursor == NOON + 6 * MINUTE
 
-    def test_last_places_only_the_newest_of_those_missed(self):
-        found = decided(
-            schedule("rate(10 minutes)", missed="last"), cursor=NOON - HOUR, now=NOON + 9 * MINUTE
-        )
-
+    def test_last_places_only_the_newest_of_those_missed_and_none_if_a_later_one_is_late(self):
+        definition = schedule("rate(10 minutes)", missed="last")
+        found = decided(definition, cursor=NOON - HOUR, now=NOON + 9 * MINUTE)
         assert found.place == [NOON]
         assert found.missed == [NOON + minute * MINUTE for minute in (-50, -40, -30, -20, -10, 0)]
-
-    def test_last_places_nothing_missed_if_a_later_one_is_only_late(self):
-        found = decided(schedule("rate(10 minutes)", missed="last"), cursor=NOON - HOUR)
-
+        found = decided(definition, cursor=NOON - HOUR)
         assert found.place == [NOON]
         assert NOON - 10 * MINUTE in found.missed
         assert NOON not in found.missed
@@ -196,12 +175,3 @@ def test_step_by_step_nothing_is_left_out_and_nothing_comes_twice(zone):
     wanted = next_instants(definition, NONE, after=NOON, count=len(placed))
     assert placed == wanted
     assert placed[-1] >= NOON + 5 * HOUR
-
-
-def test_the_next_instants_leave_out_what_is_skipped():
-    definition = replace(schedule("rate(1 minute)"))
-    state = ScheduleState(skipped=(NOON + MINUTE,))
-
-    found = next_instants(definition, state, after=NOON + 0.5, count=2)
-
-    assert found == [NOON + 2 * MINUTE, NOON + 3 * MINUTE]

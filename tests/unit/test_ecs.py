@@ -85,66 +85,41 @@ class TestAJob:
 
         assert agent.states == []
 
-    def test_a_long_one_is_protected_until_it_ends(self, worker, agent):
+    def test_a_long_one_is_protected_until_it_ends_and_asked_again_before_it_expires(
+        self, worker, agent
+    ):
         worker.begin("job")
         worker.look(after_s=60)
-        worker.look(after_s=1)
-        assert agent.states == [PROTECT]
-
-        worker.jobs = ()
-        worker.look()
-        worker.look()
-
-        assert agent.states == [PROTECT, GIVE_BACK]
-
-    def test_it_is_asked_again_before_it_expires(self, worker, agent):
-        worker.begin("job")
-        worker.look(after_s=60)
-
         worker.look(after_s=RENEW_S - 1)
         assert agent.states == [PROTECT]
         worker.look(after_s=1)
-
         assert agent.states == [PROTECT, PROTECT]
         assert RENEW_S + RETRY_S < EXPIRES_MIN * 60
+        worker.jobs = ()
+        worker.look()
+        worker.look()
+        assert agent.states == [PROTECT, PROTECT, GIVE_BACK]
 
 
 class TestItsThread:
-    def test_it_protects_and_gives_back_by_itself(self, agent, employ):
-        worker = employ(**QUICK)
-        worker.protection.start()
-        assert agent.states == []
-
-        worker.jobs = ("job",)
-        wait_until(lambda: agent.states == [PROTECT])
-        worker.jobs = ()
-        wait_until(lambda: agent.states == [PROTECT, GIVE_BACK])
-
-        worker.protection.stop()
-        assert len(agent.states) == 2
-
-    def test_quiet_gives_back_though_the_job_goes_on(self, agent, employ):
-        worker = employ(**QUICK)
-        worker.jobs = ("job",)
-        worker.protection.start()
-        wait_until(lambda: agent.states == [PROTECT])
-
-        worker.protection.quiet()
-
-        wait_until(lambda: agent.states == [PROTECT, GIVE_BACK])
-        worker.protection.stop()
-        assert len(agent.states) == 2
-
-    def test_an_error_of_ours_does_not_end_it(self, agent, employ, caplog):
+    @pytest.mark.parametrize("is_quieted", [False, True])
+    def test_it_protects_and_gives_back_by_itself_or_when_quiet(
+        self, agent, employ, caplog, is_quieted
+    ):
         worker = employ(**QUICK)
         worker.jobs = None
         worker.protection.start()
         wait_until(lambda: "looking after the task's protection failed" in caplog.text)
-
+        assert agent.states == []
         worker.jobs = ("job",)
-
         wait_until(lambda: agent.states == [PROTECT])
+        if is_quieted:
+            worker.protection.quiet()  # though the job goes on
+        else:
+            worker.jobs = ()
+        wait_until(lambda: agent.states == [PROTECT, GIVE_BACK])
         worker.protection.stop()
+        assert len(agent.states) == 2
 
 
 FAILURES = {
@@ -192,14 +167,16 @@ class TestAnAgentThatFails:
 
         assert [record.levelname for record in caplog.records].count("WARNING") == 2
 
-    def test_no_agent_is_no_error(self, worker, agent, caplog):
-        agent.close()
+    def test_no_agent_is_no_error_and_a_proxy_of_the_environment_not_asked(
+        self, worker, agent, caplog, monkeypatch
+    ):
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         worker.begin("job")
-
         worker.look(after_s=60)
+        assert agent.states == [PROTECT]
+        agent.close()
         worker.jobs = ()
         worker.look()
-
         assert caplog.text.count("was not changed") == 1
 
     def test_one_that_says_no_http_is_no_error(self, employ, caplog):
@@ -231,15 +208,6 @@ class TestAnAgentThatFails:
         worker.protection.stop()  # comes back, whether or not the agent has answered
 
         wait_until(lambda: not worker.protection._thread.alive)
-
-    def test_a_proxy_of_the_environment_is_not_asked(self, agent, employ, monkeypatch):
-        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-        worker = employ()
-        worker.begin("job")
-
-        worker.look(after_s=60)
-
-        assert agent.states == [PROTECT]
 
 
 PROTECT_UNTIL_KILLED = """
@@ -312,16 +280,12 @@ class TestSeveralProcessesOfOneTask:
 
 
 class TestWhetherItIsWanted:
-    def test_it_is_off_by_default(self, tmp_path):
-        environ = {"ECS_AGENT_URI": "http://127.0.0.1:1"}
-
+    def test_it_is_off_by_default_and_asks_the_agent_that_ecs_names(self, agent, tmp_path):
+        environ = {"ECS_AGENT_URI": f"{agent.uri}/"}
         assert make(environ, tmp_path, after_s=0) is None
-
-    def test_it_asks_the_agent_that_ecs_names(self, agent, tmp_path):
-        protection = make({"ECS_AGENT_URI": f"{agent.uri}/"}, tmp_path, after_s=1e-9)
+        protection = make(environ, tmp_path, after_s=1e-9)
         protection.look()
         protection.look()
-
         assert agent.states == [PROTECT]
         assert (tmp_path / LOCK_FILE).exists()
         protection._give_back()

@@ -62,20 +62,13 @@ class TestWhatIsKept:
 
         assert second["failed_at"] == second["retried_at"] == 1_700_000_000_250
 
-    def test_a_retry_queue_takes_the_place_of_the_queue(self):
-        payload = {"queue": "default", "retry_queue": "later"}
-
+    @pytest.mark.parametrize(
+        ("queue", "kept"), [("later", "later"), (None, "default"), ("", "default")]
+    )
+    def test_a_retry_queue_takes_the_place_of_the_queue(self, queue, kept):
+        payload = {"queue": "default", "retry_queue": queue}
         failed = failed_payload(payload, ValueError(), queue="default", profile="7", now=NOW)
-
-        assert failed["queue"] == "later"
-
-    @pytest.mark.parametrize("queue", [None, ""])
-    def test_an_empty_retry_queue_is_none(self, queue):
-        failed = failed_payload(
-            {"retry_queue": queue}, ValueError(), queue="default", profile="7", now=NOW
-        )
-
-        assert failed["queue"] == "default"
+        assert failed["queue"] == kept
 
     @pytest.mark.parametrize(
         ("count", "new"), [(None, 0), (-1, 0), (0, 1), (24, 25), ("3", 4), (2.0, 3), ("x", 1)]
@@ -89,14 +82,16 @@ class TestWhatIsKept:
 
 
 class TestErrorData:
-    def test_a_message_is_cut_to_ten_thousand_characters(self):
-        assert error_message(ValueError("é" * 10_001)) == "é" * MESSAGE_LIMIT
-
-    def test_what_utf8_cannot_carry_is_replaced(self):
-        assert error_message(ValueError("a\ud800b\udfffc😀")) == "a\ufffdb\ufffdc😀"
-
-    def test_a_message_that_cannot_be_read_does_not_cost_the_job(self):
-        assert error_message(Unreadable()) == "(the message could not be read: RuntimeError)"
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (ValueError("é" * 10_001), "é" * MESSAGE_LIMIT),
+            (ValueError("a\ud800b\udfffc😀"), "a\ufffdb\ufffdc😀"),  # what UTF-8 cannot carry
+            (Unreadable(), "(the message could not be read: RuntimeError)"),
+        ],
+    )
+    def test_a_message_is_cut_and_does_not_cost_the_job(self, error, message):
+        assert error_message(error) == message
 
     @pytest.mark.parametrize(
         ("error", "name"),

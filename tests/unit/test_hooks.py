@@ -134,22 +134,20 @@ class TestSnsTopic:
         assert "/eu-west-3/sns/aws4_request" in headers["authorization"]
         assert "c2VjcmV0" not in str(headers)
 
-    def test_without_permission_it_is_not_tried_again(self, caplog):
+    def test_without_permission_it_is_not_tried_again_and_without_keys_the_line_says_so(
+        self, caplog, monkeypatch
+    ):
         with receiver(403) as (port, received):
             aws = AWS | {"AWS_ENDPOINT_URL_SNS": f"http://127.0.0.1:{port}"}
             MissedTickHooks([SnsTopic(ARN, aws)], pauses_s=[0]).send([tick()])
-
         assert len(received) == 1
         assert f"SNS topic {ARN} answered 403" in caplog.text
 
-    def test_without_keys_the_line_says_so(self, caplog, monkeypatch):
-        monkeypatch.setattr(
-            hooks.Keychain,
-            "keys",
-            lambda _: (_ for _ in ()).throw(HookFailed("no keys", is_final=False)),
-        )
-        MissedTickHooks([SnsTopic(ARN, {})], pauses_s=[]).send([tick()])
+        def refuse(_keychain):
+            raise HookFailed("no keys", is_final=False)
 
+        monkeypatch.setattr(hooks.Keychain, "keys", refuse)
+        MissedTickHooks([SnsTopic(ARN, {})], pauses_s=[]).send([tick()])
         assert f"{ARN}: no keys" in caplog.text
 
 
@@ -203,19 +201,15 @@ class TestInTheBackground:
         goes_on.set()
         made.stop(30)
 
-    def test_at_the_end_it_is_not_tried_again(self):
+    def test_at_the_end_it_is_not_tried_again_and_who_has_no_hook_has_no_thread(self):
         def failing(_):
             raise HookFailed("away", is_final=False)
 
         made = MissedTickHooks([failing], pauses_s=[600])
         made.put([tick()])
         made.stop(30)
-
         assert not made._thread.is_alive()
-
-    def test_who_has_no_hook_has_no_thread(self):
         made = hooks_of(webhook="", sns_topic_arn="", aws={}, by="worker:a")
         made.put([tick()])
         made.stop()
-
         assert made._thread is None

@@ -48,12 +48,6 @@ class TestRaising:
         here.close()
         there.close()
 
-    def test_a_thread_that_has_ended_is_left_alone(self, running):
-        state = running(int)
-        state.thread.join()
-
-        assert not Interruption(state.ident, Interrupted).attempt()
-
     @pytest.mark.parametrize(
         "wait",
         [
@@ -82,8 +76,8 @@ class TestRaising:
 
         state = running(work)
         state.thread.join(30)
-
         assert type(state.error).__name__ == "JobTimeout"
+        assert not Interruption(state.ident, Interrupted).attempt()  # a thread that has ended
 
     def test_what_is_not_wanted_any_more_is_not_raised(self, running):
         go_on, asked = [True], []
@@ -111,11 +105,15 @@ class TestCheckpoint:
         yield interruption
         settle()
 
-    def test_raises_what_is_pending_in_the_code_of_a_user(self, pending):
+    def test_raises_what_is_pending_once_in_its_thread(self, pending):
+        thread = threading.Thread(target=checkpoint)
+        thread.start()
+        thread.join()
+        assert not pending.is_raised
         with pytest.raises(Interrupted):
             checkpoint()
         assert pending.is_raised
-        checkpoint()  # once
+        checkpoint()
 
     def test_raises_at_the_end_of_a_log_line(self, pending, tmp_path):
         with (tmp_path / "log").open("w") as stream:
@@ -168,15 +166,6 @@ def cleans_up(call):
 
         assert pending.is_raised
         checkpoint()
-
-    def test_raises_nothing_in_another_thread(self, pending):
-        seen = []
-        thread = threading.Thread(target=lambda: seen.append(checkpoint()))
-        thread.start()
-        thread.join()
-
-        assert seen == [None]
-        assert not pending.is_raised
 
 
 def test_a_job_that_logs_without_end_is_ended_and_no_lock_is_lost(running, tmp_path):

@@ -18,45 +18,37 @@ TICK = {"schedule": "shop/Mail", "at": "2026-11-20T02:00:00Z"}
 INSTANT = 1795140000
 
 
-def test_one_job():
+def test_a_tick_beside_one_job_and_beside_several():
+    tick = Tick(schedule="shop/Mail", instant=INSTANT, at=TICK["at"])
     record = parse_event(JOB, NOW)
-
     assert (record.jobs, record.tick) == ([JobRequest(item=JOB)], None)
+    one = parse_event(JOB | {"tick": TICK}, NOW)
+    several = parse_event({"jobs": [JOB, JOB], "tick": TICK}, NOW)
+    assert (one.jobs, one.tick) == ([JobRequest(item=JOB)], tick)
+    assert (several.jobs, several.tick) == ([JobRequest(item=JOB)] * 2, tick)
+    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/shop/Mail"
+    assert parse_event(JOB | {"tick": TICK | {"schedule": arn}}, NOW).tick.schedule == arn
 
 
 def test_several_jobs_each_with_its_own_time_and_key():
     event = {"jobs": [JOB | {"in": 60}, JOB | {"dedupe_key": "a"}, JOB | {"at": 4102444800}]}
-
+    before = json.dumps(event)
     assert parse_event(event, NOW).jobs == [
         JobRequest(item=JOB | {"at": NOW + 60}),
         JobRequest(item=JOB, dedupe_key="a"),
         JobRequest(item=JOB | {"at": 4102444800}),
     ]
-
-
-def test_a_tick_beside_one_job_and_beside_several():
-    tick = Tick(schedule="shop/Mail", instant=INSTANT, at=TICK["at"])
-
-    one = parse_event(JOB | {"tick": TICK}, NOW)
-    several = parse_event({"jobs": [JOB, JOB], "tick": TICK}, NOW)
-
-    assert (one.jobs, one.tick) == ([JobRequest(item=JOB)], tick)
-    assert (several.jobs, several.tick) == ([JobRequest(item=JOB)] * 2, tick)
-
-
-def test_a_tick_may_have_the_policies_of_its_schedule():
-    more = {"overlap": "skip", "max_age_s": 60, "missed": "last", "grace_s": 0}
-
-    tick = parse_event(JOB | {"tick": TICK | more}, NOW).tick
-
-    assert (tick.overlap, tick.max_age_s) == ("skip", 60)
+    assert json.dumps(event) == before
 
 
 @pytest.mark.parametrize("wrong", [{"overlap": "run"}, {"max_age_s": "1h"}, {"missed": None}])
-def test_a_policy_that_is_none_is_refused(wrong):
+def test_a_tick_may_have_the_policies_of_its_schedule_and_no_others(wrong):
+    more = {"overlap": "skip", "max_age_s": 60, "missed": "last", "grace_s": 0}
+    tick = parse_event(JOB | {"tick": TICK | more}, NOW).tick
+    assert (tick.overlap, tick.max_age_s) == ("skip", 60)
     [member] = wrong
     with pytest.raises(EventError, match=f"tick.{member}: "):
-        parse_event(JOB | {"tick": TICK | wrong}, NOW)
+        parse_event(JOB | {"tick": TICK | more | wrong}, NOW)
 
 
 def test_a_bus_event_gives_its_id_to_what_has_no_identity():
@@ -79,67 +71,43 @@ def test_a_bus_event_gives_its_id_to_what_has_no_identity():
 
 def test_a_job_that_a_task_waits_for_goes_by_the_digest_of_its_token():
     waited_for = JOB | {"task_token": "AQC="}
-
     [job] = parse_event(waited_for, NOW).jobs
-
     assert job == JobRequest(item=waited_for, dedupe_key=task_identity("AQC="))
     assert "AQC" not in str(job.dedupe_key)
     assert task_identity("other") != task_identity("AQC=")
-
-
-def test_a_key_of_its_own_and_a_tick_come_before_the_token():
-    waited_for = JOB | {"task_token": "AQC="}
-
-    assert parse_event(waited_for | {"dedupe_key": "k"}, NOW).jobs[0].dedupe_key == "k"
-    assert parse_event(waited_for | {"tick": TICK}, NOW).jobs[0].dedupe_key is None
-
-
-def test_the_token_comes_before_the_identity_of_what_brought_the_job():
-    waited_for = JOB | {"task_token": "AQC="}
-    event = {"detail-type": "t", "source": "shop", "id": "e", "detail": waited_for}
-
-    assert parse_event(event, NOW).jobs[0].dedupe_key == task_identity("AQC=")
+    # A key of its own and a tick come before the token, and the token before what brought the job.
+    brought = {"detail-type": "t", "source": "shop", "id": "e", "detail": waited_for}
+    for event, key in (
+        (waited_for | {"dedupe_key": "k"}, "k"),
+        (waited_for | {"tick": TICK}, None),
+        (brought, job.dedupe_key),
+    ):
+        assert parse_event(event, NOW).jobs[0].dedupe_key == key
 
 
 @pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])
-def test_a_schedule_that_names_no_job_is_refused_whatever_its_detail(source):
-    for detail in ("{}", {}, JOB):
-        with pytest.raises(EventError, match="delivered a schedule that names no job"):
-            parse_event(
-                {
-                    "detail-type": "Scheduled Event",
-                    "source": source,
-                    "id": "e",
-                    "time": "2026-11-20T02:00:00Z",
-                    "resources": ["arn:aws:events:eu-west-1:123456789012:rule/nightly"],
-                    "detail": detail,
-                },
-                NOW,
-            )
-
-
-def test_the_event_is_left_as_it_was():
-    event = {"jobs": [JOB | {"in": 60, "dedupe_key": "a"}]}
-    before = json.dumps(event)
-
-    parse_event(event, NOW)
-
-    assert json.dumps(event) == before
+@pytest.mark.parametrize("detail", ["{}", {}, JOB])
+def test_a_schedule_that_names_no_job_is_refused_whatever_its_detail(source, detail):
+    event = {"detail-type": "Scheduled Event", "source": source, "id": "e", "time": TICK["at"]}
+    event["resources"] = ["arn:aws:events:eu-west-1:123456789012:rule/nightly"]
+    with pytest.raises(EventError, match="delivered a schedule that names no job"):
+        parse_event(event | {"detail": detail}, NOW)
 
 
 @pytest.mark.parametrize(
-    "at",
+    ("at", "instant"),
     [
-        "2026-11-20T02:00:00Z",
-        "2026-11-20T02:00:59.999Z",
-        "2026-11-20T03:00:30+01:00",
-        "2026-11-20 02:00Z",
-        INSTANT,
-        INSTANT + 59.9,
+        ("2026-11-20T02:00:00Z", INSTANT),
+        ("2026-11-20T02:00:59.999Z", INSTANT),
+        ("2026-11-20T03:00:30+01:00", INSTANT),
+        ("2026-11-20 02:00Z", INSTANT),
+        (INSTANT, INSTANT),
+        (INSTANT + 59.9, INSTANT),
+        (-1, -60),
     ],
 )
-def test_a_tick_is_the_full_minute_in_utc(at):
-    assert parse_event(JOB | {"tick": TICK | {"at": at}}, NOW).tick.instant == INSTANT
+def test_a_tick_is_the_full_minute_in_utc(at, instant):
+    assert parse_event(JOB | {"tick": TICK | {"at": at}}, NOW).tick.instant == instant
 
 
 def test_attempts_of_scheduler_that_carry_its_context_are_one_occurrence():
@@ -165,16 +133,6 @@ def test_a_context_that_names_no_occurrence_is_refused(context):
         parse_event(JOB | {"_schedule": context}, NOW)
     with pytest.raises(EventError, match=r"^_schedule: cannot stand beside tick"):
         parse_event(JOB | {"_schedule": context, "tick": TICK}, NOW)
-
-
-def test_a_tick_before_1970_is_floored_as_well():
-    assert parse_event(JOB | {"tick": TICK | {"at": -1}}, NOW).tick.instant == -60
-
-
-def test_an_arn_is_taken_as_text():
-    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/shop/Mail"
-
-    assert parse_event(JOB | {"tick": TICK | {"schedule": arn}}, NOW).tick.schedule == arn
 
 
 @pytest.mark.parametrize(

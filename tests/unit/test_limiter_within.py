@@ -70,20 +70,12 @@ class TestOnAThread:
 
     def test_who_would_wait_in_vain_does_not_wait(self):
         attempt = Attempt(Answer(False, 3600.0), YES)
-
         with pytest.raises(OverLimit, match=r"erp \(window\) is at its limit") as raised:
             Within(Limit(attempt), 1.0).__enter__()
-
         assert attempt.answers == [YES]
         assert attempt.left == 1
-        assert raised.value.terms() == {
-            "limiter": "erp",
-            "wait_s": 3600.0,
-            "put_off_s": 7.0,
-            "max_put_offs": 3,
-        }
-
-    def test_without_a_wait_it_asks_once(self):
+        terms = {"limiter": "erp", "wait_s": 3600.0, "put_off_s": 7.0, "max_put_offs": 3}
+        assert raised.value.terms() == terms
         with pytest.raises(OverLimit):
             Within(Limit(Attempt(Answer(False)), wait_timeout_s=0), 1.0).__enter__()
 
@@ -110,20 +102,16 @@ class TestOnAThread:
 
         assert attempt.left == 1
 
-    def test_it_is_entered_once(self):
-        within = Within(Limit(Attempt(YES)), 1.0)
-        with within, pytest.raises(RuntimeError, match="entered before"):
-            within.__enter__()
-
-    def test_points_are_corrected_within(self):
+    def test_it_is_entered_once_and_points_are_corrected_within(self):
         attempt = Attempt(YES)
         within = Within(Limit(attempt), 1.0)
         with pytest.raises(TypeError, match="within the limit"):
             within.points_used(3)
-
         with within:
             within.points_used(3)
             assert attempt.left == 3
+            with pytest.raises(RuntimeError, match="entered before"):
+                within.__enter__()
 
     def test_in_a_test_without_redis_nothing_is_limited(self):
         attempt = Attempt(Answer(False, 3600.0))
@@ -139,20 +127,13 @@ class TestOnAThread:
 
 class TestOnALoop:
     def test_a_thread_asks_while_the_loop_goes_on(self):
-        attempt = Attempt(NO, YES)
-
+        attempt = Attempt(NO, YES, Answer(False, 3600.0))
         asyncio.run(enter(Within(Limit(attempt), 1.0)))
-
         assert threading.get_ident() not in attempt.threads
         assert attempt.left == 1
-
-    def test_over_the_limit(self):
-        attempt = Attempt(Answer(False, 3600.0))
-
         with pytest.raises(OverLimit):
             asyncio.run(enter(Within(Limit(attempt), 1.0)))
-
-        assert attempt.left == 1
+        assert attempt.left == 2
 
     def test_who_is_cancelled_while_a_thread_asks_leaves_what_that_got(self):
         asked, answer = threading.Event(), threading.Event()

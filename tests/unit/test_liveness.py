@@ -68,6 +68,19 @@ def every_three_seconds(until):
     return range(3, until + 1, 3)
 
 
+@pytest.fixture
+def locked():
+    return Locked()
+
+
+@pytest.fixture
+def stuck(run, locked):
+    """A thread that waits in our code for a lock."""
+    state = run(locked.chunk.hold, release=locked.lock.release)
+    wait_until_it_waits(state, "hold")
+    return state
+
+
 class Locked:
     """Code of ours that waits for a lock which somebody else holds."""
 
@@ -77,44 +90,27 @@ class Locked:
         self.lock.acquire()
 
 
-def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(run):
-    locked = Locked()
-    state = run(locked.chunk.hold, release=locked.lock.release)
-    wait_until_it_waits(state, "hold")
-
-    *before, last = looks(state, *every_three_seconds(36))
-
+def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(stuck):
+    *before, last = looks(stuck, *every_three_seconds(36))
     assert before[:-2] == [[]] * (len(before) - 2)
-    [stuck] = last
-    assert (stuck.name, round(stuck.for_s, 6)) == (state.name, 33)
-    assert "Chunk.hold (chunk.py:" in stuck.where
+    [found] = last
+    assert (found.name, round(found.for_s, 6)) == (stuck.name, 33)
+    assert "Chunk.hold (chunk.py:" in found.where
+    # The time that the process was frozen does not count.
+    assert not any(looks(stuck, 3, 6, 3600, 7200))
 
 
-def test_a_job_that_hangs_is_not_stuck(run):
+@pytest.mark.parametrize("performs_jobs", [True, False])
+def test_a_job_that_hangs_is_not_stuck_but_a_thread_that_runs_none(run, performs_jobs):
     never = threading.Event()
-    state = run(lambda: never.wait(60), release=never.set)
+    state = run(lambda: never.wait(60), release=never.set, performs_jobs=performs_jobs)
     wait_until_it_waits(state, "wait")
+    assert any(looks(state, *every_three_seconds(600))) is not performs_jobs
 
-    assert not any(looks(state, *every_three_seconds(600)))
 
-
-def test_a_job_that_hangs_in_a_call_of_ours_is_stuck(run):
-    locked = Locked()
-
-    def perform():
-        return locked.chunk.hold()
-
-    state = run(perform, release=locked.lock.release)
+def test_a_job_that_hangs_in_a_call_of_ours_is_stuck(run, locked):
+    state = run(lambda: locked.chunk.hold(), release=locked.lock.release)  # noqa: PLW0108
     wait_until_it_waits(state, "hold")
-
-    assert looks(state, *every_three_seconds(36))[-1]
-
-
-def test_a_thread_that_runs_no_jobs_is_stuck_also_in_code_of_users(run):
-    never = threading.Event()
-    state = run(lambda: never.wait(60), release=never.set, performs_jobs=False)
-    wait_until_it_waits(state, "wait")
-
     assert looks(state, *every_three_seconds(36))[-1]
 
 
@@ -154,9 +150,8 @@ def test_a_thread_that_notes_no_beats_is_not_watched():
     never.set()
 
 
-def test_a_loop_that_tries_again_is_not_stuck(run):
+def test_a_loop_that_tries_again_is_not_stuck(run, locked):
     ending = threading.Event()
-    locked = Locked()
 
     def loop():
         while not ending.is_set():
@@ -195,14 +190,6 @@ def test_a_round_that_goes_on_for_longer_than_any_outage_is_stuck(run):
     assert not any(found[: int(LONG_ROUND_S) // 3])
 
 
-def test_the_time_that_the_process_was_frozen_does_not_count(run):
-    locked = Locked()
-    state = run(locked.chunk.hold, release=locked.lock.release)
-    wait_until_it_waits(state, "hold")
-
-    assert not any(looks(state, 3, 6, 3600, 7200))
-
-
 class TestMonitor:
     @pytest.fixture
     def monitor(self):
@@ -229,71 +216,48 @@ class TestMonitor:
             self.ended.remove(name)
         return self.is_curable
 
-    def test_a_stuck_thread_is_logged_once_with_all_stacks(self, run, monitor, caplog):
-        locked = Locked()
-        state = run(locked.chunk.hold, release=locked.lock.release)
+    def test_a_stuck_thread_is_logged_once_with_all_stacks(self, locked, stuck, monitor, caplog):
         monitor = monitor()
 
         def look():
             monitor.look()
-            return [each for each in monitor.stuck if each.ident == state.ident]
+            return [each for each in monitor.stuck if each.ident == stuck.ident]
 
         wait_until(look)
         for _ in range(5):
             monitor.look()
-        wait_until(lambda: f"thread {state.name} has been stuck" in caplog.text)
+        said = f"thread {stuck.name} has been stuck"
+        wait_until(lambda: said in caplog.text)
         locked.lock.release()
         wait_until(lambda: not look())
         locked.lock.acquire()
-        wait_until(lambda: f"thread {state.name} goes on" in caplog.text)
-
-        [told] = [
-            record.getMessage()
-            for record in caplog.records
-            if f"thread {state.name} has been stuck" in record.getMessage()
-        ]
+        wait_until(lambda: f"thread {stuck.name} goes on" in caplog.text)
+        [told] = [each for each in caplog.messages if said in each]
         assert "outside of a job, at Chunk.hold" in told
         assert "in hold" in told
         assert f"{threading.main_thread().ident} MainThread" in told
         assert not monitor.is_wedged
 
-    def test_a_thread_that_stays_stuck_ends_the_process(self, run, monitor, caplog):
-        locked = Locked()
-        run(locked.chunk.hold, release=locked.lock.release)
+    @pytest.mark.usefixtures("stuck")
+    def test_a_thread_that_stays_stuck_ends_the_process(self, monitor, caplog):
         monitor = monitor(end_s=2, stop_s=0.5)
-
-        def look():
-            monitor.look()
-            return self.ends
-
-        wait_until(look)
-
+        wait_until(lambda: monitor.look() or self.ends)
         assert self.signals == ["TERM"]
         assert set(self.ends) == {EX_STUCK}
         wait_until(lambda: "status 70, since a thread has been stuck" in caplog.text)
 
-    def test_who_logs_may_be_stuck_as_well(self, run, monitor, caplog):
-        class Stuck(logging.Handler):
-            released = threading.Event()
-
-            def emit(self, _record):
-                self.released.wait(60)
-
-        handler = Stuck()
-        logging.getLogger("kiqbridge.engine.liveness").addHandler(handler)
+    @pytest.mark.usefixtures("stuck")
+    def test_who_logs_may_be_stuck_as_well(self, monitor, monkeypatch):
+        released = threading.Event()
+        handler = logging.Handler()
+        handler.emit = lambda _record: released.wait(60)
+        logger = logging.getLogger("kiqbridge.engine.liveness")
+        monkeypatch.setattr(logger, "handlers", [handler])
         try:
-            locked = Locked()
-            run(locked.chunk.hold, release=locked.lock.release)
             monitor = monitor(end_s=2)
-
-            def look():
-                monitor.look()
-                return self.signals
-
-            assert wait_until(look) == ["TERM"]
+            assert wait_until(lambda: monitor.look() or self.signals) == ["TERM"]
         finally:
-            handler.released.set()
-            logging.getLogger("kiqbridge.engine.liveness").removeHandler(handler)
+            released.set()
 
     def test_a_thread_that_has_ended_is_started_anew(self, monitor, caplog):
         monitor = monitor()

@@ -207,27 +207,19 @@ def test_a_single_line_of_any_length_is_written(pipe):
     wait_until(lambda: reader.lines() == [line], 30)
 
 
-def test_a_reader_who_has_gone_costs_the_lines_and_no_job_its_end(pipe, capsys):
+@pytest.mark.parametrize("target", ["a reader who has gone", "a full disk"])
+def test_what_cannot_be_written_costs_the_lines_and_no_job_its_end(pipe, capsys, target):
     reading, writing = pipe
-    writer = writer_to(writing)
     os.close(reading)
-
+    if target == "a full disk":
+        os.close(writing)
+        writing = os.open("/dev/full", os.O_WRONLY)
+    writer = writer_to(writing)
     assert fill(writer)
-
     writer.flush()
     assert writer.missing == 3 * MAX_WAITING
     assert capsys.readouterr().err == ""
-
-
-def test_a_full_disk_costs_the_lines_until_there_is_room(tmp_path):
-    handle = os.open("/dev/full", os.O_WRONLY)
-    writer = writer_to(handle)
-
-    assert fill(writer)
-    writer.flush()
-
-    assert writer.missing == 3 * MAX_WAITING
-    os.close(handle)
+    os.close(writing)
 
 
 class Stuck:

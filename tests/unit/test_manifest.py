@@ -70,48 +70,25 @@ def test_a_schedule_stands_under_its_logical_id_with_what_it_enqueues(build):
     ScheduleDefinition.from_document("shop/Nightly", found.schedules["Nightly"])
 
 
-def test_the_name_of_the_stack_stays_open(build):
+def test_the_name_of_the_stack_stays_open_and_that_of_another_is_kept(build):
     job = JOB | {"args": ["s3://${AWS::StackName}-bucket"]}
-
-    found = build(Nightly={"document": job | {"tick": tick()}})
-
-    assert found.schedules["Nightly"]["jobs"][0]["args"] == ["s3://${AWS::StackName}-bucket"]
+    found = build(Nightly={"document": {"jobs": [job, JOB], "tick": tick()}})
+    assert found.schedules["Nightly"]["jobs"] == [job, JOB]
     assert "name" not in found.schedules["Nightly"]
-
-
-def test_a_name_of_another_stack_is_kept(build):
     found = build(Nightly={"document": JOB | {"tick": tick("prod/Nightly")}})
-
     assert found.schedules["Nightly"]["name"] == "prod/Nightly"
 
 
-def test_several_jobs_of_one_tick(build):
-    found = build(Nightly={"document": {"jobs": [JOB, JOB], "tick": tick()}})
-
-    assert found.schedules["Nightly"]["jobs"] == [JOB, JOB]
-
-
-def test_rules_of_other_functions_are_not_in_it(build):
+def test_rules_of_other_functions_are_not_in_it_and_one_on_the_bus_has_no_ticks(build):
     assert build(folder="lambdas/other", Nightly={}).schedules == {}
-
-
-def test_a_rule_on_the_bus_has_no_ticks_to_wait_for(build):
     found = build(Nightly={"kind": "Schedule", "document": JOB})
-
     assert found.schedules["Nightly"]["ticks"] is False
 
 
 def test_a_flexible_window_adds_to_the_grace_time(build):
-    window = {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
-
-    found = build(
-        Plain={"FlexibleTimeWindow": window},
-        Own={
-            "FlexibleTimeWindow": window,
-            "document": JOB | {"tick": tick("${AWS::StackName}/Own", grace_s=60)},
-        },
-    )
-
+    window = {"FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}}
+    document = JOB | {"tick": tick("${AWS::StackName}/Own", grace_s=60)}
+    found = build(Plain=window, Own=window | {"document": document})
     assert found.schedules["Plain"]["grace_s"] == DEFAULT_GRACE_S + 900
     assert found.schedules["Own"]["grace_s"] == 960
 
@@ -132,11 +109,9 @@ OF_AWS = {"class": "Report", "args": ["${AWS::AccountId}", "${AWS::Region}"]}
 
 
 class TestInputsThatOnlyAwsKnows:
-    def test_what_is_not_enqueued_may_have_one(self, build):
-        assert build(Nightly={"document": OF_AWS | {"tick": tick()}}).schedules
-
     @pytest.mark.parametrize("policy", ["last", "all"])
     def test_what_is_to_be_enqueued_without_aws_is_refused(self, build, policy):
+        assert build(Nightly={"document": OF_AWS | {"tick": tick()}}).schedules
         with pytest.raises(
             ConfigError, match=r'Nightly: "missed": "\w+" enqueues its jobs without'
         ):

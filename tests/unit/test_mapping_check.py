@@ -22,6 +22,9 @@ ONE = """\
     """
 
 
+ALONE = textwrap.dedent(ONE)
+
+
 @pytest.fixture
 def check(tmp_path, capsys):
     """Exit code and lines for a text; recorded events lie beside it."""
@@ -54,35 +57,27 @@ def test_an_example_shows_its_job(check):
         (("detail.object.key", "detail.object.kee"), "mappings.yml:4 mappings[0].args[0]: detail.object.kee"),
         (("detail.object.key", "detail-x"), "mappings.yml:4 mappings[0].args[0]: 'detail-x' is not a JMES"),
         (("[detail.object.key]", '"lenth(a)"'), "mappings.yml:4 mappings[0].args: 'lenth(a)': there is no"),
-        (("class:", "filter: a-b\n        class:"), "mappings.yml:3 mappings[0].filter: 'a-b' is not a"),
-        (("class:", "each: a-b\n        class:"), "mappings.yml:3 mappings[0].each: 'a-b' is not a"),
-        (("class:", "dedupe_key: a-b\n        class:"), "mappings.yml:3 mappings[0].dedupe_key: 'a-b' is"),
-        (("class:", "at: a-b\n        class:"), "mappings.yml:3 mappings[0].at: 'a-b' is not a"),
+        *(
+            (("class:", f"{key}: a-b\n        class:"), f"mappings.yml:3 mappings[0].{key}: 'a-b' is")
+            for key in ("filter", "each", "dedupe_key", "at")
+        ),
         (("HealthPulse", "Kernel"), "mappings.yml:2 mappings[0]: class: 'Kernel' is not among the classes"),
         (("class:", "queue: other\n        class:"), "mappings[0]: queue: 'other' is not among the queues"),
         (("class:", "clas:"), "mappings.yml:3 mappings[0].clas: is not known here; did you mean class?"),
         (("aws.s3", "sqs"), "this mapping does not take it; it has source: bus, origin: aws.s3, detail-type"),
         (("class:", "filter: nothing\n        class:"), "the filter of mappings.yml:2 mappings[0] leaves it out"),
         (("s3_object_created.json", "nothing.json"), "nothing.json: this is not a file with an event as JSON"),
+        (
+            ("mappings:", "mappings:\n      - {match: {source: bus}, name: all, class: HealthPulse}"),
+            "mappings.yml:2 mappings[0] (all) takes it before",
+        ),
     ],
 )  # fmt: skip
 def test_a_fault_names_file_line_and_key(check, change, message):
     code, lines = check(ONE.replace(*change))
-
     assert code == 1
     assert all(line.startswith("error: mappings.yml:") for line in lines)
     assert [line for line in lines if message in line]
-
-
-def test_an_example_that_another_mapping_takes_before_is_a_fault(check):
-    code, lines = check(
-        ONE.replace(
-            "mappings:", "mappings:\n      - {match: {source: bus}, name: all, class: HealthPulse}"
-        )
-    )
-
-    assert code == 1
-    assert "mappings.yml:2 mappings[0] (all) takes it before" in lines[0]
 
 
 def test_an_example_that_is_a_job_is_not_mapped(check):
@@ -94,37 +89,36 @@ def test_an_example_that_is_a_job_is_not_mapped(check):
     assert "this mapping does not take it; it is a job by itself" in lines[0]
 
 
-def test_a_schema_is_compiled_and_the_examples_must_fit_it(check):
-    assert check(f"{ONE}    schemas:\n          A: {{type: strin}}\n")[0] == 1
-
-    code, lines = check(
-        textwrap.dedent(ONE) + "schemas:\n  HealthPulse: {items: [{type: integer}]}\n"
-    )
-
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{ALONE}schemas:\n  A: {{type: strin}}\n", "strin"),
+        (
+            f"{ALONE}schemas:\n  HealthPulse: {{items: [{{type: integer}}]}}\n",
+            "s3_object_created.json: args[0]: must be integer (JSON schema of HealthPulse",
+        ),
+        (
+            "schemas: {HealthPulse: {minItems: 9}}",
+            "mappings.yml:1 schemas: EnqueueFunction.HealthPulse: args: must contain at least 9",
+        ),
+    ],
+)
+def test_a_schema_is_compiled_and_examples_and_schedules_must_fit_it(check, text, told):
+    code, lines = check(text)
     assert code == 1
-    assert (
-        "s3_object_created.json: args[0]: must be integer (JSON schema of HealthPulse" in lines[0]
-    )
+    assert told in lines[0]
 
 
 def test_the_rules_per_source_count_for_examples_and_for_the_schedules_of_the_template(check):
     allow = "allow: [{source: bus, classes: [HealthPulse], queues: [default]}]\n"
-
-    code, lines = check(textwrap.dedent(ONE) + allow)
-
+    code, lines = check(ALONE + allow)
     assert code == 1
-    assert all(
-        re.match(r"error: mappings.yml:6 allow: EnqueueFunction.\w+: source ", line)
-        for line in lines
-    )
-    lifted = allow.replace(
-        "]\n", ", {source: '*', classes: ['*'], queues: ['*'], ticks: ['*/*']}]\n"
-    )
-    assert check(textwrap.dedent(ONE) + lifted)[0] == 0
-    code, lines = check(
-        textwrap.dedent(ONE)
-        + lifted.replace("source: bus", "source: sqs").replace("'*', c", "direct, c")
-    )
+    refused = "error: mappings.yml:6 allow: EnqueueFunction.\\w+: source "
+    assert all(re.match(refused, line) for line in lines)
+    others = ", {source: '*', classes: ['*'], queues: ['*'], ticks: ['*/*']}]\n"
+    lifted = ALONE + allow.replace("]\n", others)
+    assert check(lifted)[0] == 0
+    code, lines = check(lifted.replace("source: bus", "source: sqs").replace("'*', c", "direct, c"))
     assert code == 1
     assert "mappings[0].example[0]: s3_object_created.json: source 'bus'" in lines[0]
 
@@ -138,16 +132,6 @@ def test_rules_that_let_nobody_tick_a_schedule_of_the_template_are_a_fault(check
     assert lines and not any("HealthPulse:" in line for line in lines)
     assert all(
         "tick.schedule: '" in line and " is not among the ticks of " in line for line in lines
-    )
-
-
-def test_a_schema_counts_for_the_schedules_of_the_template(check):
-    code, lines = check("schemas: {HealthPulse: {minItems: 9}}")
-
-    assert code == 1
-    assert (
-        "mappings.yml:1 schemas: EnqueueFunction.HealthPulse: args: must contain at least 9"
-        in lines[0]
     )
 
 
@@ -173,21 +157,15 @@ def test_json_is_written_only_if_all_is_well(check, tmp_path):
     assert json.loads(output.read_text())["content"]["mappings"][0]["class"] == "HealthPulse"
 
 
-def test_the_shipped_file_has_no_active_mapping(capsys):
+def test_the_shipped_file_has_no_active_mapping_and_right_examples(tmp_path, capsys):
     assert main([str(SHIPPED), "--template", str(TEMPLATE)]) == 0
-
     assert capsys.readouterr().out.endswith("mappings.yml: no mappings\n")
-
-
-def test_the_examples_of_the_shipped_file_are_right_when_they_are_uncommented(tmp_path, capsys):
     text = SHIPPED.read_text(encoding="utf-8")
     head, examples = text.split("\n\n", maxsplit=1)
     assert all(line.startswith("#") for line in head.splitlines())
     active = re.sub(r"^# ?", "", examples, flags=re.MULTILINE)
     path = write(tmp_path, active.replace("../../tests", str(ROOT / "tests")))
-
     code = main([str(path), "--template", str(TEMPLATE)])
-
     lines = capsys.readouterr().out
     assert code == 0, lines
     assert re.findall(r"^\S+ mappings\[\d\] \(.*?\)", lines, re.MULTILINE) == [

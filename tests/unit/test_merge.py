@@ -19,39 +19,19 @@ def merged(file=None, environ=None, warn=lambda _message: None, **flags):
 
 
 class TestPrecedence:
-    @pytest.mark.parametrize(
-        ("layers", "value", "source"),
-        [
-            ({}, 10, "default"),
-            ({"file": {"concurrency": 2}}, 2, "worker.yml"),
-            (
-                {"file": {"concurrency": 2}, "environ": {"KIQBRIDGE_CONCURRENCY": "3"}},
-                3,
-                "KIQBRIDGE_CONCURRENCY",
-            ),
-            (
-                {
-                    "file": {"concurrency": 2},
-                    "environ": {"KIQBRIDGE_CONCURRENCY": "3"},
-                    "concurrency": 4,
-                },
-                4,
-                "-c",
-            ),
-        ],
-    )
-    def test_a_later_layer_wins_and_is_remembered(self, layers, value, source):
-        config = merged(**layers)
-
-        assert config.concurrency == value
-        assert config.sources["concurrency"] == source
-
-    def test_an_empty_variable_or_file_value_says_nothing(self):
-        config = merged({"concurrency": None}, {"KIQBRIDGE_CONCURRENCY": ""})
-
-        assert config.concurrency == 10
-
-    def test_queues_given_as_flags_replace_those_of_the_file(self):
+    def test_a_later_layer_wins_and_is_remembered(self):
+        file, environ, flags = (
+            {"concurrency": 2},
+            {"KIQBRIDGE_CONCURRENCY": "3"},
+            {"concurrency": 4},
+        )
+        for config, value, source in (
+            (merged({"concurrency": None}, {"KIQBRIDGE_CONCURRENCY": ""}), 10, "default"),
+            (merged(file), 2, "worker.yml"),
+            (merged(file, environ), 3, "KIQBRIDGE_CONCURRENCY"),
+            (merged(file, environ, **flags), 4, "-c"),
+        ):
+            assert (config.concurrency, config.sources["concurrency"]) == (value, source)
         assert merged({"queues": ["a", "b"]}, queues=["c,2"]).queues == (("c", 2),)
 
     @given(*[st.one_of(st.none(), st.integers(1, 99)) for _ in range(3)])
@@ -94,17 +74,14 @@ class TestSources:
             "log_level": "--log-level",
         }
 
-    def test_a_provider_is_the_source_of_the_address(self):
+    def test_a_provider_is_the_source_of_the_address_before_the_file(self):
         environ = {"REDIS_PROVIDER": "MY_REDIS", "MY_REDIS": "redis://b", "REDIS_URL": "redis://a"}
-
-        config = merged({"redis_url": "redis://c"}, environ)
-
-        assert (config.redis_url, config.sources["redis_url"]) == ("redis://b", "MY_REDIS")
-
-    def test_the_files_address_counts_where_the_environment_has_none(self):
-        config = merged({"redis_url": "redis://c"})
-
-        assert (config.redis_url, config.sources["redis_url"]) == ("redis://c", "worker.yml")
+        for variables, wanted in (
+            (environ, ("redis://b", "MY_REDIS")),
+            ({}, ("redis://c", "worker.yml")),
+        ):
+            config = merged({"redis_url": "redis://c"}, variables)
+            assert (config.redis_url, config.sources["redis_url"]) == wanted
 
     def test_nothing_can_be_changed_afterwards(self):
         config = merged()

@@ -30,9 +30,12 @@ def bucket_of(milliseconds):
 
 
 class TestHistogram:
-    def test_there_are_26_buckets_with_growing_bounds(self):
+    def test_there_are_26_buckets_with_growing_bounds_each_in_the_next_bucket(self):
         assert BUCKETS == 26
         assert list(BOUNDS_MS) == sorted(set(BOUNDS_MS))
+        for index, bound in enumerate(BOUNDS_MS):
+            assert bucket_of(bound) == index + 1
+            assert bucket_of(math.nextafter(bound, 0)) == index
 
     @given(st.floats(0, 1e12))
     def test_the_bucket_is_the_first_whose_bound_is_strictly_greater(self, milliseconds):
@@ -43,26 +46,9 @@ class TestHistogram:
         assert milliseconds < bounds[index]
         assert all(bound <= milliseconds for bound in bounds[:index])
 
-    @pytest.mark.parametrize(("index", "bound"), list(enumerate(BOUNDS_MS)))
-    def test_a_bound_itself_is_in_the_next_bucket(self, index, bound):
-        assert bucket_of(bound) == index + 1
-        assert bucket_of(math.nextafter(bound, 0)) == index
-
-    @pytest.mark.parametrize(
-        ("milliseconds", "index"),
-        [
-            (0, 0),
-            (19.99, 0),
-            (20, 1),
-            (149, 5),
-            (150, 6),
-            (13_000, 17),
-            (334_999, 24),
-            (335_000, 25),
-        ],
-    )
-    def test_known_times(self, milliseconds, index):
-        assert bucket_of(milliseconds) == index
+    def test_known_times(self):
+        times = (0, 19.99, 20, 149, 150, 13_000, 334_999, 335_000)
+        assert [bucket_of(time) for time in times] == [0, 0, 1, 5, 6, 17, 24, 25]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +129,9 @@ class TestNew:
         self.metrics.record("B", 10, False)
         self.take()
         self.metrics.record("A", 70, False)
-
         assert self.take() == {"A": ({4: 1}, 0, 70)}
+        assert repr(self.metrics) == "<Metrics for 7 and 8, 2 classes>"
+        assert repr(Metrics(Keys(), identity="i", forms="off")) == "<Metrics for none, 0 classes>"
 
     def test_parts_of_milliseconds_add_up(self):
         taken = []
@@ -166,28 +153,17 @@ class TestNew:
             "Ã!é!": ({0: 1}, 0, 1),
         }
 
-    def test_its_repr_tells_whose_keys_are_written(self):
-        self.metrics.record("A", 1, False)
-        self.take()
-
-        assert repr(self.metrics) == "<Metrics for 7 and 8, 1 classes>"
-        assert repr(Metrics(Keys(), identity="i", forms="off")) == "<Metrics for none, 0 classes>"
-
 
 class TestSetting:
     def config(self, environ=(), file=()):
         return merge(file=dict(file), file_name="the file", environ=dict(environ), flags={})
 
-    def test_both_is_the_default(self):
+    def test_every_form_may_be_set_and_both_is_the_default(self):
         assert self.config().metrics == "both"
-
-    @pytest.mark.parametrize("value", FORMS)
-    def test_every_form_may_be_set(self, value):
-        assert self.config(environ={"KIQBRIDGE_METRICS": value}).metrics == value
-
-    @pytest.mark.parametrize(("value", "meaning"), [(False, "off"), (8, "8"), ("Off", "off")])
-    def test_the_file_may_say_it_as_yaml_reads_it(self, value, meaning):
-        assert self.config(file={"metrics": value}).metrics == meaning
+        for value in FORMS:
+            assert self.config(environ={"KIQBRIDGE_METRICS": value}).metrics == value
+        for value, meaning in ((False, "off"), (8, "8"), ("Off", "off")):  # as YAML reads it
+            assert self.config(file={"metrics": value}).metrics == meaning
 
     @pytest.mark.parametrize("value", [True, 9, "none"])
     def test_others_are_refused(self, value):

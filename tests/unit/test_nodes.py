@@ -77,20 +77,13 @@ def test_what_is_no_address_is_refused_without_the_passwords(url):
 
 def test_an_address_names_nodes_user_and_options():
     address = parse("redis+cluster://ada:p%40ss@one:1,two,[::1]:3/0?socket_keepalive=true")
-
     assert address.hosts == (("one", 1), ("two", 6379), ("::1", 3))
     assert not address.tls
     assert address.options == {"username": "ada", "password": "p@ss", "socket_keepalive": True}
-
-
-def test_the_least_address_is_one_name_such_as_the_configuration_endpoint_of_elasticache():
+    # The least one is a name such as the configuration endpoint of ElastiCache.
     address = parse("rediss+cluster://clustercfg.jobs.abc.euw1.cache.amazonaws.com")
-
     assert address.hosts == (("clustercfg.jobs.abc.euw1.cache.amazonaws.com", 6379),)
     assert (address.tls, address.options) == (True, {})
-
-
-def test_an_option_that_such_a_connection_does_not_have_is_named():
     with pytest.raises(ConfigError, match="sentinel_password is not an option of such an address"):
         RedisPool("redis+cluster://one?sentinel_password=x", namespace=NAMESPACE)
 
@@ -181,34 +174,14 @@ def test_an_address_names_sentinels_service_database_and_both_users():
         "redis+sentinel://ada:p%40ss@one:1,two,[::1]:3/my-kb/2"
         "?sentinel_username=watch&sentinel_password=s%2Fcret&socket_keepalive=true"
     )
-
     assert address.hosts == (("one", 1), ("two", 26379), ("::1", 3))
     assert (address.service, address.tls) == ("my-kb", False)
-    assert address.options == {
-        "username": "ada",
-        "password": "p@ss",
-        "db": 2,
-        "socket_keepalive": True,
-    }
-    assert address.sentinel_options == {
-        "username": "watch",
-        "password": "s/cret",
-        "socket_keepalive": True,
-    }
-
-
-def test_the_least_address_is_one_sentinel_and_the_service():
-    address = parse("redis+sentinel://one/kb")
-
-    assert (address.hosts, address.service) == ((("one", 26379),), "kb")
-    assert address.options == {"db": 0}
-    assert address.sentinel_options == {}
-
-
-def test_options_of_tls_hold_for_the_sentinels_as_well():
+    both = {"socket_keepalive": True}
+    assert address.options == {"username": "ada", "password": "p@ss", "db": 2, **both}
+    assert address.sentinel_options == {"username": "watch", "password": "s/cret", **both}
     address = parse("rediss+sentinel://one/kb?ssl_cert_reqs=none&ssl_ca_certs=/ca.pem")
-
     assert address.tls
+    assert (address.hosts, address.service) == ((("one", 26379),), "kb")
     assert address.sentinel_options == {"ssl_cert_reqs": "none", "ssl_ca_certs": "/ca.pem"}
     assert address.options == {"db": 0, **address.sentinel_options}
 

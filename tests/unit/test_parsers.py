@@ -11,16 +11,18 @@ def merged(file=None, environ=None, warn=lambda _message: None, **flags):
 
 
 class TestNamesAndSwitches:
-    @pytest.mark.parametrize("value", ["tenant, tags", ["tenant", "tags"], "tenant,,tags,"])
-    def test_names_are_a_list_or_stand_between_commas(self, value):
+    @pytest.mark.parametrize(
+        ("value", "names"),
+        [
+            ("tenant, tags", ("tenant", "tags")),
+            (["tenant", "tags"], ("tenant", "tags")),
+            ("tenant,,tags,", ("tenant", "tags")),
+            ([], ()),
+        ],
+    )
+    def test_names_are_a_list_or_stand_between_commas(self, value, names):
         config = merged({"logged_job_attributes": value, "redact": value})
-
-        assert config.logged_job_attributes == config.redact == ("tenant", "tags")
-
-    def test_an_empty_list_means_none(self):
-        config = merged({"logged_job_attributes": [], "redact": []})
-
-        assert config.logged_job_attributes == config.redact == ()
+        assert config.logged_job_attributes == config.redact == names
 
     @pytest.mark.parametrize(
         ("value", "meaning"),
@@ -34,162 +36,107 @@ class TestNamesAndSwitches:
             merged(environ={"KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING": "maybe"})
 
 
+NO_WEIGHT = "is not a whole number (from {}); write name,weight such as mail,3"
+NO_QUEUE = "is not a queue (from worker.yml); write name, or name,weight, or [name, weight]"
+NO_CAPSULES = "is not a mapping of names to concurrency and queues (from worker.yml)"
+PROFILES = (
+    "write 7 (float seconds, read by every Sidekiq), 8 (integer milliseconds, when every reader is "
+    "Sidekiq 8) or auto (8 while only Sidekiq 8 or later is seen)"
+)
+
+
 class TestErrors:
     @pytest.mark.parametrize(
-        ("layers", "message"),
+        ("file", "message"),
         [
+            ({"concurrency": 0}, "concurrency: 0 is not a whole number from 1 (from worker.yml)"),
+            ({"concurrency": True}, "concurrency: True is not a whole number from 1 (from worker.yml)"),
+            ({"dead_overflow": "grow"}, "dead_overflow: 'grow' is not one of drop, keep (from worker.yml)"),
+            ({"timeout": "soon"}, "timeout: 'soon' is not a number of seconds above 0 (from worker.yml)"),
+            ({"queues": ["mail,x"]}, f"queues: weight 'x' in 'mail,x' {NO_WEIGHT.format('worker.yml')}"),
+            ({"queues": "mail"}, "queues: 'mail' is not a list of queue names (from worker.yml)"),
+            ({"queues": []}, "queues: [] is not a list of queue names (from worker.yml)"),
+            ({"queues": [{"default": 2}]}, f"queues: {{'default': 2}} {NO_QUEUE}"),
+            ({"queues": [["default", 2, 3]]}, f"queues: ['default', 2, 3] {NO_QUEUE}"),
+            ({"capsules": ["single"]}, f"capsules: ['single'] {NO_CAPSULES}"),
             (
-                {"file": {"concurrency": 0}},
-                "concurrency: 0 is not a whole number from 1 (from worker.yml)",
+                {"capsules": {"default": {"queues": ["a"]}}},
+                ("capsule default in worker.yml: default is described by queues and concurrency at the top "
+                 "level; choose another name"),
             ),
             (
-                {"environ": {"KIQBRIDGE_CONCURRENCY": "many"}},
-                "concurrency: 'many' is not a whole number from 1 (from KIQBRIDGE_CONCURRENCY)",
+                {"capsules": {"single": {"concurrency": 1}}},
+                ("capsule single in worker.yml: {'concurrency': 1} names no queues; write concurrency and "
+                 "queues below it"),
             ),
             (
-                {"concurrency": "1001"},
-                (
-                    "concurrency: '1001' is more than 1,000 (from -c); each is a thread of one process, which "
-                    "uses one processor: run more processes (--processes) or workers, or declare jobs that "
-                    "wait as async def"
-                ),
+                {"capsules": {"single": {"queues": ["a"], "threads": 2}}},
+                ("capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
+                 "queues, async_concurrency"),
             ),
             (
-                {"environ": {"KIQBRIDGE_DEAD_ARCHIVE": "s3:///jobs"}},
-                "dead_archive: 's3:///jobs' is neither a folder nor s3://BUCKET/PREFIX (from KIQBRIDGE_DEAD_ARCHIVE)",
-            ),
-            (
-                {"file": {"dead_overflow": "grow"}},
-                "dead_overflow: 'grow' is not one of drop, keep (from worker.yml)",
-            ),
-            ({"concurrency": "-1"}, "concurrency: '-1' is not a whole number from 1 (from -c)"),
-            (
-                {"file": {"concurrency": True}},
-                "concurrency: True is not a whole number from 1 (from worker.yml)",
-            ),
-            ({"timeout_s": "0"}, "timeout: '0' is not a number of seconds above 0 (from -t)"),
-            (
-                {"file": {"timeout": "soon"}},
-                "timeout: 'soon' is not a number of seconds above 0 (from worker.yml)",
-            ),
-            ({"timeout_s": "nan"}, "timeout: 'nan' is not a number of seconds above 0 (from -t)"),
-            (
-                {"environ": {"KIQBRIDGE_LOG_FORMAT": "xml"}},
-                "log_format: 'xml' is not one of auto, pretty, json, plain (from KIQBRIDGE_LOG_FORMAT)",
-            ),
-            (
-                {"file": {"queues": ["mail,x"]}},
-                (
-                    "queues: weight 'x' in 'mail,x' is not a whole number (from worker.yml); "
-                    "write name,weight such as mail,3"
-                ),
-            ),
-            (
-                {"file": {"queues": "mail"}},
-                "queues: 'mail' is not a list of queue names (from worker.yml)",
-            ),
-            (
-                {"file": {"queues": []}},
-                "queues: [] is not a list of queue names (from worker.yml)",
-            ),
-            (
-                {"file": {"queues": [{"default": 2}]}},
-                (
-                    "queues: {'default': 2} is not a queue (from worker.yml); write name, or "
-                    "name,weight, or [name, weight]"
-                ),
-            ),
-            (
-                {"file": {"queues": [["default", 2, 3]]}},
-                (
-                    "queues: ['default', 2, 3] is not a queue (from worker.yml); write name, or "
-                    "name,weight, or [name, weight]"
-                ),
-            ),
-            (
-                {"environ": {"KIQBRIDGE_QUEUES": "mail,low"}},
-                (
-                    "queues: weight 'low' in 'mail,low' is not a whole number (from "
-                    "KIQBRIDGE_QUEUES); write name,weight such as mail,3"
-                ),
-            ),
-            (
-                {"file": {"capsules": ["single"]}},
-                (
-                    "capsules: ['single'] is not a mapping of names to concurrency and queues (from "
-                    "worker.yml)"
-                ),
-            ),
-            (
-                {"file": {"capsules": {"default": {"queues": ["a"]}}}},
-                (
-                    "capsule default in worker.yml: default is described by queues and concurrency at the top "
-                    "level; choose another name"
-                ),
-            ),
-            (
-                {"file": {"capsules": {"single": {"concurrency": 1}}}},
-                (
-                    "capsule single in worker.yml: {'concurrency': 1} names no queues; write concurrency and "
-                    "queues below it"
-                ),
-            ),
-            (
-                {"file": {"capsules": {"single": {"queues": ["a"], "threads": 2}}}},
-                (
-                    "capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
-                    "queues, async_concurrency"
-                ),
-            ),
-            (
-                {"file": {"capsules": {"single": {"queues": ["a"], "concurrency": 0}}}},
+                {"capsules": {"single": {"queues": ["a"], "concurrency": 0}}},
                 "concurrency: 0 is not a whole number from 1 (from capsule single in worker.yml)",
             ),
-            (
-                {"file": {"fetch": "brpop"}},
-                "fetch: 'brpop' is not one of reliable, basic (from worker.yml)",
-            ),
-            (
-                {"file": {"production": 5}, "environment": "production"},
-                (
-                    "production: 5 is not a section of settings for that environment (from "
-                    "worker.yml); write key: value lines below it"
-                ),
-            ),
-            (
-                {"file": {"redis_url": ["redis://:s3cret@host"]}},
-                "redis_url: a list is not a text (from worker.yml)",
-            ),
-            (
-                {"environ": {"KIQBRIDGE_ECS_PROTECT_AFTER_S": "-1"}},
-                (
-                    "ecs_protect_after_s: '-1' is not a number of seconds above 0 (from "
-                    "KIQBRIDGE_ECS_PROTECT_AFTER_S); 0 = off"
-                ),
-            ),
-            ({"file": {"labels": [None]}}, "labels: a NoneType is not a text (from worker.yml)"),
-            (
-                {"file": {"max_retries": -1}},
-                "max_retries: -1 is not a whole number from 0 (from worker.yml)",
-            ),
+            ({"fetch": "brpop"}, "fetch: 'brpop' is not one of reliable, basic (from worker.yml)"),
+            ({"redis_url": ["redis://:s3cret@host"]}, "redis_url: a list is not a text (from worker.yml)"),
+            ({"labels": [None]}, "labels: a NoneType is not a text (from worker.yml)"),
+            ({"max_retries": -1}, "max_retries: -1 is not a whole number from 0 (from worker.yml)"),
+            ({"profile": 9}, f"profile: '9' is not a wire profile (from worker.yml); {PROFILES}"),
         ],
-    )
-    def test_a_message_names_setting_value_and_source(self, layers, message):
+    )  # fmt: skip
+    def test_a_value_of_the_file_is_refused_by_name_and_source(self, file, message):
         with pytest.raises(ConfigError) as refusal:
-            merged(**layers)
-
+            merged(file)
         assert str(refusal.value) == message
 
     @pytest.mark.parametrize(
-        ("layers", "source"),
+        ("variable", "value", "message"),
         [
-            ({"file": {"profile": 9}}, "worker.yml"),
-            ({"environ": {"KIQBRIDGE_WIRE_PROFILE": "9"}}, "KIQBRIDGE_WIRE_PROFILE"),
+            ("CONCURRENCY", "many", "concurrency: 'many' is not a whole number from 1 (from {})"),
+            ("LOG_FORMAT", "xml", "log_format: 'xml' is not one of auto, pretty, json, plain (from {})"),
+            ("QUEUES", "mail,low", f"queues: weight 'low' in 'mail,low' {NO_WEIGHT}"),
+            ("WIRE_PROFILE", "9", f"profile: '9' is not a wire profile (from {{}}); {PROFILES}"),
+            (
+                "DEAD_ARCHIVE",
+                "s3:///jobs",
+                "dead_archive: 's3:///jobs' is neither a folder nor s3://BUCKET/PREFIX (from {})",
+            ),
+            (
+                "ECS_PROTECT_AFTER_S",
+                "-1",
+                "ecs_protect_after_s: '-1' is not a number of seconds above 0 (from {}); 0 = off",
+            ),
         ],
-    )
-    def test_a_wrong_profile_names_its_source_too(self, layers, source):
-        with pytest.raises(ConfigError, match=rf"'9' is not a wire profile \(from {source}\)"):
-            merged(**layers)
+    )  # fmt: skip
+    def test_one_of_the_environment_too(self, variable, value, message):
+        with pytest.raises(ConfigError) as refusal:
+            merged(environ={f"KIQBRIDGE_{variable}": value})
+        assert str(refusal.value) == message.format(f"KIQBRIDGE_{variable}")
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (
+                {"concurrency": "1001"},
+                ("concurrency: '1001' is more than 1,000 (from -c); each is a thread of one process, which "
+                 "uses one processor: run more processes (--processes) or workers, or declare jobs that "
+                 "wait as async def"),
+            ),
+            ({"concurrency": "-1"}, "concurrency: '-1' is not a whole number from 1 (from -c)"),
+            ({"timeout_s": "0"}, "timeout: '0' is not a number of seconds above 0 (from -t)"),
+            ({"timeout_s": "nan"}, "timeout: 'nan' is not a number of seconds above 0 (from -t)"),
+            (
+                {"file": {"production": 5}, "environment": "production"},
+                ("production: 5 is not a section of settings for that environment (from "
+                 "worker.yml); write key: value lines below it"),
+            ),
+        ],
+    )  # fmt: skip
+    def test_one_of_the_command_line_too(self, flags, message):
+        with pytest.raises(ConfigError) as refusal:
+            merged(**flags)
+        assert str(refusal.value) == message
 
     def test_a_password_does_not_show_in_the_repr_of_sources(self):
         config = merged(environ={"REDIS_URL": "redis://:s3cret@host:6379/0"})

@@ -137,16 +137,10 @@ class TestAnotherOne:
 
     def test_another_function_of_a_notebook_is_refused(self, main):
         run_cell(main, SEND.format(answer=1), "<cell 1>")
-
-        with pytest.raises(
-            ConfigError,
-            match=r"in __main__\.send and in __main__\.o; give one of them another name, such",
-        ):
-            run_cell(
-                main,
-                "from kiqbridge import job\n@job(name='send')\ndef o(): ...\n",
-                "<cell 2>",
-            )
+        other = "from kiqbridge import job\n@job(name='send')\ndef o(): ...\n"
+        told = r"in __main__\.send and in __main__\.o; give one of them another name, such"
+        with pytest.raises(ConfigError, match=told):
+            run_cell(main, other, "<cell 2>")
 
     def test_two_of_one_script_are_refused(self, tmp_path, main):
         script = tmp_path / "place_script.py"
@@ -156,16 +150,14 @@ class TestAnotherOne:
             runpy.run_path(str(script), run_name="__main__")
 
     def test_one_file_under_two_names_is_refused_and_the_reason_given(self, tmp_path):
-        (tmp_path / "place_shop").mkdir()
-        (tmp_path / "place_shop" / "__init__.py").touch()
-        (tmp_path / "place_shop" / "place_jobs.py").write_text(SEND.format(answer=1))
-        sys.path.insert(0, str(tmp_path / "place_shop"))
+        shop = tmp_path / "place_shop"
+        shop.mkdir()
+        (shop / "__init__.py").touch()
+        (shop / "place_jobs.py").write_text(SEND.format(answer=1))
+        sys.path.insert(0, str(shop))
         importlib.import_module("place_jobs")
-
-        with pytest.raises(
-            ConfigError,
-            match=r"one file, loaded as the modules place_jobs and place_shop\.place_jobs",
-        ):
+        told = r"one file, loaded as the modules place_jobs and place_shop\.place_jobs"
+        with pytest.raises(ConfigError, match=told):
             importlib.import_module("place_shop.place_jobs")
 
 

@@ -51,8 +51,10 @@ def test_ticks_of_values_begin_at_0_reach_the_highest_value_and_are_few_and_even
     ("most", "expected"),
     [(7, [0, 2, 4, 6, 8]), (1, [0, 1]), (430, [0, 200, 400, 600]), (0, [0, 1])],
 )
-def test_values_are_round(most, expected):
+def test_values_are_round_and_short(most, expected):
     assert value_ticks(most) == expected
+    labels = [value_label(value) for value in (950, 1200, 43_000, 1.1e6, 0.5)]
+    assert labels == ["950", "1.2k", "43k", "1.1M", "0.5"]
 
 
 @given(st.integers(0, 4_000_000_000), st.integers(60, 40_000_000))
@@ -64,22 +66,10 @@ def test_ticks_of_time_are_within_the_plot_and_few(first, long):
     assert all(tick % 60 == 0 for tick in ticks)
 
 
-def test_an_hour_is_marked_at_round_minutes():
+def test_an_hour_is_marked_at_round_minutes_and_midnight_by_the_day():
     labels = [time_label(at) for at in time_ticks(NOON - 3420, NOON + 180)]
-
     assert labels == ["11:10", "11:20", "11:30", "11:40", "11:50", "12:00"]
-
-
-def test_midnight_shows_the_day():
     assert time_label(NOON + 43_200) == "23 Nov"
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(950, "950"), (1200, "1.2k"), (43_000, "43k"), (1.1e6, "1.1M"), (0.5, "0.5")],
-)
-def test_a_large_value_is_short(value, expected):
-    assert value_label(value) == expected
 
 
 def test_a_series_counts_all_that_it_was_given():
@@ -94,13 +84,14 @@ def test_a_series_counts_all_that_it_was_given():
     assert titles[2] == "2026-11-22 12:02 UTC, minute: executions 4, failures 0"
 
 
-def test_the_highest_value_is_drawn_highest():
+def test_the_highest_value_is_drawn_highest_as_an_area_and_lines_of_two_classes():
     root = parsed(series_of([3.0, 0.0, 4.0], [0.0, 0.0, 0.0]))
-
     points = root.find(".//polyline").get("points").split()
     heights = [float(point.split(",")[1]) for point in points]
-    assert heights[2] < heights[0] < heights[1]
-    assert heights[2] == 0
+    assert 0 == heights[2] < heights[0] < heights[1]
+    lines = [each.get("class") for each in root.iterfind(".//polyline")]
+    assert lines == ["plot-line plot-ok", "plot-line plot-bad"]
+    assert len(list(root.iterfind(".//polygon"))) == 1
 
 
 def test_a_mark_is_drawn_at_its_time_and_listed_and_one_outside_is_not():
@@ -123,16 +114,6 @@ def test_a_long_series_is_added_up_without_loss(values):
     assert sum(folded.values) == sum(values)
     assert len(folded.values) <= AT_MOST
     assert 60 * len(values) <= step * len(folded.values) < 60 * len(values) + step
-
-
-def test_an_area_and_lines_differ_in_their_classes():
-    root = parsed(series_of([1.0], [1.0]))
-
-    assert [each.get("class") for each in root.iterfind(".//polyline")] == [
-        "plot-line plot-ok",
-        "plot-line plot-bad",
-    ]
-    assert len(list(root.iterfind(".//polygon"))) == 1
 
 
 def test_a_histogram_has_a_bar_for_each_bucket_and_its_percentiles():
@@ -178,15 +159,10 @@ def test_each_state_of_a_tick_has_a_shape_of_its_own_and_a_meaning_in_the_legend
 
 def test_a_strip_says_in_words_what_it_shows():
     ticks = [("on time", "12:00 <done>", False), ("on time", "12:01", True), ("missed", "", False)]
-
     root = parsed(SIGNS.strip("Nightly", ticks))
-
     assert root.get("aria-label") == "Nightly: 2 on time, 1 missed; 1 with a job that died"
     assert [each.text for each in root.iterfind(".//title")][:2] == ["12:00 <done>", "12:01"]
     assert len(list(root.iterfind(".//rect[@class='tick-dead']"))) == 1
-
-
-def test_a_schedule_that_never_fired_has_words_in_place_of_a_strip():
     assert parsed(SIGNS.strip("Nightly", [])).text == "none yet"
 
 

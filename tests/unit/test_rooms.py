@@ -27,26 +27,18 @@ def declared(**pools):
 
 
 class TestARoom:
-    def test_as_many_enter_as_there_are_places(self):
-        room = filled(3)
-
-        assert room.free == 0
+    def test_as_many_enter_as_there_are_places_and_waiting_for_its_end_is_bounded(self):
+        room, give_up = filled(2), threading.Event()
+        give_up.set()
+        assert not room.enter(give_up, wait_s=30)
+        assert (room.free, room.is_tight) == (0, False)
         assert not room.enter(NEVER, wait_s=0.01)
-
-    def test_who_waits_enters_when_a_place_becomes_free(self):
-        room = filled(2)
-        entered = []
-        thread = threading.Thread(target=lambda: entered.append(room.enter(NEVER, wait_s=30)))
-        thread.start()
-        wait_until(lambda: room._waiting)
-
+        assert not room.wait_empty(time.monotonic() + 0.01)
         room.leave()
+        room.leave()
+        assert room.wait_empty(time.monotonic() + 0.01)
 
-        thread.join(10)
-        assert entered == [True]
-        assert not room.is_tight
-
-    def test_who_came_first_enters_first_and_nobody_overtakes(self):
+    def test_who_waits_enters_when_a_place_becomes_free_and_nobody_overtakes(self):
         room = filled(2)
         entered = []
 
@@ -60,10 +52,10 @@ class TestARoom:
         with room._changed:
             room.taken -= 1  # as `leave` does before it lets others look
             assert not room._take(len(room._queue)), "who comes now"
-
         wait_until(lambda: entered == ["first"])
         room.leave()
         wait_until(lambda: entered == ["first", "second"])
+        assert not room.is_tight
 
     def test_a_wait_in_vain_makes_it_tight_and_then_nobody_waits(self):
         room = filled(1)
@@ -74,13 +66,6 @@ class TestARoom:
         began = time.monotonic()
         assert not room.enter(NEVER, wait_s=30)
         assert time.monotonic() - began < 10
-
-    def test_one_that_gives_up_leaves_it_as_it_was(self):
-        room, give_up = filled(1), threading.Event()
-        give_up.set()
-
-        assert not room.enter(give_up, wait_s=30)
-        assert not room.is_tight
 
     def test_a_free_place_of_a_tight_room_is_announced(self):
         room, heard = filled(2), []
@@ -133,51 +118,21 @@ class TestARoom:
         assert room.enter(NEVER)
         assert heard == ["room"]
 
-    def test_waiting_for_its_end_is_bounded(self):
-        room = filled(2)
-
-        assert not room.wait_empty(time.monotonic() + 0.01)
-        room.leave()
-        room.leave()
-        assert room.wait_empty(time.monotonic() + 0.01)
-
 
 class TestWhatMayBeClaimed:
     DECLARED = declared(Mail="thread", Crawl="async", Render="process", Fetch="async")
 
-    @pytest.fixture
-    def loop(self):
-        return filled(2)
-
-    @pytest.fixture
-    def pool(self):
-        return filled(1)
-
-    @pytest.fixture
-    def rooms(self, loop, pool):
-        return Rooms(self.DECLARED, {"async": loop, "process": pool})
-
-    def test_anything_as_long_as_nothing_has_waited_in_vain(self, rooms):
+    def test_no_class_of_a_kind_without_room_and_no_more_than_there_are_places(self):
+        loop, pool = filled(2), filled(1)
+        rooms = Rooms(self.DECLARED, {"async": loop, "process": pool})
         assert not rooms.is_tight
         assert rooms.allowance(50) == (50, [])
-
-    def test_no_class_of_a_kind_without_room(self, rooms, loop):
         loop.enter(NEVER, wait_s=0.001)
-
         assert rooms.is_tight
         assert rooms.allowance(50) == (50, ["Crawl", "Fetch"])
-
-    def test_no_more_than_there_are_places(self, rooms, loop):
-        loop.enter(NEVER, wait_s=0.001)
         loop.leave()
-
         assert rooms.allowance(50) == (1, [])
-
-    def test_each_kind_by_itself(self, rooms, loop, pool):
-        loop.enter(NEVER, wait_s=0.001)
-        loop.leave()
         pool.enter(NEVER, wait_s=0.001)
-
         assert rooms.allowance(50) == (1, ["Render"])
 
 

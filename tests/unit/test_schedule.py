@@ -21,44 +21,33 @@ def report():
 
 
 class TestJob:
-    def test_a_declared_job_brings_its_name_and_options(self, report):
+    def test_a_declared_job_brings_its_name_and_options_and_another_is_enqueued_as_it_is(
+        self, report
+    ):
         made = Schedule("nightly", report, cron="0 3 * * *", args=[1]).definition
-
-        assert made.jobs == (
-            {
-                "retry": 3,
-                "queue": "low",
-                "tags": ["nightly"],
-                "class": "Reports::Nightly",
-                "args": [1],
-            },
-        )
+        options = {"retry": 3, "queue": "low", "tags": ["nightly"]}
+        assert made.jobs == ({**options, "class": "Reports::Nightly", "args": [1]},)
         assert made.origin == "dynamic"
-
-    def test_a_name_of_a_class_is_enqueued_as_it_is(self):
-        made = Schedule(
-            "n", "Reports::Ruby", cron="0 3 * * *", queue="q", attributes={"retry": 1}
-        ).definition
-
+        options = {"queue": "q", "attributes": {"retry": 1}}
+        made = Schedule("n", "Reports::Ruby", cron="0 3 * * *", **options).definition
         assert made.jobs == ({"retry": 1, "queue": "q", "class": "Reports::Ruby", "args": []},)
-
-    def test_arguments_that_the_job_does_not_take_are_refused(self, report):
         with pytest.raises(PayloadError, match="cannot be called like this"):
             Schedule("nightly", report, cron="0 3 * * *")
 
-    @pytest.mark.parametrize("args", ["x", {"a": 1}, [object()], [float("nan")]])
-    def test_arguments_without_json_text_are_refused(self, args):
-        with pytest.raises(PayloadError, match="args"):
-            Schedule("nightly", "A", args=args, cron="0 3 * * *")
-
-    @pytest.mark.parametrize("job", [None, "", 5])
-    def test_what_is_no_job_is_refused(self, job):
-        with pytest.raises(PayloadError, match="class"):
-            Schedule("nightly", job, cron="0 3 * * *")
-
-    def test_what_each_occurrence_sets_anew_is_refused(self):
-        with pytest.raises(PayloadError, match="at, jid and tick"):
-            Schedule("nightly", "A", cron="0 3 * * *", attributes={"jid": "x"})
+    @pytest.mark.parametrize(
+        ("job", "options", "told"),
+        [
+            *(
+                ("A", {"args": args}, "args")
+                for args in ("x", {"a": 1}, [object()], [float("nan")])
+            ),
+            *((job, {}, "class") for job in (None, "", 5)),
+            ("A", {"attributes": {"jid": "x"}}, "at, jid and tick"),
+        ],
+    )
+    def test_what_is_no_job_is_refused(self, job, options, told):
+        with pytest.raises(PayloadError, match=told):
+            Schedule("nightly", job, cron="0 3 * * *", **options)
 
 
 class TestTimes:
@@ -81,25 +70,14 @@ class TestTimes:
     def test_each_form_becomes_an_expression(self, options, expression):
         assert Schedule("s", "A", **options).definition.expression == expression
 
-    def test_an_instant_is_kept_in_utc_whatever_the_zone(self):
+    def test_instants_are_kept_in_utc_whatever_the_zone(self):
         moment = datetime(2027, 1, 31, 9, tzinfo=UTC)
-
         made = Schedule("s", "A", at=moment, timezone="Europe/Paris").definition
-
         assert (made.expression, made.timezone) == ("at(2027-01-31T09:00:00)", "UTC")
         assert made.when.next_after(moment - timedelta(days=1)) == moment
-
-    def test_start_and_end_are_aware_moments_or_texts(self):
-        made = Schedule(
-            "s",
-            "A",
-            every=60,
-            start="2027-01-01T01:00:00+01:00",
-            end=datetime(2028, 1, 1, tzinfo=UTC),
-        ).definition
-
-        assert made.start == datetime(2027, 1, 1, tzinfo=UTC)
-        assert made.end == datetime(2028, 1, 1, tzinfo=UTC)
+        bounds = {"start": "2027-01-01T01:00:00+01:00", "end": moment}
+        made = Schedule("s", "A", every=60, **bounds).definition
+        assert (made.start, made.end) == (datetime(2027, 1, 1, tzinfo=UTC), moment)
 
     @pytest.mark.parametrize(
         ("options", "said"),
@@ -136,9 +114,6 @@ class TestTimes:
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(ConfigError, match="is not a name"):
         Schedule(name, "A", every=60)
-
-
-def test_the_name_of_a_schedule_may_look_like_a_path():
     assert Schedule("shop/Nightly-2.1:eu", "A", every=60).name == "shop/Nightly-2.1:eu"
 
 
@@ -157,24 +132,14 @@ class TestDeclaredBesideItsJob:
             yield
 
     def test_a_function(self):
-        @job(
-            name="Reports::Nightly",
-            queue="low",
-            retry=3,
-            cron="0 3 * * *",
-            timezone="Europe/Paris",
-            args=[1],
-            overlap="skip",
-        )
+        times = {"cron": "0 3 * * *", "timezone": "Europe/Paris", "overlap": "skip"}
+
+        @job(name="Reports::Nightly", queue="low", retry=3, args=[1], **times)
         def report(day: int, full: bool = False) -> None: ...
 
         made = require_definition(report).schedule
         assert made.name == "Reports::Nightly"
-        assert (made.origin, made.expression, made.timezone) == (
-            "code",
-            "0 3 * * *",
-            "Europe/Paris",
-        )
+        assert (made.origin, made.expression, made.timezone) == ("code", *list(times.values())[:2])
         assert (made.overlap, made.missed) == ("skip", "last")
         assert made.jobs == (
             {"retry": 3, "queue": "low", "class": "Reports::Nightly", "args": [1]},
@@ -197,12 +162,6 @@ class TestDeclaredBesideItsJob:
         assert (made.name, made.expression, made.jitter_s) == ("nightly", "rate(5 minutes)", 30)
         assert made.jobs == ({"retry": True, "queue": "low", "class": "Nightly", "args": []},)
         assert require_definition(Other).schedule is None
-
-    def test_a_job_without_has_none(self):
-        @job(queue="low")
-        def plain() -> None: ...
-
-        assert require_definition(plain).schedule is None
 
     @pytest.mark.parametrize(
         ("options", "said"),

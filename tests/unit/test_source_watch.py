@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -49,7 +48,10 @@ def stand(tmp_path, monkeypatch):
     return stand
 
 
-def test_without_a_change_there_is_nothing(stand):
+def test_without_a_change_or_after_a_new_start_there_is_nothing(stand):
+    assert stand.settle() is None
+    stand.write("app/jobs.py", "x = 2\n")
+    stand.watch.mark_start()
     assert stand.settle() is None
 
 
@@ -67,9 +69,12 @@ def test_a_file_that_changes_or_is_new_is_reported_once(stand, name):
     assert stand.settle() is None
 
 
-def test_a_file_that_is_deleted_is_reported(stand):
+def test_several_files_are_one_change_and_one_that_is_deleted_is_reported(stand):
+    for number in range(5):
+        stand.write(f"app/part{number}.py", "")
+    assert str(stand.settle()) == ("5 files changed (app/part0.py, app/part1.py, app/part2.py, …)")
+    stand.watch.mark_start()
     (stand.folder / "app/jobs.py").unlink()
-
     assert str(stand.settle()) == "1 file changed (app/jobs.py)"
 
 
@@ -97,13 +102,6 @@ def test_as_long_as_files_are_being_written_nothing_is_reported(stand):
         assert stand.look() is None
 
     assert len(stand.look().files) == 1
-
-
-def test_several_files_are_one_change(stand):
-    for number in range(5):
-        stand.write(f"app/part{number}.py", "")
-
-    assert str(stand.settle()) == ("5 files changed (app/part0.py, app/part1.py, app/part2.py, …)")
 
 
 def test_a_file_that_cannot_be_compiled_is_reported_until_it_can(stand):
@@ -134,25 +132,12 @@ def test_a_change_that_is_undone_is_none(stand):
     assert stand.settle() is None
 
 
-def test_a_new_start_begins_anew(stand):
+def test_between_two_looks_nothing_is_read_and_a_look_that_takes_long_is_rare(stand):
     stand.write("app/jobs.py", "x = 2\n")
-    stand.watch.mark_start()
-
-    assert stand.settle() is None
-
-
-def test_between_two_looks_nothing_is_read(stand):
-    stand.write("app/jobs.py", "x = 2\n")
-
     assert [stand.watch.look() for _ in range(5)] == [None] * 5
     assert stand.watch.pause_s == LOOK_S
-
-
-def test_a_look_that_takes_long_is_rare(stand):
     stand.look_takes_s = 2.0
-
     stand.look()
-
     assert stand.watch.pause_s >= 20
 
 
@@ -182,17 +167,7 @@ def test_the_folders_are_those_of_the_targets_and_the_current_one(tmp_path, monk
     assert folders_of([str(other), "watched_package", str(other)]) == [other, here]
 
 
-def test_a_file_that_is_gone_has_no_fault():
+def test_a_file_that_is_gone_has_no_fault(tmp_path):
     assert fault_of("/no/such/file.py") == ""
-    assert "null bytes" in fault_of_text(b"x = 1\0")
-
-
-def fault_of_text(text):
-    path = Path("nulls.py")
-    path.write_bytes(text)
-    return fault_of(str(path))
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nulls.py").write_bytes(b"x = 1\0")
+    assert "null bytes" in fault_of(str(tmp_path / "nulls.py"))

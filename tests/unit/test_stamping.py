@@ -148,24 +148,14 @@ def test_it_leaves_everything_else_to_the_push(member):
 @pytest.mark.parametrize("queue", ["", "\0", "low\0"])
 def test_what_has_a_job_refused_is_not_stamped(queue):
     refused = text_of(queue=queue)
-
     with pytest.raises(PayloadError):
         CLIENT.prepare_moved(json_text.loads(refused), NOW, refused)
     assert stamped(refused) is None
 
 
-def test_with_middleware_each_goes_the_way_of_a_push():
-    client = Client("redis://127.0.0.1:1", namespace="", profile="7")
-    assert client.stamp_moved([text_of()], NOW) == [("default", text_of(enqueued_at=NOW))]
-
+@pytest.mark.parametrize(("profile", "at"), [("7", NOW), ("8", 1_700_000_000_500)])
+def test_the_profile_decides_about_the_form_and_with_middleware_each_is_pushed(profile, at):
+    client = Client("redis://127.0.0.1:1", namespace="", profile=profile)
+    assert client.stamp_moved([text_of()], NOW) == [("default", text_of(enqueued_at=at))]
     client.middleware.add(lambda _class, _payload, _queue, call_next: call_next())
-
     assert client.stamp_moved([text_of()] * 2, NOW) == [None, None]
-
-
-def test_the_profile_decides_about_the_form():
-    client = Client("redis://127.0.0.1:1", namespace="", profile="8")
-
-    [(_, text)] = client.stamp_moved([text_of()], NOW)
-
-    assert text == text_of(enqueued_at=1_700_000_000_500)

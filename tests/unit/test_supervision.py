@@ -42,23 +42,13 @@ def end(fleet, pid, status, now):
 
 
 class TestPauses:
-    def test_they_double_up_to_the_longest(self):
+    def test_they_double_up_to_the_longest_and_end_with_a_good_life(self):
         assert [pause_after(failures) for failures in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-
-    def test_who_fails_for_a_year_is_still_started(self):
         assert pause_after(1_000_000) == LONGEST_PAUSE_S
-
-    def test_a_slot_waits_longer_after_each_end_that_comes_too_soon(self):
         slot = Slot(number=1)
-
         pauses = [slot.put_off(100.0, lived_s=GOOD_LIFE_S - 1) for _ in range(3)]
-
         assert pauses == [0.5, 1, 2]
         assert slot.not_before == 102.0
-
-    def test_a_good_life_makes_up_for_all_failures_before(self):
-        slot = Slot(number=1, failures=7)
-
         assert slot.put_off(100.0, lived_s=GOOD_LIFE_S) == 0.5
         assert slot.put_off(200.0, lived_s=1) == 1
 
@@ -79,11 +69,6 @@ class TestEnds:
 
 
 class TestStarts:
-    def test_each_empty_place_is_filled_at_once(self):
-        fleet = Fleet(3, PATIENCE_S)
-
-        assert fleet.due_starts(0.0) == fleet.slots
-
     def test_a_process_that_ended_gets_a_successor_after_the_pause(self, fleet):
         said = end(fleet, 1, signal.SIGSEGV, 10.0)
 
@@ -95,8 +80,9 @@ class TestStarts:
         assert fleet.seconds_to_next(10.4) == pytest.approx(0.1)
         assert fleet.due_starts(10.5) == [fleet.slots[0]]
 
-    def test_an_orderly_end_that_nobody_asked_for_is_no_error(self, fleet):
+    def test_an_orderly_end_is_no_error_and_a_kill_that_was_not_ours_hints_at_memory(self, fleet):
         assert end(fleet, 2, 0, 10.0).level == logging.INFO
+        assert "out of memory" in end(fleet, 1, signal.SIGKILL, 10.0).sentence
 
     @pytest.mark.parametrize("flag", ["is_quiet", "is_stopping"])
     def test_a_quiet_or_stopping_supervisor_starts_none(self, fleet, flag):
@@ -109,27 +95,20 @@ class TestStarts:
         assert fleet.due_starts(1000.0) == []
         assert fleet.due_replacement(1000.0) is None
 
-    def test_a_kill_that_was_not_ours_hints_at_memory(self, fleet):
-        assert "out of memory" in end(fleet, 1, signal.SIGKILL, 10.0).sentence
-
-    def test_when_none_could_start_the_reason_of_the_last_is_the_failure(self):
+    def test_when_none_could_start_the_reason_of_the_last_is_the_failure(self, fleet):
+        for pid in (1, 2):
+            end(fleet, pid, EXIT_1, 1.0)
+        assert fleet.failure is None  # they had registered
         fleet = Fleet(2, PATIENCE_S)
-        for pid, slot in enumerate(fleet.due_starts(0.0), start=1):
+        assert fleet.due_starts(0.0) == fleet.slots
+        for pid, slot in enumerate(fleet.slots, start=1):
             fleet.add(slot, pid, 0.0)
             fleet.hear(pid, 0.0, incarnation=None, error="no such queue")
-
         end(fleet, 1, EXIT_1, 1.0)
         assert fleet.failure is None
-
         said = end(fleet, 2, EXIT_1, 1.0)
         assert fleet.failure == "none of the 2 processes could start: no such queue"
         assert said.sentence.endswith("no other is started")
-
-    def test_once_one_has_registered_a_failed_start_is_tried_again(self, fleet):
-        for pid in (1, 2):
-            end(fleet, pid, EXIT_1, 1.0)
-
-        assert fleet.failure is None
 
 
 class TestReplacements:

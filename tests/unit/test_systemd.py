@@ -45,24 +45,19 @@ def manager(request, tmp_path):
 
 
 class TestALife:
-    def test_each_step_is_one_message_with_the_status(self, manager):
+    def test_each_step_is_one_message_with_the_status_in_one_line(self, manager):
         notifier = Notifier(manager.address)
-
         notifier.start(lambda: WELL)
         assert manager.next() == [STATUS]
-        notifier.ready()
-        assert manager.next() == ["READY=1", STATUS]
-        notifier.notify()
-        assert manager.next() == [STATUS]
-        notifier.stopping()
-        assert manager.next() == ["STOPPING=1", STATUS]
+        for step, told in (
+            (notifier.ready, ["READY=1", STATUS]),
+            (notifier.notify, [STATUS]),
+            (notifier.stopping, ["STOPPING=1", STATUS]),
+        ):
+            step()
+            assert manager.next() == told
         assert manager.is_told_nothing()
-
-    def test_the_status_stays_one_line(self, manager):
-        notifier = Notifier(manager.address)
-
-        notifier.start(lambda: Report("running\nWATCHDOG=1", ["a\nb"]))
-
+        Notifier(manager.address).start(lambda: Report("running\nWATCHDOG=1", ["a\nb"]))
         assert manager.next() == ["STATUS=running WATCHDOG=1; a b"]
 
 
@@ -128,9 +123,6 @@ class TestALoop:
 
 
 class TestTheEnvironment:
-    def environment(self, **variables):
-        return {"NOTIFY_SOCKET": "/run/notify", "HOME": "/", **variables}
-
     def test_without_a_socket_nobody_is_told(self):
         notifier = take_notifier({}, 7)
 
@@ -140,38 +132,22 @@ class TestTheEnvironment:
 
         assert repr(notifier) == "<Notifier to nothing, watchdog None s>"
 
-    def test_what_is_taken_is_not_passed_on(self):
-        environ = self.environment(WATCHDOG_USEC="60000000", WATCHDOG_PID="7")
-
-        notifier = take_notifier(environ, 7)
-
-        assert environ == {"HOME": "/"}
-        assert notifier.notify_every_s == 30
-
     @pytest.mark.parametrize(
-        ("variables", "every"),
+        ("variables", "every", "told"),
         [
-            ({}, None),
-            ({"WATCHDOG_USEC": "3000000"}, 1.5),
-            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "7"}, 1.5),
-            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "8"}, None),
-            ({"WATCHDOG_USEC": "0"}, None),
-            ({"WATCHDOG_USEC": "soon"}, None),
+            ({}, None, ""),
+            ({"WATCHDOG_USEC": "3000000"}, 1.5, ""),
+            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "7"}, 1.5, ""),
+            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "8"}, None, ""),
+            ({"WATCHDOG_USEC": "0"}, None, ""),
+            ({"WATCHDOG_USEC": "soon"}, None, "WATCHDOG_USEC=soon is no number of microseconds"),
+            ({"NOTIFY_SOCKET": "vsock:2:1"}, None, "NOTIFY_SOCKET=vsock:2:1 is neither a path"),
         ],
     )
-    def test_the_watchdog_is_fed_by_whom_it_watches(self, variables, every):
-        assert take_notifier(self.environment(**variables), 7).notify_every_s == every
-
-    @pytest.mark.parametrize(
-        ("variables", "told"),
-        [
-            ({"WATCHDOG_USEC": "soon"}, "WATCHDOG_USEC=soon is no number of microseconds"),
-            ({"NOTIFY_SOCKET": "vsock:2:1234"}, "NOTIFY_SOCKET=vsock:2:1234 is neither a path"),
-        ],
-    )
-    def test_what_cannot_be_used_is_told(self, variables, told, caplog):
-        take_notifier(self.environment(**variables), 7)
-
+    def test_the_watchdog_is_fed_by_whom_it_watches(self, variables, every, told, caplog):
+        environ = {"NOTIFY_SOCKET": "/run/notify", "HOME": "/", **variables}
+        assert take_notifier(environ, 7).notify_every_s == every
+        assert environ == {"HOME": "/"}  # what is taken is not passed on
         assert told in caplog.text
 
     def test_a_manager_that_is_gone_costs_one_warning(self, tmp_path, caplog):
@@ -207,48 +183,30 @@ class TestTheEnvironment:
 
 
 class TestTheReport:
-    def test_a_worker_that_is_well(self):
-        assert report_of([WORKER], NOW) == ("running, 3 of 10 busy", [])
-
     def test_an_outage_of_redis_is_told_and_no_fault(self):
+        assert report_of([WORKER], NOW) == ("running, 3 of 10 busy", [])
         away = replace(WORKER, is_leased=False, heartbeat_at=NOW - 300)
-
         line, faults = report_of([away], NOW)
-
         assert line.split("; ") == [
             "running, 3 of 10 busy",
             "Redis has not confirmed its lease",
             "Redis has taken no heartbeat for 300 s",
         ]
         assert faults == []
+        assert report_of([], NOW) == ("no process runs, 0 of 0 busy", [])
 
-    def test_a_thread_that_ended_is_a_fault(self):
+    def test_a_thread_that_ended_is_a_fault_also_in_one_process_of_a_supervisor(self):
         sick = replace(WORKER, state="quiet", ended_threads=["lease"])
-
-        assert report_of([sick], NOW) == (
-            "quiet, 3 of 10 busy",
-            ["its thread lease has ended"],
-        )
-
-    def test_the_processes_of_a_supervisor_are_added_up(self):
+        fault = "its thread lease has ended"
+        assert report_of([sick], NOW) == ("quiet, 3 of 10 busy", [fault])
         well = replace(WORKER, supervisor=1)
         sick = replace(well, pid=8, ended_threads=["lease"])
         stopping = replace(well, pid=9, state="stopping", busy=0)
-
-        assert report_of([well, sick, stopping], NOW) == (
-            "2 running, 1 stopping, 6 of 30 busy",
-            ["process 8: its thread lease has ended"],
-        )
+        told = "2 running, 1 stopping, 6 of 30 busy"
+        assert report_of([well, sick, stopping], NOW) == (told, [f"process 8: {fault}"])
 
     def test_a_silent_process_is_its_supervisors_matter(self):
-        silent = replace(WORKER, written_at=NOW - 30)
-        told = "it has said nothing for 30 s"
-
-        assert report_of([silent], NOW) == ("running, 3 of 10 busy", [told])
-        assert report_of([replace(silent, supervisor=1)], NOW) == (
-            f"running, 3 of 10 busy; {told}",
-            [],
-        )
-
-    def test_a_supervisor_without_processes_says_so(self):
-        assert report_of([], NOW) == ("no process runs, 0 of 0 busy", [])
+        silent, told = replace(WORKER, written_at=NOW - 30), "it has said nothing for 30 s"
+        line = "running, 3 of 10 busy"
+        assert report_of([silent], NOW) == (line, [told])
+        assert report_of([replace(silent, supervisor=1)], NOW) == (f"{line}; {told}", [])

@@ -84,13 +84,9 @@ def test_it_is_the_text_of_the_standard_library(function):
     for number in (1, 2, 1, 2):
         with pytest.raises(Exception) as raised:  # noqa: PT011 - whatever it is
             function(number)
-
         expected = "".join(traceback.format_exception(raised.value)).rstrip("\n")
         assert tracebacks.text_of(raised.value).rstrip("\n") == expected
-
-
-def test_an_error_that_was_never_raised_has_only_its_last_line():
-    assert tracebacks.text_of(ValueError("x")) == "ValueError: x"
+    assert tracebacks.text_of(ValueError("x")) == "ValueError: x"  # never raised
 
 
 def test_code_that_is_made_anew_each_time_is_not_taken_for_other_code_and_not_kept_for_ever():
@@ -159,16 +155,18 @@ class TestOurFrames:
         assert lines[-2].startswith("  … ")
         assert lines[-1].startswith("kiqbridge.errors.PayloadError: args[0]: {1, 2} of type set")
 
-    def test_are_folded_in_causes_too(self, run):
-        text = tracebacks.text_of(run(caused))
-
-        assert origins.OURS not in text
-        assert "The above exception was the direct cause" in text
-
-    def test_are_not_confused_with_libraries_that_a_user_calls(self, run):
-        text = tracebacks.text_of(run(inside_the_standard_library))
-
-        assert "json/decoder.py" in text
+    @pytest.mark.parametrize(
+        ("function", "shown"),
+        [
+            (caused, "The above exception was the direct cause"),
+            (inside_the_standard_library, "json/decoder.py"),
+        ],
+    )
+    def test_are_folded_in_causes_and_not_confused_with_libraries_of_a_user(
+        self, run, function, shown
+    ):
+        text = tracebacks.text_of(run(function))
+        assert shown in text
         assert origins.OURS not in text
 
     def test_are_left_out_of_an_unknown_class_which_says_all(self, run):
@@ -179,22 +177,13 @@ class TestOurFrames:
         assert last.startswith("kiqbridge.errors.JobNotFound: uninitialized constant Work; no job")
 
     def test_are_left_out_of_the_stand_in_of_an_error_in_a_child_process(self):
-        failure = Failure(
-            error_class="ValueError",
-            message="no luck",
-            backtrace=[],
-            mro=["builtins:ValueError"],
-            traceback="what the child printed",
-        )
-
+        told = {"error_class": "ValueError", "message": "no luck", "traceback": "of the child"}
+        failure = Failure(backtrace=[], mro=["builtins:ValueError"], **told)
         text = tracebacks.text_of(raised_in_ours(failure.stand_in()))
-
-        assert "what the child printed" in text
+        assert "of the child" in text
         assert text.endswith("  … 1 frame of kiqbridge\nValueError: no luck")
-
-    def test_are_shown_where_no_code_of_a_user_took_part(self):
+        # Where no code of a user took part they are shown.
         text = tracebacks.text_of(raised_in_ours(TypeError("ours")))
-
         assert "/kiqbridge/engine/part.py" in text
 
     def test_are_shown_at_level_debug(self, run):

@@ -54,14 +54,12 @@ class TestClock:
         assert repr(jobs.clock).endswith("goes>")
 
     def test_it_does_not_go_back_unless_it_is_frozen_anew(self, jobs):
+        with pytest.raises(ValueError, match="to: "):
+            jobs.clock.travel(MONDAY.replace(tzinfo=None))
         with pytest.raises(ValueError, match="cannot go back by 60 s"):
             jobs.clock.move(-60)
         jobs.clock.freeze(at=MONDAY - dt.timedelta(days=1))
         assert jobs.clock.moment() < MONDAY
-
-    def test_a_time_without_a_zone_is_refused(self, jobs):
-        with pytest.raises(ValueError, match="to: "):
-            jobs.clock.travel(MONDAY.replace(tzinfo=None))
 
     def test_it_follows_a_library_that_changes_the_wall_clock(self, note, seen, monkeypatch):
         real = time.time
@@ -92,22 +90,14 @@ class TestJobs:
         assert len(jobs.queues["default"]) == 1
 
     def test_what_a_job_schedules_counts_from_the_moved_clock(self, jobs, note):
-        @job
-        def again():
-            note.perform_in(60, "later")
-
+        again = job(name="Again")(lambda: note.perform_in(60, "later"))
         jobs.clock.move(hours=1)
         again.perform_async()
         jobs.drain()
-
         [later] = jobs.scheduled
         assert later.at == MONDAY.timestamp() + 3660
-
-    def test_drain_moves_what_is_due_without_a_move(self, jobs, note, seen):
-        note.perform_in(60, "one")
-        jobs.clock.freeze(at=MONDAY + dt.timedelta(hours=1))
-
-        assert jobs.drain() == 1
+        jobs.clock.freeze(at=MONDAY + dt.timedelta(hours=2))
+        assert jobs.drain() == 1  # it moves what is due
 
     def test_client_middleware_of_the_worker_may_stop_what_is_moved(self, jobs, note, monkeypatch):
         stop = Chain(lambda _declared, _payload, _queue, _call_next: None)
@@ -135,22 +125,19 @@ class TestSchedules:
         assert found[0].args == ["quarter"]
         assert jobs.drain() == 4
 
-    def test_a_saved_schedule_fires_unless_it_is_paused_or_skipped(self, jobs, note):
-        schedules = Schedules()
+    def test_a_saved_schedule_fires_unless_it_is_paused_or_deleted(self, jobs, note):
+        schedules, counts = Schedules(), []
         schedules.save(Schedule("hourly", note, args=["hourly"], cron="0 * * * *"))
-        jobs.clock.move(hours=2, schedules=True)
-        assert len(jobs.enqueued(note)) == 2
-
-        schedules.pause("hourly", reason="test")
-        jobs.clock.move(hours=2, schedules=True)
-        assert len(jobs.enqueued(note)) == 2
-
-        schedules.resume("hourly")
-        jobs.clock.move(hours=1, schedules=True)
-        assert len(jobs.enqueued(note)) == 3
-        assert schedules.delete("hourly")
-        jobs.clock.move(hours=1, schedules=True)
-        assert len(jobs.enqueued(note)) == 3
+        for change in (
+            lambda: None,
+            lambda: schedules.pause("hourly", reason="test"),
+            lambda: schedules.resume("hourly"),
+            lambda: schedules.delete("hourly"),
+        ):
+            change()
+            jobs.clock.move(hours=1, schedules=True)
+            counts.append(len(jobs.enqueued(note)))
+        assert counts == [1, 1, 2, 2]
 
     def test_schedules_of_another_namespace_fire_there(self, jobs, note):
         client = Client(namespace="mine")
@@ -160,12 +147,13 @@ class TestSchedules:
 
         assert [keys.prefix for keys, *_ in jobs.memory.waiting()] == ["mine:"]
 
-    def test_schedules_fire_only_when_they_are_asked_for(self, jobs):
+    def test_schedules_fire_only_when_they_are_asked_for_and_not_too_many(self, jobs, monkeypatch):
         job(name="Each", cron="* * * * *")(lambda: None)
-
         jobs.clock.move(hours=1)
-
         assert jobs.jobs == []
+        monkeypatch.setattr("kiqbridge.testing.passing_time.MOST_TICKS", 100)
+        with pytest.raises(EndlessJobs, match=r"clock\.freeze"):
+            jobs.clock.move(hours=2, schedules=True)
 
     def test_jitter_puts_each_job_off(self, jobs):
         @job(cron="0 * * * *", jitter_s=600)
@@ -188,10 +176,3 @@ class TestSchedules:
 
         assert seen == ["report"]
         assert [each.outcome for each in jobs.performed] == ["expired", "done"]
-
-    def test_too_many_occurrences_are_refused(self, jobs, monkeypatch):
-        monkeypatch.setattr("kiqbridge.testing.passing_time.MOST_TICKS", 100)
-        job(name="Each", cron="* * * * *")(lambda: None)
-
-        with pytest.raises(EndlessJobs, match=r"clock\.freeze"):
-            jobs.clock.move(hours=2, schedules=True)
