@@ -1,6 +1,9 @@
-"""The files of an app, as text."""
+"""The files of a new app, and the script that its Makefile calls."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -9,8 +12,9 @@ import yaml
 from kiqbridge import __version__
 from kiqbridge.errors import ConfigError
 from kiqbridge.scaffold import app_files as module
+from kiqbridge.scaffold import run_script
 from kiqbridge.scaffold.app_files import App, app_files
-from kiqbridge.scaffold.run_script import shipped_root
+from kiqbridge.scaffold.run_script import command_of, environment, main, shipped_root
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
@@ -85,18 +89,53 @@ def test_without_lambda_nothing_of_aws_is_there():
 
 def test_only_the_enqueue_function_s_own_rules_are_replaced():
     text = (shipped_root() / "template.yaml").read_text(encoding="utf-8")
-    more = text.replace(
-        "      CodeUri: lambdas/monitor\n",
-        "      CodeUri: lambdas/monitor\n      Events:\n        Mine: {}\n",
-    )
+    monitor = "      CodeUri: lambdas/monitor\n"
+    more = text.replace(monitor, f"{monitor}      Events:\n        Mine: {{}}\n")
     assert more != text
-
     made = module._template(more, App(name="shop"))
-
     assert "        Mine: {}\n" in made
     assert "        DailyReport:\n" in made
-
-
-def test_a_template_that_is_not_as_it_was_shipped_is_refused():
     with pytest.raises(ConfigError, match="is not as it was shipped"):
         module._template("Resources: {}\n", App(name="shop"))
+
+
+def run(*words, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "kiqbridge.scaffold.run_script", *words],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_script_gets_its_words_and_gives_its_exit_code(tmp_path):
+    done = run("lambda.sh", "nothing", ARTIFACTS_DIR=str(tmp_path))
+
+    assert done.returncode == 2
+    assert "lambda.sh: nothing is not known" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["lambda.sh", "deploy.sh", "foreground.py"])
+def test_what_the_makefile_of_an_app_calls_is_there_and_another_name_refused(name, capsys):
+    command = command_of([name, "one", "two"])
+    assert command[2:] == ["one", "two"]
+    assert (sys.executable == command[0]) is name.endswith(".py")
+    for words in ([], ["../../etc/passwd"], ["none.sh"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith(("usage: ", "error: "))
+
+
+def test_what_the_environment_names_is_taken():
+    given = environment({"LAMBDA_ARCHITECTURE": "x86_64", "LAMBDA_PYTHON": ""})
+
+    assert given["LAMBDA_ARCHITECTURE"] == "x86_64"
+    assert given["LAMBDA_PYTHON"] == "3.13"
+    assert given["BUILD_PYTHON"] == given["MAPPINGS_PYTHON"] == sys.executable
+
+
+def test_an_installation_without_template_says_where_there_is_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_script, "_CHECKOUT", tmp_path)
+
+    with pytest.raises(ConfigError, match="as in a layer or an image"):
+        run_script.shipped_root()

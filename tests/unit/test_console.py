@@ -98,22 +98,16 @@ class TestOtherLines:
 
 
 class TestColours:
-    def test_are_for_a_terminal(self, monkeypatch):
+    def test_are_for_a_terminal_and_left_out_when_nobody_wants_them(self, monkeypatch, stream):
+        def written(to):
+            Console(to, lambda: None).line("done", "Pulse", "x")
+            return to.getvalue()
+
         monkeypatch.delenv("NO_COLOR", raising=False)
-        terminal = Terminal()
-
-        Console(terminal, lambda: None).line("done", "Pulse", "x")
-
-        assert "\033[32m" in terminal.getvalue()
-
-    def test_are_left_out_when_nobody_wants_them(self, monkeypatch, stream):
+        assert "\033[32m" in written(Terminal())
+        assert "\033" not in written(stream)
         monkeypatch.setenv("NO_COLOR", "1")
-        terminal = Terminal()
-
-        Console(terminal, lambda: None).line("done", "Pulse", "x")
-        Console(stream, lambda: None).line("done", "Pulse", "x")
-
-        assert "\033" not in terminal.getvalue() + stream.getvalue()
+        assert "\033" not in written(Terminal())
 
 
 def test_a_reader_that_has_gone_is_told_once():

@@ -44,15 +44,10 @@ def test_the_kernel_kills_it_when_no_thread_of_python_can(stuck):
     assert took_s >= 0.5
 
 
-def test_a_later_deadline_does_not_put_off_the_first():
-    status, took_s = run("ending.kill_after(0.5); ending.kill_after(1000); time.sleep(1000)")
-
-    assert status == -signal.SIGKILL
-    assert took_s < HUNG_AFTER_S
-
-
-def test_an_earlier_deadline_counts():
-    assert run("ending.kill_after(1000); ending.kill_after(0.2); time.sleep(1000)")[0] == -9
+def test_of_several_deadlines_the_first_counts():
+    for first, second in ((0.5, 1000), (1000, 0.2)):
+        body = f"ending.kill_after({first}); ending.kill_after({second}); time.sleep(1000)"
+        assert run(body)[0] == -signal.SIGKILL
 
 
 def test_a_forked_child_has_a_life_of_its_own():
@@ -93,8 +88,7 @@ def test_an_end_with_a_status_waits_for_nobody(obstacle):
     assert status == 7
 
 
-def test_an_end_waits_for_no_reader_of_what_was_printed():
-    body = """
+PRINTS = """
 class Slow(threading.Thread):
     def run(self):
         began.set()
@@ -104,20 +98,18 @@ Slow(daemon=True).start()
 began.wait()
 ending.end_process(7)
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(body=body)], stdout=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.wait(HUNG_AFTER_S) == 7
-        finally:
-            process.kill()
+COMPLAINS = """
+os.set_blocking(2, True)
+for _ in range(3):
+    ending.write_to_stderr("x" * 70_000)
+os._exit(7)
+"""
 
 
-def test_a_complaint_waits_for_no_reader_of_standard_error():
-    body = "os.set_blocking(2, True)\nfor _ in range(3): ending.write_to_stderr('x' * 70_000)\nos._exit(7)"
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(body=body)], stderr=subprocess.PIPE
-    ) as process:
+@pytest.mark.parametrize(("body", "unread"), [(PRINTS, "stdout"), (COMPLAINS, "stderr")])
+def test_neither_an_end_nor_a_complaint_waits_for_a_reader(body, unread):
+    command = [sys.executable, "-c", SCRIPT.format(body=body)]
+    with subprocess.Popen(command, **{unread: subprocess.PIPE}) as process:
         try:
             assert process.wait(HUNG_AFTER_S) == 7
         finally:

@@ -1,12 +1,16 @@
-"""Which form an expression has; what is due every so often, and once."""
+"""Which form an expression has: durations, times, words, seconds, and several of one schedule."""
 
+import random
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from kiqbridge.schedule.cron import At, Cron, Rate
+from kiqbridge.schedule.cron import At, Bounds, Cron, Rate, Union, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.expression import parse_duration, parse_expression
+from kiqbridge.schedule.natural import UNDERSTOOD, cron_line_of
 
 BEGIN = datetime(2026, 3, 28, 23, 59, 30, tzinfo=UTC)
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -149,3 +153,177 @@ def test_a_time_is_due_once(text, hour, zone):
     window = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
     assert list(schedule.between(*window)) == [due]
     assert (schedule.text, schedule.timezone) == (text, zone)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("every minute", "* * * * *"),
+        ("every hour", "0 * * * *"),
+        ("every day", "0 0 * * *"),
+        ("every week", "0 0 * * 0"),
+        ("every month", "0 0 1 * *"),
+        ("every year", "0 0 1 1 *"),
+        ("every second", "* * * * * *"),
+        ("every day at 3am", "0 3 * * *"),
+        ("Every  Day At 3AM ", "0 3 * * *"),
+        ("every day at 3 pm", "0 15 * * *"),
+        ("every day at 16:30", "30 16 * * *"),
+        ("every day at 4:30pm", "30 16 * * *"),
+        ("every day at five", "0 5 * * *"),
+        ("every day at 0:15", "15 0 * * *"),
+        ("every day at noon", "0 12 * * *"),
+        ("every day at 12pm", "0 12 * * *"),
+        ("every day at midnight", "0 0 * * *"),
+        ("every day at noon and midnight", "0 0,12 * * *"),
+        ("every day at 16:00 and 18:00", "0 16,18 * * *"),
+        ("every monday at noon", "0 12 * * MON"),
+        ("every weekday at 9:30", "30 9 * * MON-FRI"),
+        ("every wed or Monday at 5pm and 11", "0 11,17 * * WED,MON"),
+        ("every mon, wed and fri at 10:00", "0 10 * * MON,WED,FRI"),
+        ("from monday to friday at 17:00", "0 17 * * MON-FRI"),
+        ("every friday-monday at 1am", "0 1 * * FRI-MON"),
+        ("every 1st of the month at 4pm", "0 16 1 * *"),
+        ("every 1st and 15th of the month at 4pm", "0 16 1,15 * *"),
+        ("every first of the month at noon", "0 12 1 * *"),
+        ("every month on the 1st at 5pm", "0 17 1 * *"),
+        ("every hour at minute 30", "30 * * * *"),
+        ("every 12 hours at minute 50", "50 */12 * * *"),
+        ("at 3am every day", "0 3 * * *"),
+        ("every day at 03:00 Europe/Paris", "0 3 * * * Europe/Paris"),
+        ("every day at 6 pm in Asia/Tokyo", "0 18 * * * Asia/Tokyo"),
+        ("every weekday at 5 pm on America/Los_Angeles", "0 17 * * MON-FRI America/Los_Angeles"),
+        ("every day UTC", "0 0 * * * UTC"),
+    ],
+)
+def test_words_are_a_cron_line(text, line):
+    assert cron_line_of(text) == line
+
+
+def test_what_is_parsed_keeps_its_words():
+    parsed = parse_expression("every day at 3am Europe/Paris", "Asia/Tokyo")
+
+    assert (parsed.text, parsed.timezone) == ("every day at 3am Europe/Paris", "Europe/Paris")
+    assert parse_expression("every second").text == "every second"
+
+
+@pytest.mark.parametrize("example", UNDERSTOOD.split("; each")[0].split("; ")[2:])
+def test_the_examples_of_the_message_are_read(example):
+    parse_expression(example)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("every day at 16:15 and 18:30", "these times have different minutes"),
+        ("every day at 12am", "noon in fugit before 1.7.2, midnight since"),
+        ("every day at 12:30 am", "noon in fugit before 1.7.2, midnight since"),
+        ("every day at 25:00", "is no time of day"),
+        ("every day at 13pm", "is no time of day"),
+        ("every day at 10:75", "is no time of day"),
+        ("every 5 hours at minute 10", "does not divide the day"),
+        ("every hour at minute 75", "minute: '75' is out of range"),
+        ("every 32nd of the month at noon", "day of month: '32' is out of range"),
+        (
+            "every other day",
+            "is none of the forms that are understood: every 5 minutes, for elapsed time; ",
+        ),
+        ("every quarter", "is none of the forms"),
+        ("every last day of the month", "is none of the forms"),
+        ("every day from 9am to 5pm", "is none of the forms"),
+        ("every 3 days at 5pm", "is none of the forms"),
+        ("every", "is none of the forms"),
+        ("every day at 3am Europe/Pariss", "time zone 'Europe/Pariss' is unknown"),
+    ],
+)
+def test_what_has_no_single_meaning_is_refused(text, reason):
+    with pytest.raises(ExpressionError, match=reason) as raised:
+        parse_expression(text)
+
+    assert repr(text) in str(raised.value)
+
+
+SECOND = timedelta(seconds=1)
+
+
+def utc(*parts):
+    return datetime(*parts, tzinfo=UTC)
+
+
+def walked(seconds, minutes, zone, start, end):
+    """Each second after `start` up to `end` whose wall clock matches, at its first coming."""
+    found, instant = [], start.replace(microsecond=0)
+    while (instant := instant + SECOND) <= end:
+        wall = instant.astimezone(zone)
+        if wall.second in seconds and wall.minute in minutes and not wall.fold:
+            found.append(instant)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("zone", "around"),
+    [
+        ("UTC", utc(2026, 5, 4)),
+        ("Europe/Paris", utc(2026, 3, 29, 1)),
+        ("Europe/Paris", utc(2026, 10, 25, 1)),
+        ("Australia/Lord_Howe", utc(2026, 4, 4, 15)),
+    ],
+)
+def test_it_is_due_at_the_seconds_of_a_walk(zone, around, tell):
+    rng, compared = random.Random(5), 0
+    for _ in range(6):
+        seconds = sorted(rng.sample(range(60), rng.randint(1, 4)))
+        minutes = sorted(rng.sample(range(60), rng.randint(1, 9)))
+        start = around - timedelta(seconds=rng.randrange(4000))
+        end = around + timedelta(seconds=rng.randrange(4000))
+        line = f"{','.join(map(str, seconds))} {','.join(map(str, minutes))} * * * *"
+        schedule = parse_expression(line, zone)
+
+        expected = walked(set(seconds), set(minutes), ZoneInfo(zone), start, end)
+
+        assert list(schedule.between(start, end)) == expected
+        for before, tick in zip([start, *expected], expected, strict=False):
+            assert schedule.next_after(before) == tick
+            assert schedule.latest_at_or_before(tick) == tick
+            latest = schedule.latest_at_or_before(tick - timedelta.resolution)
+            assert before in {latest, start}
+        compared += len(expected)
+    assert compared > 0
+    tell(f"seconds in {zone}: {compared} times compared with a walk, second by second")
+
+
+def test_bounds_are_included_and_seconds_of_zero_are_minutes():
+    assert parse_expression("0 */5 * * * *").seconds == (0,)
+    start, end = utc(2026, 1, 1, 0, 0, 20), utc(2026, 1, 1, 0, 0, 40)
+    schedule = parse_expression("*/10 * * * * *", start=start, end=end)
+    assert schedule.next_after(utc(2025, 1, 1)) == start
+    assert [at.second for at in schedule.between(utc(2025, 1, 1), utc(2027, 1, 1))] == [20, 30, 40]
+    assert schedule.latest_at_or_before(utc(2027, 1, 1)) == end
+    assert schedule.latest_at_or_before(start - SECOND) is None
+    assert schedule.next_after(end) is None
+    never = parse_expression("*/10 0 0 30 2 *")
+    assert never.next_after(utc(2026, 1, 1)) is None
+    assert never.latest_at_or_before(utc(2026, 1, 1)) is None
+
+
+PARTS = tuple(parse(text, "Europe/Paris") for text in ("cron(0 0 13 * ? *)", "cron(0 0 ? * FRI *)"))
+EITHER = Union(text="13th or Friday", timezone="Europe/Paris", bounds=Bounds(), parts=PARTS)
+LINE = parse_crontab("0 0 13 * 5", "Europe/Paris")
+FIRST, LAST = datetime(2026, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
+
+
+def test_it_is_due_once_where_two_parts_are():
+    due = list(EITHER.between(FIRST, LAST))
+    assert due == list(LINE.between(FIRST, LAST))
+    assert len(due) == len(set(due))
+    for instant in due[:30]:
+        assert EITHER.next_after(instant) == LINE.next_after(instant)
+        assert EITHER.latest_at_or_before(instant) == instant
+
+
+def test_parts_that_are_over_give_nothing():
+    parts = (parse("at(2026-01-01T00:00:00)"), parse("at(2026-02-01T00:00:00)"))
+    over = Union(text="twice", timezone="UTC", bounds=Bounds(), parts=parts)
+
+    assert over.next_after(LAST) is None
+    assert over.latest_at_or_before(datetime(2025, 1, 1, tzinfo=UTC)) is None

@@ -17,40 +17,17 @@ def declare(name="send"):
 
 
 def test_the_elements_of_a_bulk_are_lists_tuples_or_made_by_the_job(pushes):
-    send = declare()
-
-    send.perform_bulk([[1], (2, True), send.with_args(3, copy=True), send.with_args(4)])
-
-    assert [payload["args"] for _declared, payload in pushes.calls] == [
-        [1],
-        [2, True],
-        [3, True],
-        [4],
-    ]
-
-
-def test_arguments_of_another_job_are_refused(pushes):
     send, other = declare(), declare("other")
-
-    with pytest.raises(PayloadError, match="<arguments of other> are not those of send"):
-        send.perform_bulk([other.with_args(1)])
+    for wrong, options, error, told in (
+        (other.with_args(1), {}, PayloadError, "<arguments of other> are not those of send"),
+        ([1], {"batchsize": 10}, TypeError, "batchsize"),
+    ):
+        with pytest.raises(error, match=told):
+            send.perform_bulk([wrong], **options)
     assert pushes.calls == []
-
-
-def test_a_class_and_a_job_with_options_make_arguments_too(pushes):
-    class Nightly(Job):
-        def perform(self, day: str) -> None:
-            pass
-
-    Nightly.perform_bulk([Nightly.with_args("a"), Nightly.set(queue="high").with_args(day="b")])
-
-    assert [payload["args"] for _declared, payload in pushes.calls] == [["a"], ["b"]]
-
-
-def test_an_option_that_no_bulk_has_is_refused(pushes):
-    with pytest.raises(TypeError, match="batchsize"):
-        declare().perform_bulk([[1]], batchsize=10)
-    assert pushes.calls == []
+    send.perform_bulk([[1], (2, True), send.with_args(3, copy=True), send.with_args(4)])
+    args = [payload["args"] for _declared, payload in pushes.calls]
+    assert args == [[1], [2, True], [3, True], [4]]
 
 
 class Row(IterableJob, abstract=True):
@@ -61,15 +38,16 @@ class Row(IterableJob, abstract=True):
         pass
 
 
-def test_a_class_takes_what_its_perform_takes(pushes):
+def test_a_class_and_a_job_with_options_take_what_perform_takes(pushes):
     class Nightly(Job):
         def perform(self, day: str, title: str = "Report") -> None:
             pass
 
     Nightly.perform_async("a", title="b")
     Nightly.set(queue="high").perform_async(day="c")
-
-    assert [payload["args"] for _declared, payload in pushes.calls] == [["a", "b"], ["c"]]
+    Nightly.perform_bulk([Nightly.with_args("d"), Nightly.set(queue="high").with_args(day="e")])
+    args = [payload["args"] for _declared, payload in pushes.calls]
+    assert args == [["a", "b"], ["c"], ["d"], ["e"]]
     with pytest.raises(PayloadError, match="Nightly cannot be called like this"):
         Nightly.perform_async("a", titel="b")
 

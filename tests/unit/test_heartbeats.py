@@ -55,19 +55,12 @@ def stand():
 
 def test_the_first_comes_after_a_second_and_then_one_each_interval(stand):
     stand.run(task_token="t", task_heartbeat_s=10)
-
     assert stand.heartbeats.beat()
     assert stand.service.tokens == []
-    assert stand.sent_after(1) == 1
-    assert stand.sent_after(9) == 0
-    assert stand.sent_after(1) == 1
-    assert stand.sent_after(30) == 3
-
-
-def test_a_job_that_does_not_choose_has_the_interval_of_the_setting(stand):
-    stand.run(task_token="t")
+    assert [stand.sent_after(seconds) for seconds in (1, 9, 1, 30)] == [1, 0, 1, 3]
+    stand = Stand()
+    stand.run(task_token="t")  # has that of the setting
     stand.heartbeats.beat()
-
     assert stand.sent_after(61) == 3
 
 
@@ -80,9 +73,11 @@ def test_0_means_none(every_s, own):
     assert stand.sent_after(100) == 0
 
 
-def test_a_job_without_task_gets_none_and_nothing_is_watched(stand):
+def test_a_job_without_task_gets_none_and_nothing_is_watched_or_started(stand):
     stand.run()
-
+    stand.heartbeats.look()
+    assert not stand.heartbeats._thread.is_alive()
+    assert stand.heartbeats.alive
     assert not stand.heartbeats.beat()
     assert stand.sent_after(50) == 0
 
@@ -130,12 +125,3 @@ def test_each_job_has_its_own(stand):
     stand.sent_after(41)
 
     assert sorted(stand.service.tokens) == ["a"] * 5 + ["b"] * 3
-
-
-def test_nothing_is_started_before_a_job_names_a_task(stand):
-    stand.run()
-
-    stand.heartbeats.look()
-
-    assert not stand.heartbeats._thread.is_alive()
-    assert stand.heartbeats.alive

@@ -60,15 +60,12 @@ def test_without_a_namespace_they_are_sidekiqs_own():
     assert Keys().iteration("0123abcd") == "it-0123abcd"
 
 
-@pytest.mark.parametrize("namespace", ["myapp", "myapp:"])
-def test_a_namespace_means_the_same_with_or_without_its_colon(namespace):
-    assert Keys(namespace).queue("default") == "myapp:queue:default"
-    assert Keys(namespace).prefix == "myapp:"
-
-
 @pytest.mark.parametrize("namespace", ["myapp", "{myapp}", "a:b"])
-def test_every_key_is_under_the_namespace(namespace):
-    assert all_names(Keys(namespace)) == [f"{namespace}:{name}" for name in all_names(Keys())]
+def test_every_key_is_under_the_namespace_with_or_without_its_colon(namespace):
+    for keys in (Keys(namespace), Keys(f"{namespace}:")):
+        assert all_names(keys) == [f"{namespace}:{name}" for name in all_names(Keys())]
+        assert keys.prefix == f"{namespace}:"
+        assert repr(keys) == f"Keys('{namespace}:')"
 
 
 def test_no_two_things_share_a_key():
@@ -82,10 +79,6 @@ def test_two_claims_in_a_row_fill_different_lists_and_the_third_the_first_again(
     lists = [Keys().inflight_list("v1:abc", "t1", sequence + step) for step in range(3)]
 
     assert lists[0] == lists[2] != lists[1]
-
-
-def test_its_repr_shows_the_prefix():
-    assert repr(Keys("myapp")) == "Keys('myapp:')"
 
 
 @pytest.mark.parametrize(

@@ -24,25 +24,29 @@ def test_a_users_own_code_is_safe(running):
     go_on[0] = False
 
 
-def test_a_users_cleanup_is_not(running):
-    class Manager:
+def test_a_users_cleanup_and_a_librarys_own_exit_are_not(running, library):
+    class Own:
+        def __init__(self, go_on):
+            self.go_on = go_on
+
         def __enter__(self):
             pass
 
         def __exit__(self, *_error):
-            while go_on[0]:
+            while self.go_on[0]:
                 pass
 
-    def work():
-        with Manager():
-            pass
+    for manager in (Own, library.Manager):
+        go_on = [True]
 
-    go_on = [True]
-    state = running(work)
-    wait_for_frame(state, "__exit__")
+        def work(manager=manager, go_on=go_on):
+            with manager(go_on):
+                pass
 
-    assert landings(state) == {Landing.UNSAFE}
-    go_on[0] = False
+        state = running(work)
+        wait_for_frame(state, "__exit__")
+        assert landings(state) == {Landing.UNSAFE}
+        go_on[0] = False
 
 
 def test_a_log_line_that_is_being_written_is_not(running):
@@ -90,19 +94,6 @@ def test_computing_under_a_librarys_lock_is_not(running, library):
 
     # Where its call returns the `with` would release the lock; that it waits there is not seen once.
     assert Landing.SAFE not in landings(state)
-    go_on[0] = False
-
-
-def test_a_librarys_own_exit_is_not(running, library):
-    def work():
-        with library.Manager(go_on):
-            pass
-
-    go_on = [True]
-    state = running(work)
-    wait_for_frame(state, "__exit__")
-
-    assert landings(state) == {Landing.UNSAFE}
     go_on[0] = False
 
 

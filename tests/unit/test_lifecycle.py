@@ -1,12 +1,14 @@
-"""Events of a worker process, and the resources that are open while it runs."""
+"""Events of a worker process, resources that are open while it runs, and its capsules."""
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from support.engine import capsule_of
 
 from kiqbridge.client.server import Events, ProcessResources, Server
 from kiqbridge.errors import ConfigError
+from kiqbridge.perform.capsule import OWN_CONNECTIONS, connections_of
 
 
 class TestEvents:
@@ -148,3 +150,15 @@ class TestCapsulesInCode:
     def test_queues_are_a_list_and_concurrency_a_number(self, options, told):
         with pytest.raises(ConfigError, match=told):
             Server().capsule("single", **options)
+
+
+@pytest.mark.parametrize("concurrency", [1, 25, 400])
+def test_each_job_that_may_run_finds_a_connection_and_our_own_threads_do(concurrency):
+    capsules = [
+        capsule_of({"a": 0}, concurrency=concurrency),
+        capsule_of({"b": 0}, concurrency=2, name="b"),
+    ]
+
+    jobs = sum(each.concurrency + each.async_concurrency for each in capsules)
+
+    assert connections_of(capsules) >= max(jobs + OWN_CONNECTIONS, 16)

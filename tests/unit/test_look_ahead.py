@@ -1,8 +1,14 @@
-"""How many short jobs a thread holds, and who takes them away when one turns out long."""
+"""How many jobs are claimed at once, and what the page about it says."""
+
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
+from kiqbridge.commands.cli import main
 from kiqbridge.perform.look_ahead import CHUNK_S, SHORT_S, next_size
+from kiqbridge.schedule import lint
 
 
 @pytest.mark.parametrize(
@@ -46,3 +52,33 @@ def test_no_op_jobs_reach_the_limit_within_seven_claims():
         claims += 1
 
     assert claims == 7
+
+
+PAGE = (Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
+SECTION = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+[LOOK_AHEAD] = [text for text in SECTION if text.startswith("See before it happens")]
+EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", LOOK_AHEAD)
+[SCHEDULES] = re.findall(r"this `schedules\.yml`:\n\n```text\n([^`]*)```", LOOK_AHEAD)
+
+
+def test_the_page_has_examples():
+    assert [command.split()[1] for command, _ in EXAMPLES] == ["list", "lint", "simulate"]
+
+
+@pytest.mark.parametrize(("command", "shown"), EXAMPLES)
+def test_an_example_prints_what_the_page_shows(command, shown, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schedules.yml").write_text(SCHEDULES)
+
+    status = main(shlex.split(command))
+
+    assert capsys.readouterr().out == shown
+    assert status == (1 if "error" in shown else 0)
+
+
+def test_each_code_of_a_finding_is_on_the_page():
+    rules = "".join(path.read_text("utf-8") for path in Path(lint.__path__[0]).glob("*.py"))
+
+    codes = set(re.findall(r'"(KB\d{3})"', rules))
+    assert len(codes) > 5
+    assert [code for code in codes if f"`{code}`" not in LOOK_AHEAD] == []

@@ -1,12 +1,16 @@
-"""`kiqbridge.testing.inline`: jobs are performed where they are pushed; and what `fake` and `inline` leave behind."""
+"""`kiqbridge.testing`: `inline`, the mixin of unittest, flow control, and what they leave behind."""
 
 import asyncio
 import threading
+import unittest
 
 import pytest
 
 from kiqbridge import Client, RedisUnavailable, job
-from kiqbridge.testing import EndlessJobs, drain, fake, inline
+from kiqbridge.clock import use_clock
+from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
+from kiqbridge.store.redis_pool import has_stand_in
+from kiqbridge.testing import EndlessJobs, FakeJobsMixin, drain, fake, inline
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
 
@@ -32,34 +36,27 @@ class TestInline:
             assert jobs.assert_performed(note, count=4).job.jid == jid
             assert jobs.jobs == []
 
-    def test_jobs_of_jobs_are_performed_within_them(self, note, seen):
+    def test_jobs_of_jobs_and_coroutines_of_coroutines_are_performed_within_them(self, note, seen):
         @job
         def outer():
             note.perform_async("inner")
             seen.append("outer")
 
-        with inline():
-            outer.perform_async()
-
-        assert seen == ["inner", "outer"]
-
-    def test_coroutines_may_enqueue_coroutines(self, seen):
         @job
         async def inner(text):
             await asyncio.sleep(0)
             seen.append(text)
 
         @job
-        async def outer():
+        async def around():
             inner.perform_async("inner")
             await asyncio.sleep(0)
             seen.append("outer")
 
         with inline():
-            outer.perform_async()
-            outer.perform_async()
-
-        assert seen == ["inner", "outer"] * 2
+            for each in (outer, around, around):
+                each.perform_async()
+        assert seen == ["inner", "outer"] * 3
 
     def test_its_error_is_raised_by_the_push_unless_that_is_not_wanted(self):
         @job
@@ -113,17 +110,20 @@ class TestInline:
 
 
 class TestIsolation:
-    def test_after_a_fake_a_server_is_asked_again(self, note):
-        with fake():
-            note.perform_async(1)
-        with pytest.raises(RedisUnavailable):
-            Client("redis://nowhere.invalid:1/0").push({"class": note, "args": [1]})
+    def test_after_a_fake_and_an_error_a_server_is_asked_and_the_clock_goes_again(self, note):
+        def fail():
+            with fake() as jobs:
+                note.perform_async(1)
+                jobs.clock.move(days=1000)
+                raise ZeroDivisionError
 
-    def test_after_an_error_too(self, note):
-        with pytest.raises(ZeroDivisionError), fake():
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            fail()
         with pytest.raises(RedisUnavailable):
             Client("redis://nowhere.invalid:1/0").push({"class": note, "args": [1]})
+        with fake() as jobs:
+            note.perform_in(60, 1)
+            assert jobs.scheduled[0].at < jobs.clock.now() + 100
 
     def test_drain_is_that_of_the_innermost_fake(self, note, seen):
         with fake():
@@ -135,9 +135,139 @@ class TestIsolation:
             drain()
         assert seen == ["inner", "outer"]
 
-    def test_the_clock_is_the_wall_clock_again(self, note):
-        with fake() as jobs:
-            jobs.clock.move(days=1000)
-        with fake() as jobs:
-            note.perform_in(60, 1)
-            assert jobs.scheduled[0].at < jobs.clock.now() + 100
+
+def run(test_case):
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(test_case).run(result)
+    return result
+
+
+def test_each_test_has_jobs_of_its_own():
+    note = job(name="Note")(lambda text: None)
+
+    class Case(FakeJobsMixin, unittest.TestCase):
+        def test_one(self):
+            note.perform_async("one")
+            self.assertEnqueued(note, args=["one"], queue="default", count=1)
+            self.assertNotEnqueued(note, args=["two"])
+            self.assertEnqueuedCount(1, note)
+            self.jobs.drain()
+            self.assertPerformed(note, args=["one"])
+            self.assertNotEnqueued()
+
+        def test_two(self):
+            self.assertEnqueuedCount(0)
+            note.perform_async("two")
+
+        def test_fails(self):
+            self.assertEnqueued(note)
+
+    result = run(Case)
+
+    assert result.errors == []
+    [(case, text)] = result.failures
+    assert case.id().endswith("test_fails")
+    assert "Note is not enqueued." in text
+    assert not has_stand_in()
+    assert use_clock(None) is None
+
+
+def test_a_set_up_that_fails_leaves_no_fake():
+    class Failing:
+        def setUp(self):
+            raise OSError("no set-up")
+
+    class Case(FakeJobsMixin, Failing, unittest.TestCase):
+        def test_one(self):
+            raise AssertionError("never reached")
+
+    result = run(Case)
+
+    assert len(result.errors) == 1
+    assert not has_stand_in()
+
+
+@pytest.fixture
+def jobs():
+    with fake() as jobs:
+        jobs.clock.freeze(at=1_700_000_000)
+        yield jobs
+
+
+def declare(seen, **options):
+    @job(name="Work", **options)
+    def work(key, fails=False):
+        seen.append(key)
+        if fails:
+            raise ValueError(key)
+
+    return work
+
+
+def outcomes(jobs):
+    return [each.outcome for each in jobs.performed]
+
+
+def test_a_unique_job_is_left_out_until_the_first_is_done(jobs, seen):
+    work = declare(seen, unique=Unique())
+    first = work.perform_async("a")
+
+    assert work.perform_async("a") is None
+    assert find_owner(work, "a") == first
+    jobs.drain()
+
+    assert seen == ["a"]
+    assert find_owner(work, "a") is None
+    assert work.perform_async("a") is not None
+
+
+def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, seen):
+    work = declare(seen, unique=Unique(by=("key",)), retry=1)
+    work.perform_async("a", True)
+    jobs.drain(raise_errors=False)
+
+    assert work.perform_async("a") is None
+    jobs.clock.move(3600)
+    jobs.drain(raise_errors=False)
+
+    assert outcomes(jobs) == ["retry", "dead"]
+    assert work.perform_async("a") is not None
+
+
+def test_of_debounced_jobs_the_last_one_runs(jobs, seen):
+    work = declare(seen, debounce=Debounce(wait_s=30, by=lambda *_: 0, max_wait_s=50))
+    for key in range(4):
+        work.perform_async(key)
+        jobs.clock.move(20)
+        jobs.drain()
+
+    assert seen == [2]  # 50 s after the first push
+    jobs.clock.move(30)
+    jobs.drain()
+    assert seen == [2, 3]
+
+
+def test_throttled_jobs_are_left_out_or_put_off(jobs, seen):
+    work = declare(seen, throttle=Throttle(limit=1, per_s=60, over="later"))
+    jids = [work.perform_async("a") for _ in range(3)]
+    left_out = work.set(throttle=Throttle(per_s=10**6, by=("fails",)))
+
+    assert None not in jids
+    jobs.drain()
+    assert seen == ["a"]
+    jobs.clock.move(60)
+    jobs.drain()
+    assert seen == ["a"] * 2
+    assert left_out.perform_async("b") is not None
+    assert left_out.perform_async("c") is None
+
+
+def test_a_job_that_is_too_old_is_not_performed(jobs, seen):
+    work = declare(seen, expires_in=60)
+    work.perform_async("a")
+    jobs.clock.move(61)
+
+    jobs.drain()
+
+    assert seen == []
+    assert outcomes(jobs) == ["expired"]

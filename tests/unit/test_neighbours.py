@@ -55,30 +55,19 @@ def test_the_warning_names_processes_and_queues_and_the_way_out(caplog):
     )
 
 
-def test_with_a_route_our_side_is_cared_for(caplog):
+def test_with_a_route_our_side_is_cared_for_and_many_are_counted(caplog):
     warn({"b:2:y": RUBY}, ["default"], "route:ruby")
-
-    assert "1 Ruby process serves queue default as well (b:2:y): a Ruby job" in caplog.messages[0]
-
-
-def test_many_are_counted(caplog):
     warn({f"b:{number}:y": RUBY for number in range(8)})
-
-    assert "8 Ruby processes" in caplog.messages[0]
-    assert "and 3 more)" in caplog.messages[0]
-
-
-@pytest.mark.parametrize("infos", [{}, {"a:1:x": OURS}])
-def test_without_any_nothing_is_said(infos, caplog):
-    warn(infos)
-
-    assert caplog.messages == []
+    one, many = caplog.messages
+    assert "1 Ruby process serves queue default as well (b:2:y): a Ruby job" in one
+    assert "8 Ruby processes" in many and "and 3 more)" in many
 
 
-def test_an_outage_ends_no_start(caplog):
+def test_without_any_nothing_is_said_and_an_outage_ends_no_start(caplog):
     def run(*_commands):
         raise RedisUnavailable("away")
 
+    for infos in ({}, {"a:1:x": OURS}):
+        warn(infos)
     warn_of_shared_queues(run, Keys(), ["default"], "retry")
-
     assert caplog.messages == []

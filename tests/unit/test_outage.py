@@ -95,22 +95,14 @@ def test_what_redis_refuses_is_repeated_too_and_each_time_logged(log):
     )
 
 
-def test_it_is_given_up_when_the_process_ends():
-    write = Attempts(*[AWAY] * 5)
-
-    with pytest.raises(Shutdown):
-        retry_until_written(write, outage=Outage(), wait=Waits(most=2))
-
-    assert write.count == 2
-
-
-def test_an_error_that_nobody_expected_is_passed_on():
-    write = Attempts(AWAY, MemoryError())
-
-    with pytest.raises(MemoryError):
-        retry_until_written(write, outage=Outage(), wait=Waits())
-
-    assert write.count == 2
+def test_it_is_given_up_when_the_process_ends_and_another_error_passed_on():
+    for write, waits, error in (
+        (Attempts(*[AWAY] * 5), Waits(most=2), Shutdown),
+        (Attempts(AWAY, MemoryError()), Waits(), MemoryError),
+    ):
+        with pytest.raises(error):
+            retry_until_written(write, outage=Outage(), wait=waits)
+        assert write.count == 2
 
 
 def test_a_thread_that_repeats_a_write_counts_as_alive():

@@ -24,9 +24,14 @@ def changes(old, new, days=30):
     return plan(*sides, start=START, days=days)
 
 
-def test_the_same_is_no_change():
-    assert changes(schedule(), schedule()) == []
+def test_the_same_is_no_change_nor_the_default_queue_or_the_origin():
     assert plan({}, {}, start=START, days=30) == []
+    for old, new in (
+        (schedule(), schedule()),
+        (schedule(), schedule(jobs=[JOB | {"queue": "default"}])),
+        (schedule(origin="template"), schedule()),
+    ):
+        assert changes(old, new) == []
 
 
 @pytest.mark.parametrize(
@@ -92,23 +97,7 @@ def test_details_of_job_and_policy():
     ]
 
 
-def test_the_default_queue_is_no_difference():
-    assert changes(schedule(), schedule(jobs=[JOB | {"queue": "default"}])) == []
-
-
-def test_the_origin_is_no_difference():
-    assert changes(schedule(origin="template"), schedule()) == []
-
-
 def test_the_order_is_that_of_the_new_ones_then_what_is_gone():
-    names = [
-        each.name
-        for each in plan(
-            {"gone": schedule(), "b": schedule()},
-            {"c": schedule(), "b": schedule(enabled=False)},
-            start=START,
-            days=1,
-        )
-    ]
-
-    assert names == ["c", "b", "gone"]
+    old = {"gone": schedule(), "b": schedule()}
+    new = {"c": schedule(), "b": schedule(enabled=False)}
+    assert [each.name for each in plan(old, new, start=START, days=1)] == ["c", "b", "gone"]

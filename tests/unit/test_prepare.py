@@ -1,4 +1,4 @@
-"""From an item to a payload: what is plain takes a short way, which must lead to the same payload."""
+"""From an item to a payload and the commands of its push."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,9 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.errors import PayloadError
 from kiqbridge.flow import Unique
+from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 
 NOW = 1768208460.25
 OPTIONS = st.fixed_dictionaries(
@@ -122,3 +124,17 @@ def test_most_jobs_take_the_short_way(monkeypatch):
 
         assert short_way({"class": declared, "args": [1, "a"]}).queue == "high"
         assert short_way({"class": "Other", "args": [1.5, None, True]}).queue == "default"
+
+
+KEYS = Keys("app")
+
+
+def test_the_queues_are_named_before_anything_is_pushed_to_them():
+    assert push_commands(KEYS, {"mail": [b"1", b"2"], "low": [b"3"]}) == [
+        ["SADD", "app:queues", "mail", "low"],
+        ["LPUSH", "app:queue:mail", b"1", b"2"],
+        ["LPUSH", "app:queue:low", b"3"],
+    ]
+    later = ["1.5", b"1", "2", b"2"]
+    assert schedule_commands(KEYS, later) == [["ZADD", "app:schedule", *later]]
+    assert push_commands(KEYS, {}) == schedule_commands(KEYS, []) == []

@@ -23,14 +23,9 @@ def test_the_option_is_a_member_of_flow_in_whole_seconds(given, seconds):
 
 def test_other_members_stay_and_the_former_option_is_replaced():
     flow = {"lock": "a", "result_ttl_s": 5}
-
-    assert with_result({"flow": flow, "result_ttl": 9}) == {
-        "flow": {"lock": "a", "result_ttl_s": 9}
-    }
+    replaced = with_result({"flow": flow, "result_ttl": 9})
+    assert replaced == {"flow": {"lock": "a", "result_ttl_s": 9}}
     assert flow == {"lock": "a", "result_ttl_s": 5}
-
-
-def test_none_asks_for_nothing():
     assert with_result({"queue": "low", "result_ttl": None}) == {"queue": "low"}
 
 
@@ -56,17 +51,12 @@ def test_a_declaration_takes_it():
 
         def perform(self): ...
 
-    assert definition_of(function).options["flow"] == {"result_ttl_s": 60}
-    assert definition_of(ResultTestClass).options["flow"] == {"result_ttl_s": 120}
-    assert definition_of(ResultTestOptions).options["flow"] == {"result_ttl_s": 3}
-    assert "result_ttl" not in definition_of(ResultTestClass).options
-
-
-def test_a_declaration_refuses_what_is_no_time():
+    for declared, seconds in ((function, 60), (ResultTestClass, 120), (ResultTestOptions, 3)):
+        options = definition_of(declared).options
+        assert options["flow"] == {"result_ttl_s": seconds}
+        assert "result_ttl" not in options
     with pytest.raises(ConfigError, match=r"^job 'never': result_ttl: 'soon' is not a number"):
-
-        @job(result_ttl="soon")
-        def never(): ...
+        job(name="never", result_ttl="soon")(lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -58,19 +58,14 @@ def test_it_ends_with_quiet_only_if_it_is_needed_no_longer(made, until):
         assert role.alive
 
 
-def test_one_that_has_ended_can_be_started_again(made):
+def test_one_that_has_ended_can_be_started_again_and_one_never_started_be_stopped(made):
     role = made()
+    role.stop()
     role.start()
     role.stop()
     role._stopping.clear()
-
     role.restart()
-
     assert role.alive
-
-
-def test_stopping_one_that_was_never_started_waits_for_nothing(made):
-    made().stop()
 
 
 def test_a_stop_waits_no_longer_than_it_may():

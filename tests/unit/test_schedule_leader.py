@@ -36,16 +36,17 @@ def test_each_step_has_its_own_interval():
     assert taken.count(("seldom", "connection")) == 2
 
 
-def test_who_does_not_lead_does_nothing_and_begins_anew_with_the_lead():
+def test_who_does_not_lead_or_is_quiet_does_nothing_and_begins_anew_with_the_lead():
     clock, taken, leads = Clock(), [], [True]
     it = leader(ScheduleStep("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
+    for lead in (True, False, True):
+        leads[0] = lead
+        it.run_due()
+        clock.now += 1
+    assert len(taken) == 2
+    it.quiet()
+    clock.now += 10
     it.run_due()
-    leads[0] = False
-    it.run_due()
-    clock.now += 1
-    leads[0] = True
-    it.run_due()
-
     assert len(taken) == 2
 
 
@@ -74,29 +75,13 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
     assert caplog.text.count("schedules: b failed; it is tried again") == 2
 
 
-def test_a_quiet_one_takes_no_step():
-    clock, taken = Clock(), []
-    it = leader(ScheduleStep("a", 1.0, taken.append), clock=clock)
-    it.quiet()
-
-    it.run_due()
-
-    assert taken == []
-
-
 def test_a_step_that_is_always_due_is_called_also_while_another_process_leads():
     calls = []
-    leader = ScheduleLeader(
-        lambda: (
-            ScheduleStep("own", 30.0, lambda _: calls.append("own"), always=True),
-            ScheduleStep("fleet", 30.0, lambda _: calls.append("fleet")),
-        ),
-        connection=None,
-        leads=lambda: False,
-        monotonic=lambda: 0.0,
+    steps = (
+        ScheduleStep("own", 30.0, lambda _: calls.append("own"), always=True),
+        ScheduleStep("fleet", 30.0, lambda _: calls.append("fleet")),
     )
-
-    leader.run_due()
-    leader.run_due()
-
+    it = leader(*steps, clock=Clock(), leads=lambda: False)
+    it.run_due()
+    it.run_due()
     assert calls == ["own"]

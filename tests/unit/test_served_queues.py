@@ -38,14 +38,11 @@ def test_by_default_the_queues_of_the_declared_jobs_are_served_in_their_order_an
     assert served() == (("mailers", 1), ("default", 1), ("again", 1))
 
 
-def test_one_queue_needs_no_weight():
-    declare("Mail", queue="mailers")
-
-    assert served() == (("mailers", 0),)
-
-
-def test_without_jobs_default_is_served_as_sidekiq_does():
+def test_one_queue_needs_no_weight_and_without_jobs_it_is_default():
     assert served() == (("default", 0),)
+    declare("Mail", queue="mailers", retry_queue="mailers")
+    assert served() == (("mailers", 0),)
+    assert declared_queues(default_registry) == {"mailers": ["Mail"]}
 
 
 @pytest.mark.parametrize(
@@ -73,26 +70,12 @@ def test_queues_of_capsules_and_of_a_route_are_left_to_them():
 
 def test_a_served_queue_that_no_job_uses_is_found_with_near_names():
     odd = find_oddities({"mailers": ["Mail"], "default": ["Plain"]}, ["mailer", "default"], set())
-
     assert odd.unused == {"mailer": ["mailers"]}
     assert odd.unserved == {"mailers": ["Mail"]}
-
-
-def test_what_another_process_serves_is_served():
-    assert find_oddities({"mailers": ["Mail"]}, ["mailers"], {"x"}).unserved == {}
-    assert find_oddities({"mailers": ["Mail"]}, [], {"mailers"}).unserved == {}
-
-
-def test_without_jobs_nothing_is_odd():
-    odd = find_oddities({}, ["default", "low"], set())
-
+    for here, elsewhere in ((["mailers"], {"x"}), ([], {"mailers"})):
+        assert find_oddities({"mailers": ["Mail"]}, here, elsewhere).unserved == {}
+    odd = find_oddities({}, ["default", "low"], set())  # without jobs
     assert (odd.unused, odd.unserved) == ({}, {})
-
-
-def test_jobs_that_use_a_queue_are_named_once():
-    declare("Mail", queue="mailers", retry_queue="mailers")
-
-    assert declared_queues(default_registry) == {"mailers": ["Mail"]}
 
 
 def test_the_warnings_name_queues_jobs_and_the_way_out(caplog):

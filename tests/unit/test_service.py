@@ -53,9 +53,11 @@ def test_a_task_that_waits_no_more_is_final(service, stand_in, code):
         service.succeed(TOKEN, "1")
 
 
-def test_an_output_that_is_refused_is_something_else(service):
+def test_an_output_that_is_refused_is_something_else_and_an_odd_token_final(service):
     with pytest.raises(OutputRefused):
         service.succeed(TOKEN, "no json")
+    with pytest.raises(NobodyWaits):
+        service.heartbeat("")  # which botocore refuses
 
 
 @pytest.mark.parametrize(
@@ -93,11 +95,6 @@ def test_a_service_that_is_away_is_reported_without_the_token(service, stand_in)
 
     assert raised.value.is_service
     assert TOKEN not in str(raised.value)
-
-
-def test_a_token_that_botocore_refuses_is_final(service):
-    with pytest.raises(NobodyWaits):
-        service.heartbeat("")
 
 
 def test_without_boto3_the_message_names_the_extra():

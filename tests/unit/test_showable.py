@@ -6,7 +6,6 @@ import pytest
 
 from kiqbridge.perform.running_job import RunningJob, shown_text
 from kiqbridge.settle.failed_payload import failed_payload
-from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.wire.raw_job import failed_text
 from kiqbridge.wire.showable import replacements, showable
 
@@ -33,22 +32,15 @@ ODD = [
 ]
 
 
-def test_what_can_be_shown_is_the_same_object():
-    assert showable(GOOD) is GOOD
+def failed(payload):
+    return failed_payload(payload, ValueError(), queue="q", profile="7", now=9.0)
 
 
-def test_a_backtrace_that_we_wrote_stays():
-    policy = RetryPolicy(max_retries=25, profile="7")
-    failed = failed_payload(
-        GOOD | {"backtrace": True},
-        ValueError(),
-        queue="q",
-        profile=policy.profile,
-        cleaner=policy.backtrace_cleaner,
-        now=1.0,
-    )
-
-    assert showable(failed) is failed
+def test_a_backtrace_that_we_wrote_and_the_time_of_a_first_failure_can_be_shown():
+    with_backtrace = failed(GOOD | {"backtrace": True})
+    assert showable(with_backtrace) is with_backtrace
+    kept = failed({"class": "A", "args": [], "retry_count": -1})  # counted from below
+    assert kept["retry_count"] == 0 and kept["failed_at"] == kept["retried_at"] == 9.0
 
 
 @pytest.mark.parametrize(("name", "value"), ODD)
@@ -61,31 +53,12 @@ def test_what_cannot_be_shown_is_put_aside_with_its_value(name, value):
     assert {**shown, name: value} == {**payload, "unreadable": {name: value}}
 
 
-def test_a_jid_that_is_no_text_is_replaced_by_a_new_one():
+def test_a_jid_that_is_no_text_is_replaced_and_what_was_put_aside_before_kept():
     shown = showable(GOOD | {"jid": 5})
-
     assert len(shown["jid"]) == 24 and shown["unreadable"] == {"jid": 5}
-
-
-def test_what_was_put_aside_before_is_kept():
     shown = showable(GOOD | {"tags": 5, "unreadable": {"created_at": "x"}})
-
     assert shown["unreadable"] == {"created_at": "x", "tags": 5}
-
-
-def test_a_first_retry_that_was_counted_from_below_has_a_time_of_failure():
-    policy = RetryPolicy(max_retries=25, profile="7")
-
-    failed = failed_payload(
-        {"class": "A", "args": [], "retry_count": -1},
-        ValueError(),
-        queue="q",
-        profile=policy.profile,
-        cleaner=policy.backtrace_cleaner,
-        now=9.0,
-    )
-
-    assert failed["retry_count"] == 0 and failed["failed_at"] == failed["retried_at"] == 9.0
+    assert showable(GOOD) is GOOD
 
 
 def test_of_a_text_that_is_not_parsed_readers_take_what_is_written_behind():
@@ -106,11 +79,11 @@ def test_a_text_that_can_be_shown_gets_nothing_behind_it():
 
 
 @pytest.mark.parametrize("padding", [0, 200_000])
-def test_the_busy_page_gets_a_running_job_without_odd_tags(padding):
-    text = json.dumps({"note": "x" * padding} | GOOD | {"tags": "often"}).encode()
-
-    shown = json.loads(shown_text(RunningJob("q", text, 1.0)))
-
+def test_the_busy_page_gets_a_running_job_without_odd_tags_and_a_usual_one_as_it_is(padding):
+    usual = json.dumps({"note": "x" * padding} | GOOD).encode()
+    assert shown_text(RunningJob("q", usual, 1.0)) is usual
+    odd = json.dumps({"note": "x" * padding} | GOOD | {"tags": "often"}).encode()
+    shown = json.loads(shown_text(RunningJob("q", odd, 1.0)))
     assert shown.get("tags") is None and shown["args"] == GOOD["args"]
 
 
@@ -131,12 +104,5 @@ def test_the_busy_page_gets_what_is_nested_too_deep_for_ruby_as_an_argument(leve
 
 def test_a_long_text_with_many_brackets_side_by_side_stays_as_it_is():
     text = json.dumps(GOOD | {"args": [[{}] * 50_000, "[" * 200]}).encode()
-
-    assert shown_text(RunningJob("q", text, 1.0)) is text
-
-
-@pytest.mark.parametrize("padding", [0, 200_000])
-def test_the_text_of_a_usual_running_job_stays_as_it_is(padding):
-    text = json.dumps({"note": "x" * padding} | GOOD).encode()
 
     assert shown_text(RunningJob("q", text, 1.0)) is text

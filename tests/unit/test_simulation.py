@@ -1,9 +1,17 @@
-"""A virtual clock over many schedules; what each expression names: test_cron.py."""
+"""A virtual clock over many schedules, its sums and its heat map; what each expression names: test_cron.py."""
 
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 
+import pytest
+
+from kiqbridge.commands.heat_map import _SHADES, box, heat_map, limits_of, shade_of, svg, text
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.simulation import DAY_S, simulate
+from kiqbridge.schedule.simulation import DAY_S, Load, simulate
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 
 JOBS = ({"class": "Report", "args": []},)
@@ -20,20 +28,22 @@ def flat(definitions, start, end):
     return [firing for day in simulate(definitions, start, end) for firing in day]
 
 
-def test_the_start_is_in_the_window_and_the_end_is_not():
-    hourly = schedule("cron(0 * * * ? *)")
-
-    assert flat([hourly], START, START + 7200) == [(START, 0), (START + 3600, 0)]
-
-
-def test_firings_of_one_instant_are_in_the_order_of_the_schedules():
-    twice = [schedule("cron(0 3 * * ? *)"), schedule("0 3 * * *")]
-
-    assert flat(twice, START, START + DAY_S) == [(START + 10800, 0), (START + 10800, 1)]
-
-
-def test_a_disabled_schedule_does_not_fire():
-    assert flat([schedule("rate(1 minute)", enabled=False)], START, START + DAY_S) == []
+@pytest.mark.parametrize(
+    ("definitions", "end", "firings"),
+    [
+        ([schedule("cron(0 * * * ? *)")], START + 7200, [(START, 0), (START + 3600, 0)]),
+        (
+            [schedule("cron(0 3 * * ? *)"), schedule("0 3 * * *")],
+            START + DAY_S,
+            [(START + 10800, 0), (START + 10800, 1)],
+        ),
+        ([schedule("rate(1 minute)", enabled=False)], START + DAY_S, []),
+        ([schedule("rate(1 minute)")], START, []),
+        ([], START + DAY_S, []),
+    ],
+)
+def test_each_instant_of_the_window_fires_in_the_order_of_the_schedules(definitions, end, firings):
+    assert flat(definitions, START, end) == firings
 
 
 def test_what_is_paused_or_skipped_does_not_fire():
@@ -52,20 +62,11 @@ def test_what_is_paused_or_skipped_does_not_fire():
     assert fired == [hours[20:], [], hours[1:5] + hours[6:], hours]
 
 
-def test_nothing_of_nothing():
-    assert flat([], START, START + DAY_S) == []
-    assert flat([schedule("rate(1 minute)")], START, START) == []
-
-
 def test_bounds_are_included():
     start = datetime.fromtimestamp(START + 60, UTC)
     bounded = schedule("cron(* * * * ? *)", start=start, end=start + timedelta(minutes=2))
-
-    assert [at for at, _ in flat([bounded], START, START + DAY_S)] == [
-        START + 60,
-        START + 120,
-        START + 180,
-    ]
+    found = [at - START for at, _ in flat([bounded], START, START + DAY_S)]
+    assert found == [60, 120, 180]
 
 
 def test_a_firing_that_jitter_puts_off_beyond_midnight_comes_on_the_next_day():
@@ -84,3 +85,133 @@ def test_a_firing_that_jitter_puts_off_beyond_midnight_comes_on_the_next_day():
     for number, day in enumerate(days):
         begin = START + number * DAY_S
         assert all(begin <= at < begin + DAY_S for at, _ in day)
+
+
+ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(firings, timezone="UTC"):
+    load = Load(timezone)
+    load.add(sorted(firings))
+    return ET.fromstring(heat_map(load, schedules=2, period="2026-01-01 to 2026-01-02"))
+
+
+def labels(root):
+    return [each.find(f"{SVG}title").text for each in root.iter(f"{SVG}rect") if len(each)]
+
+
+def test_each_minute_that_fires_is_a_cell_with_its_count():
+    root = drawn([(0, 0), (0, 1), (5 * 3600 + 300, 0)])
+
+    assert labels(root) == [
+        "00:00: 2 firings",
+        "05:05: 1 firing",
+        "00:00-00:59: 2 firings",
+        "05:00-05:59: 1 firing",
+        ":00 of every hour: 2 firings",
+        ":05 of every hour: 1 firing",
+    ]
+
+
+def test_title_axes_and_legend():
+    texts = [each.text for each in drawn([(0, 0), (0, 1), (300, 0)]).iter(f"{SVG}text")]
+
+    assert "Firings by minute of the day" in texts
+    assert "2 schedules, 2026-01-01 to 2026-01-02, 3 firings, clock of UTC" in texts
+    assert "Busiest minute of the day: 00:00 with 2 firings; at most 2 at once" in texts
+    assert {"Hour", "00", "23", "Minute", ":00", ":55", "Firings in the minute"} <= set(texts)
+    assert texts[-3:] == ["0", "1", "2"]
+
+
+def test_texts_are_escaped():
+    shapes = [text(1, 2.125, "a<b>&c"), box(1, 2, 3, 4, "#123456", "03:00 & more")]
+
+    root = ET.fromstring(svg(200, 100, title='a "b" & <c>', about="d < e", shapes=shapes))
+
+    assert root.get("aria-label") == root.find(f"{SVG}title").text == 'a "b" & <c>'
+    assert root.find(f"{SVG}desc").text == "d < e"
+    assert root.find(f"{SVG}text").text == "a<b>&c"
+    assert labels(root) == ["03:00 & more"]
+
+
+def test_nothing_fires():
+    assert "Nothing fires." in [each.text for each in drawn([]).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize(
+    ("counts", "limits"),
+    [
+        ([0, 0], []),
+        ([0, 7], [7]),
+        ([0, 365, 730, 365], [365, 730]),
+        (range(1, 7), [1, 2, 3, 4, 5, 6]),
+        (range(1, 8), [1, 2, 3, 4, 5, 7]),
+        (range(1, 1_000_001), [10, 100, 1000, 10_000, 100_000, 1_000_000]),
+    ],
+)
+def test_limits(counts, limits):
+    assert limits_of(counts) == limits
+
+
+@pytest.mark.parametrize("most", [1, 2, 6, 7, 8, 9, 20, 365, 14_418, 525_600])
+def test_each_count_has_a_shade_and_more_is_never_lighter(most):
+    counts = list(range(most + 1))
+    limits = limits_of(counts)
+
+    shades = [_SHADES.index(shade_of(count, limits)) for count in counts[1:]]
+    assert all(one <= other for one, other in pairwise(shades))
+    assert shades[-1] == len(_SHADES) - 1
+
+
+def test_the_shades_are_one_hue_that_grows_darker():
+    brightness = [
+        sum(
+            weight * int(shade[place : place + 2], 16) for weight, place in ((3, 1), (6, 3), (1, 5))
+        )
+        for shade in _SHADES
+    ]
+
+    assert brightness == sorted(brightness, reverse=True)
+    assert all(int(shade[5:7], 16) > int(shade[1:3], 16) for shade in _SHADES)  # blue above red
+
+
+def test_the_picture_of_the_documents_is_what_the_program_draws():
+    script = [sys.executable, ROOT / "tests/heat_map_picture.py"]
+    drawn_now = subprocess.run(script, capture_output=True, check=True).stdout
+
+    assert (ROOT / "docs/images/heat_map.svg").read_bytes() == drawn_now, "run make docs"
+
+
+SPRING = int(datetime(2026, 3, 29, tzinfo=UTC).timestamp())
+
+
+def test_counts_and_spans_over_days():
+    load = Load()
+    load.add([])
+    assert (load.total, load.busiest, load.busiest_at) == (0, 0, None)
+    assert sum(load.by_minute) == 0
+    load.add([(SPRING, 0), (SPRING + 30, 1), (SPRING + 3600, 0)])
+    load.add([(SPRING + 86_400, 1)])
+    assert load.total == 4
+    assert load.counts == {0: 2, 1: 2}
+    assert load.first == {0: SPRING, 1: SPRING + 30}
+    assert load.last == {0: SPRING + 3600, 1: SPRING + 86_400}
+
+
+def test_the_busiest_minute_and_how_many_are_like_it():
+    load = Load()
+
+    load.add([(SPRING, 0), (SPRING + 59, 1), (SPRING + 60, 0)])
+    load.add([(SPRING + 86_400, 0), (SPRING + 86_400, 1)])
+
+    assert (load.busiest, load.busiest_at, load.busiest_minutes) == (2, SPRING, 2)
+
+
+def test_minutes_are_those_of_the_zones_clock():
+    load = Load("Europe/Paris")
+
+    load.add([(SPRING, 0), (SPRING + 2 * 3600, 0)])  # 01:00 CET, and 04:00 CEST
+
+    assert [minute for minute, count in enumerate(load.by_minute) if count] == [60, 240]
+    assert [hour for hour, count in enumerate(load.by_hour()) if count] == [1, 4]

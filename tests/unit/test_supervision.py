@@ -1,10 +1,19 @@
-"""What a supervisor decides: which process is started, replaced, ended or killed, and when."""
+"""What a supervisor decides about its processes, and what they tell one another."""
 
+import json
 import logging
+import os
+import queue
 import signal
+import socket
+import threading
 
 import pytest
 
+from kiqbridge.children import process_pool
+from kiqbridge.children.child_messages import Channel, ChildSettings
+from kiqbridge.children.process_pool import ProcessPool
+from kiqbridge.commands.forked import SupervisorLink
 from kiqbridge.commands.supervision import (
     GOOD_LIFE_S,
     LONGEST_PAUSE_S,
@@ -13,6 +22,12 @@ from kiqbridge.commands.supervision import (
     describe_exit,
     pause_after,
 )
+from kiqbridge.commands.worker_command import is_supervised
+from kiqbridge.config.fleets import read_fleets
+from kiqbridge.config.merge import merge
+from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.errors import ConfigError
+from kiqbridge.host.surroundings import process_count
 
 EXIT_1 = 1 << 8
 EXIT_3 = 3 << 8
@@ -179,3 +194,154 @@ class TestKills:
         assert fleet.overdue(100.0 + PATIENCE_S) == [child]
         assert fleet.overdue(100.0 + PATIENCE_S + 1) == []
         assert fleet.overdue(100.0 + 2 * PATIENCE_S) == [child]
+
+
+def config(**flags):
+    return merge(environ={}, flags=flags)
+
+
+class TestSettings:
+    def test_without_any_there_is_no_supervisor(self):
+        assert config().processes == 1
+        assert config().max_memory_mb == 0
+        assert not is_supervised(config())
+
+    @pytest.mark.parametrize("flags", [{"processes": "2"}, {"max_memory_mb": "500"}])
+    def test_several_processes_or_a_ceiling_ask_for_one(self, flags):
+        assert is_supervised(config(**flags))
+
+    def test_auto_is_the_number_of_cpus_that_may_be_used(self):
+        chosen = config(processes="AUTO")
+
+        assert chosen.processes == "auto"
+        assert process_count(chosen.processes) == len(os.sched_getaffinity(0))
+
+    def test_the_environment_gives_them_too(self):
+        environ = {"KIQBRIDGE_PROCESSES": "4", "KIQBRIDGE_MAX_MEMORY_MB": "700"}
+
+        chosen = merge(environ=environ, flags={})
+
+        assert (chosen.processes, chosen.max_memory_mb) == (4, 700)
+
+    @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", True])
+    def test_what_is_no_number_of_processes_is_refused(self, value):
+        with pytest.raises(ConfigError, match=r"^processes: .*\(from --processes\); .* auto"):
+            config(processes=value)
+
+
+def link(*, reports=-1, lifeline=-1):
+    return SupervisorLink(supervisor=1, reports=reports, lifeline=lifeline, has_reached_redis=False)
+
+
+class TestReports:
+    @pytest.fixture
+    def ends(self):
+        reading, writing = os.pipe()
+        yield reading, writing
+        os.close(reading)
+        os.close(writing)
+
+    @pytest.mark.parametrize("letter", ["x", "ü", "\N{PILE OF POO}", "\x00", "\udcff", '"', "\n"])
+    def test_one_of_any_length_is_written_whole(self, ends, letter):
+        reading, writing = ends
+        link(reports=writing).failed(letter * 10_000)
+        written = os.read(reading, 1 << 16)
+        assert len(written) <= os.fpathconf(writing, "PC_PIPE_BUF")
+        assert written.count(b"\n") == 1
+        assert json.loads(written)["pid"] == os.getpid()
+
+    def test_a_supervisor_that_does_not_read_holds_up_nobody(self, ends):
+        _, writing = ends
+        os.set_blocking(writing, False)
+        child = link(reports=writing)
+        for _ in range(5000):
+            child.registered("v1:host:1:abc:1")
+
+        with pytest.raises(BlockingIOError):  # it was full all along
+            os.write(writing, b"x" * 4096)
+
+
+def test_the_end_of_a_supervisor_is_noticed():
+    lifeline, held = os.pipe()
+    ended = threading.Event()
+    link(lifeline=lifeline).watch(ended.set)
+    assert not ended.is_set()
+
+    os.close(held)
+
+    assert ended.wait(10)
+    os.close(lifeline)
+
+
+class Thrown(queue.SimpleQueue):
+    """Raises once in the thread that was rung, as an error does that a job raises in all threads."""
+
+    def __init__(self):
+        self.left = 1
+
+    def get(self, **options):
+        super().get(**options)
+        if self.left:
+            self.left -= 1
+            raise SystemExit("raised in all threads")
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    monkeypatch.setattr(process_pool, "Child", lambda _settings, _start: "a child")
+    pool = ProcessPool(None, size=1, max_jobs=0, idle_s=60)
+    pool._bell = Thrown()
+    return pool
+
+
+def test_a_child_that_was_asked_for_is_started_and_an_error_reaches_who_asked(pool, monkeypatch):
+    assert pool.start_child() == "a child"
+    assert pool._bell.left == 0  # by the next run of the loop
+    outcomes = iter([OSError("no room"), "a child"])
+
+    def start(_settings, _start):
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(process_pool, "Child", start)
+    with pytest.raises(OSError, match="no room"):
+        pool.start_child()
+    assert pool.start_child() == "a child"
+
+
+@pytest.fixture
+def channels():
+    pair = [Channel(end) for end in socket.socketpair()]
+    yield pair
+    for channel in pair:
+        channel.close()
+
+
+class TestChannel:
+    def test_a_message_and_its_bytes_arrive_and_the_end_is_none_in_the_midst_of_one(self, channels):
+        ours, theirs = channels
+        ours.send({"queue": "a"}, b"\x00\xff")
+        ours.send({"é": [1, None]})
+        assert theirs.receive() == ({"queue": "a"}, b"\x00\xff")
+        assert theirs.receive() == ({"é": [1, None]}, b"")
+        ours.socket.sendall(b"\x00\x00\x00\x10\x00\x00\x00\x00{")
+        ours.close()
+        assert theirs.receive() is None
+
+    def test_settings_and_fleets_survive_and_show_no_password(self):
+        given = {"mail": {"namespace": "mail", "queues": ["mail", "mail-*"]}}
+        environ = {"KIQBRIDGE_FLEETS": json.dumps(given), "KIQBRIDGE_FLEET": "mail"}
+        settings = ChildSettings(
+            require=("jobs.py",),
+            log_level="info",
+            log_format="json",
+            redis=RedisAccess(url="redis://:hunter2@host/0"),
+            namespace="mail",
+            fleets=read_fleets(environ),
+            profile="7",
+            timeout_s=25.0,
+        )
+        assert ChildSettings.from_message(json.loads(json.dumps(settings.to_message()))) == settings
+        assert "hunter2" not in repr(settings)

@@ -1,11 +1,14 @@
-"""The table of settings: who reads a row, and how its value is found in the environment."""
+"""The table of settings: who reads a row, and the document that lists them."""
 
 import os
+import re
+import runpy
 
 import pytest
-from support.documents import ALL_SETTINGS
+from support.documents import ALL_SETTINGS, ROOT
 
 from kiqbridge import Client, redaction
+from kiqbridge.aws import allow_list
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.config.client_settings import CLIENT_SETTINGS, MAX_PAYLOAD_BYTES, REDIS_URL
 from kiqbridge.config.config import SETTINGS
@@ -175,3 +178,49 @@ def test_a_wrong_argument_is_named():
 def test_a_wrong_bound_for_ticks_names_its_variable():
     with pytest.raises(ConfigError, match="KIQBRIDGE_TICK_AHEAD_S: 'soon' is not a number of sec"):
         read(TICK_AHEAD_S, {"KIQBRIDGE_TICK_AHEAD_S": "soon"})
+
+
+text = runpy.run_path(str(ROOT / ".make/settings_doc.py"))["text"]
+VARIABLE = re.compile(r"[\"'](KIQBRIDGE_[A-Z_]+|REDIS_[A-Z_]+|POWERTOOLS_[A-Z_]+)[\"']")
+
+
+def known_variables():
+    return {name for each in ALL_SETTINGS for name in (*each.env, each.provider) if name}
+
+
+def test_the_document_is_up_to_date():
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+
+    assert written == text(), "run: make docs"
+
+
+def test_every_variable_that_the_code_reads_is_in_the_document():
+    read = {
+        name
+        for folder in ("worker/kiqbridge", "lambdas")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in VARIABLE.findall(path.read_text(encoding="utf-8"))
+    }
+
+    assert {allow_list.CLASSES, allow_list.QUEUES, "REDIS_PROVIDER"} <= read
+    read.remove("KIQBRIDGE_SHARDS")  # is refused
+    assert sorted(name for name in read if f"`{name}`" not in text()) == []
+
+
+def test_every_variable_of_the_template_is_in_the_document():
+    template = (ROOT / "template.yaml").read_text(encoding="utf-8")
+    given = set(re.findall(r"^ +((?:KIQBRIDGE|REDIS|POWERTOOLS)_[A-Z_]+):", template, re.MULTILINE))
+
+    assert "REDIS_URL" in given
+    # Nothing reads that one: another value makes Lambda start new environments.
+    assert given - known_variables() == {"REDIS_URL_VERSION"}
+
+
+def test_every_setting_has_a_row_with_its_names():
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text().splitlines()}
+
+    for setting in ALL_SETTINGS:
+        names = (*setting.env, *setting.flags, *filter(None, [setting.provider]))
+        assert all(f"`{name}`" in rows[setting.name] for name in names)
+        assert f" | {', '.join(setting.read_by)} | " in rows[setting.name]
+        assert setting.help in rows[setting.name].replace("\\|", "|")

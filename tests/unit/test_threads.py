@@ -1,5 +1,6 @@
-"""Threads of the engine outlive whatever escapes their loops."""
+"""Threads of the engine, and an executor that has one for each call."""
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.runtime import user_code
+from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_running, kept
 
 
@@ -67,29 +69,17 @@ def test_a_loop_goes_on_after_whatever_escapes_it(escape, caplog):
     assert kept_as("test") == []
 
 
-def test_an_error_while_the_thread_is_ending_ends_it():
-    looped = []
+def test_an_error_while_the_thread_is_ending_ends_it_and_a_fork_keeps_no_threads():
+    left = []
 
     def loop():
-        looped.append(1)
-        raise KeyboardInterrupt
-
-    keep_running("test", loop, is_ending=lambda: True)
-
-    assert looped == [1]
-
-
-def test_a_child_of_a_fork_keeps_no_threads():
-    def in_the_child():
         child = os.fork()
         if not child:
             os._exit(len(kept()))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        left.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        raise KeyboardInterrupt
 
-    left = []
-
-    keep_running("test", lambda: left.append(in_the_child()), is_ending=lambda: True)
-
+    keep_running("test", loop, is_ending=lambda: True)
     assert left == [0]
 
 
@@ -135,3 +125,63 @@ def test_a_signal_that_another_thread_receives_is_handled_during_a_bounded_call(
     )
 
     assert done.stdout == "True\n"
+
+
+@pytest.fixture
+def executor():
+    executor = ElasticExecutor("elastic")
+    yield executor
+    executor.shutdown()
+
+
+def test_calls_that_wait_for_later_ones_all_end(executor):
+    count = 100
+
+    def wait_for_next(number):
+        return executor.submit(wait_for_next, number + 1).result(60) if number < count else number
+
+    assert executor.submit(wait_for_next, 0).result(60) == count
+
+
+def test_an_idle_thread_is_used_again_and_an_error_is_for_whoever_waits(executor):
+    def leave():
+        raise SystemExit(3)
+
+    first = executor.submit(threading.get_ident).result(10)
+    wait_until(lambda: "1 idle" in repr(executor))
+    assert executor.submit(threading.get_ident).result(10) == first
+    with pytest.raises(SystemExit):
+        executor.submit(leave).result(10)
+    assert executor.submit(lambda: 42).result(10) == 42
+
+
+def test_idle_threads_end_after_a_while():
+    executor = ElasticExecutor("short", idle_s=0.01)
+    thread = executor.submit(threading.current_thread).result(10)
+
+    wait_until(lambda: not thread.is_alive())
+
+    assert executor.submit(lambda: 42).result(10) == 42
+
+
+def test_after_the_shutdown_idle_threads_end_and_nothing_is_taken(executor):
+    thread = executor.submit(threading.current_thread).result(10)
+
+    executor.shutdown()
+
+    wait_until(lambda: not thread.is_alive())
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(print)
+
+
+def test_an_exception_that_others_raise_in_an_idle_thread_loses_no_work():
+    executor = ElasticExecutor("hit", idle_s=0.05)
+    thread = executor.submit(threading.current_thread).result(10)
+    wait_until(lambda: "1 idle" in repr(executor))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+    )
+
+    assert [executor.submit(lambda n=n: n).result(10) for n in range(50)] == list(range(50))
+    wait_until(lambda: not thread.is_alive())  # it has been woken, and has ended in order
+    assert executor.submit(lambda: 42).result(10) == 42

@@ -27,14 +27,7 @@ def test_the_headers_have_the_names_that_opentelemetry_gives_them_in_a_job():
 @pytest.mark.parametrize(
     "parent",
     [
-        None,
-        7,
-        "",
-        PARENT.upper(),
-        PARENT[:-1],
-        f"{PARENT}-",
-        f"{PARENT}\n",
-        f"ff{PARENT[2:]}",
+        *(None, 7, "", PARENT.upper(), PARENT[:-1], f"{PARENT}-", f"{PARENT}\n", f"ff{PARENT[2:]}"),
         f"00-{'0' * 32}-00f067aa0ba902b7-01",
         f"00-4bf92f3577b34da6a3ce929d0e0e4736-{'0' * 16}-01",
     ],
@@ -91,60 +84,40 @@ def test_a_request_carries_its_headers_into_each_job():
     assert second["traceparent"] == own["traceparent"]
 
 
-def test_a_message_of_a_queue_carries_its_trace():
+def test_a_message_of_a_queue_and_a_notification_in_it_carry_their_trace():
     event = read_event("sqs_records")
     [message] = event["Records"]
     message["attributes"]["AWSTraceHeader"] = XRAY
     message["messageAttributes"] = {"traceparent": {"stringValue": PARENT, "dataType": "String"}}
     message["body"] = json.dumps({"class": "HealthPulse", "args": []})
-
     [item] = pushed(event)
-
     assert (item["traceparent"], item["X-Amzn-Trace-Id"]) == (PARENT, XRAY)
-
-
-def test_a_notification_carries_its_trace_also_through_a_queue():
     notification = {
         "Type": "Notification",
         "MessageId": "n1",
         "TopicArn": "arn:aws:sns:eu-west-1:123456789012:orders",
-        "Message": json.dumps({"class": "HealthPulse", "args": []}),
+        "Message": message["body"],
         "MessageAttributes": {"traceparent": {"Type": "String", "Value": PARENT}},
     }
     event = read_event("sqs_records")
     event["Records"][0]["body"] = json.dumps(notification)
-
     [item] = pushed(event)
-
     assert item["traceparent"] == PARENT
 
 
 def test_the_trace_of_the_invocation_is_for_what_has_none():
     job = {"class": "HealthPulse", "args": []}
     event = read_event("http/url_iam", body=json.dumps(job))
-
-    [direct], [request] = pushed(job, xray=XRAY), pushed(event, xray=XRAY)
-
+    [without], [direct], [request] = pushed(job), pushed(job, xray=XRAY), pushed(event, xray=XRAY)
+    assert without.keys() == {"class", "args"}
     assert direct["X-Amzn-Trace-Id"] == XRAY
     assert request["X-Amzn-Trace-Id"] == event["headers"]["x-amzn-trace-id"]
 
 
-def test_what_came_without_a_trace_gets_no_attribute():
-    [item] = pushed({"class": "HealthPulse", "args": []})
-
-    assert item.keys() == {"class", "args"}
-
-
 @pytest.mark.parametrize("formatter", [JSONFormatter(), LineFormatter(colour=False)])
-def test_the_lines_of_a_job_show_its_trace(formatter):
+def test_the_lines_of_a_job_show_its_trace_unless_a_setting_says_otherwise(formatter):
     payload = {"class": "A", "jid": "1", "traceparent": PARENT, "X-Amzn-Trace-Id": XRAY}
-
     context = formatter.job_context(payload, "default")
-
     assert PARENT in context and XRAY in context
-
-
-def test_the_lines_show_it_unless_a_setting_says_otherwise():
     [setting] = [each for each in SETTINGS if each.name == "logged_job_attributes"]
-
-    assert JSONFormatter()._attributes == tuple(setting.default)
+    assert formatter._attributes == tuple(setting.default)

@@ -1,16 +1,28 @@
-"""Texts of tracebacks are those of the standard library, the first time and every other time, without our frames."""
+"""Texts of tracebacks, whose frames are shown, and errors of a child process."""
 
 import contextlib
+import gc
+import importlib
 import json
+import logging
+import queue
+import socket
+import subprocess
+import sys
+import threading
 import traceback
 
 import pytest
 from support.runners import RunnerStand, fail, payload
+from support.stacks import installed_library
 
-from kiqbridge.errors import PayloadError
+from kiqbridge.client.registry import Handling
+from kiqbridge.errors import ArgumentMismatch, JobNotFound, PayloadError, ProcessDied
 from kiqbridge.logs import tracebacks
-from kiqbridge.runtime import origins
-from kiqbridge.settle.error_report import Failure
+from kiqbridge.runtime import frames, origins, user_code
+from kiqbridge.runtime.origins import Origin, is_generated, origin_of, trust
+from kiqbridge.settle.error_report import Failure, failure_of, rule_for, rules_after
+from kiqbridge.settle.failed_payload import backtrace_lines, error_class, error_message
 from kiqbridge.wire.payload import check_json
 
 
@@ -196,3 +208,294 @@ class TestOurFrames:
 
         assert text == "".join(traceback.format_exception(error)).rstrip("\n")
         assert "perform/invocation.py" in text
+
+
+def test_what_a_marked_function_calls_is_a_users_wherever_it_lies():
+    found = []
+
+    @frames.may_take_long
+    def perform():
+        return list(map(look, [1]))
+
+    def look(_item):
+        found.append(frames.runs_user_code(sys._getframe()))
+
+    code = compile("def job(call): return call()", "/x/site-packages/shop/jobs.py", "exec")
+    names = {}
+    exec(code, names)
+    marked = frames.may_take_long(names["job"])
+    plain = {}
+    exec(compile("def job(call): return call()", "/x/site-packages/shop/other.py", "exec"), plain)
+
+    marked(lambda: found.append(frames.runs_user_code(sys._getframe().f_back)))
+    perform()
+
+    assert found == [True, True]
+
+
+def test_code_of_a_user_what_it_calls_in_a_library_and_of_a_text_is_a_users():
+    found = []
+
+    def look(*_args):
+        found.append(frames.runs_user_code(sys._getframe(1)))
+        return {}
+
+    look()
+    json.loads("{}", object_hook=look)
+    exec("look()", {"look": look})
+    assert found == [True, True, True]
+
+
+def test_a_function_of_ours_that_is_not_marked_is_not_nor_a_thread_without_a_stack():
+    seen = []
+
+    class Named:
+        def __repr__(self):
+            frame = sys._getframe(1)
+            seen.append((frames.runs_user_code(frame), frames.where(frame)))
+            return "named"
+
+    user_code.name_of(Named())
+    [(is_users, where)] = seen
+    assert not is_users
+    assert where.startswith("name_of (user_code.py:")
+    assert not frames.runs_user_code(None)
+    assert frames.where(None) == "no Python code"
+
+
+GARBAGE = """
+import gc, sys, threading, time
+from kiqbridge.runtime.frames import current_frames
+
+class Cycle:
+    pass
+
+def make_garbage():
+    cycle = Cycle()
+    cycle.itself, cycle.local = cycle, threading.local()
+    cycle.local.value = 1
+
+# The collector runs after so many new objects: at one of the frames that are made, with the lock held.
+for count in range(1, 30):
+    gc.disable()
+    for _ in range(20):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    make_garbage()
+    gc.set_threshold(gc.get_count()[0] + count, 1, 1)
+    gc.enable()
+    assert len({taken}()) > 20
+    assert gc.isenabled()
+print("done")
+"""
+
+
+def run(taken):
+    return subprocess.run(
+        [sys.executable, "-c", GARBAGE.replace("{taken}", taken)],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+
+
+def test_a_stack_is_taken_while_a_thread_local_is_garbage():
+    assert run("current_frames") == "done\n"
+
+
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_the_collector_is_afterwards_as_it_was_before(is_enabled):
+    was = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        assert frames.without_collection(gc.isenabled) is False
+        assert gc.isenabled() is is_enabled
+        with pytest.raises(KeyError):
+            frames.without_collection({}.popitem)
+        assert gc.isenabled() is is_enabled
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+def test_a_child_forked_meanwhile_collects_again():
+    was = gc.isenabled()
+    gc.enable()
+    lock = frames._alone
+    try:
+        # As the child sees it: renewed in the midst of a call, which never returns there.
+        assert frames.without_collection(lambda: (frames._renew(), gc.isenabled())[1])
+
+        assert frames._alone is not lock
+        assert frames.current_frames()
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """An installed package."""
+    with installed_library(tmp_path, monkeypatch) as module:
+        yield module
+    origins._homes.clear()
+    origin_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "origin"),
+    [
+        (__file__, Origin.USER),
+        (origins.__file__, Origin.OURS),
+        (logging.__file__, Origin.LOGGING),
+        (threading.__file__, Origin.LOCKING),
+        (queue.__file__, Origin.LOCKING),
+        (contextlib.__file__, Origin.LOCKING),
+        ("<frozen importlib._bootstrap>", Origin.LOCKING),
+        (socket.__file__, Origin.LIBRARY),
+        ("/venv/lib/python3.11/site-packages/redis/connection.py", Origin.LOCKING),
+        ("/venv/lib/python3.11/site-packages/requests/api.py", Origin.LIBRARY),
+        ("/usr/lib/python3/dist-packages/yaml/__init__.py", Origin.LIBRARY),
+        ("<string>", Origin.LIBRARY),
+        ("/app/jobs.py", Origin.USER),
+    ],
+)
+def test_a_file_belongs_to_whom_its_folder_says(file, origin):
+    assert origin_of(file) is origin
+
+
+def test_an_installed_package_that_declares_jobs_is_the_users_and_a_text_generated(library):
+    assert origin_of(library.__file__) is Origin.LIBRARY
+    trust(["some_library.Manager", "kiqbridge.client.job.Job", "threading"])
+    assert origin_of(library.__file__) is Origin.USER
+    files = ("<string>", "<frozen importlib._bootstrap>", __file__)
+    assert [is_generated(file) for file in files] == [True, False, False]
+
+
+def test_a_package_is_trusted_as_a_whole(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "jobs.py").touch()
+    monkeypatch.syspath_prepend(str(folder.parent))
+
+    importlib.import_module("shop.jobs")
+
+    trust(["shop.jobs.Mail"])
+
+    assert origin_of(str(folder / "other.py")) is Origin.USER
+    for name in ("shop", "shop.jobs"):
+        del sys.modules[name]
+    origins._homes.clear()
+    origin_of.cache_clear()
+
+
+class RefusedError(ConnectionError):
+    """With rules of its own: cannot be made without its code, and says something else."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"code {self.code}"
+
+
+class Final(BaseException):
+    def __init_subclass__(cls) -> None:
+        raise TypeError("no subclasses")
+
+
+def failure(error, **options):
+    return Failure(
+        error_class=error_class(error),
+        message=error_message(error),
+        backtrace=["job.py:1:in 'perform'"],
+        mro=[f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__],
+        traceback="Traceback …",
+        **options,
+    )
+
+
+class TestStandIn:
+    @pytest.mark.parametrize(
+        ("error", "kind"),
+        [
+            (ValueError("no"), ValueError),
+            (KeyError("name"), KeyError),
+            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), UnicodeDecodeError),
+            (FileNotFoundError(2, "gone", "a.txt"), OSError),
+            (SystemExit(3), SystemExit),
+            (KeyboardInterrupt(), KeyboardInterrupt),
+            (RefusedError(7), RefusedError),
+            (RefusedError(7), ConnectionError),
+            (Final("last"), BaseException),
+            (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), Exception),
+        ],
+    )
+    def test_it_has_the_name_the_message_and_the_kind_of_the_original(self, error, kind):
+        stand_in = failure(error).stand_in()
+
+        assert isinstance(stand_in, kind)
+        assert error_class(stand_in) == error_class(error)
+        assert error_message(stand_in) == error_message(error)
+        assert backtrace_lines(stand_in) == ["job.py:1:in 'perform'"]
+        assert "Traceback …" in str(stand_in.__cause__)
+
+    def test_a_class_that_is_not_loaded_here_keeps_its_name(self):
+        told = Failure(
+            error_class="far.away.Oops",
+            message="no",
+            backtrace=[],
+            mro=["far.away:Outer.Oops", "far.away:Base", "builtins:LookupError"],
+            traceback="",
+        )
+
+        stand_in = told.stand_in()
+
+        assert error_class(stand_in) == "far.away.Outer.Oops"
+        assert isinstance(stand_in, LookupError)
+
+    def test_what_is_no_class_of_errors_is_passed_over(self):
+        mro = ["os:system", "json:dumps"]
+        told = Failure(error_class="x", message="", backtrace=[], mro=mro, traceback="")
+        assert type(told.stand_in()).__mro__[1] is Exception
+        unknown = failure(JobNotFound("uninitialized constant X")).stand_in()
+        assert error_class(unknown) == "NameError"
+        assert failure_of(ValueError("here")) is None
+
+
+class TestRules:
+    @staticmethod
+    def never(*_args):
+        raise AssertionError("asked twice")
+
+    def rules(self, error, **given):
+        return rules_after(error, Handling(**given))
+
+    def test_the_answers_of_the_child_count_and_nothing_is_asked_again(self):
+        error = failure(ValueError("no"), retry_in=33.0, is_given_up=True).stand_in()
+
+        rules = self.rules(error, retry_in=self.never, retries_exhausted=self.never)
+
+        assert rules.retry_in(0, error, {}) == 33.0
+        assert rules.retries_exhausted({}, error) == "discard"
+        assert rules.on_error == {}
+
+    def test_a_rule_of_the_child_is_that_of_the_stand_in(self):
+        error = failure(ValueError("no"), rule="kill").stand_in()
+        rules = self.rules(error, on_error={Exception: "discard"})
+        assert rule_for(error, rules.on_error) == "kill"
+        # An error of this process is judged by the rules themselves.
+        given = Handling(on_error={ProcessDied: "discard"})
+        assert rules_after(ProcessDied("by SIGKILL"), given) is given
+
+    def test_who_killed_a_child_alone_is_killed_whatever_the_rules_say(self):
+        error = ProcessDied("by SIGSEGV")
+        error.is_verdict = True
+
+        rules = self.rules(error, on_error={ProcessDied: "retry"}, retry_in=self.never)
+
+        assert rules.on_error == {ProcessDied: "kill"}
+        assert rules.retry_in is None
+
+
+@pytest.mark.parametrize(("options", "rule"), [({}, "kill"), ({"rule": "retry"}, "retry")])
+def test_arguments_that_did_not_fit_in_a_child_are_a_death_here_too(options, rule):
+    stand_in = failure(ArgumentMismatch("id"), **options).stand_in()
+    assert rule_for(stand_in, rules_after(stand_in, Handling()).on_error) == rule
