@@ -103,7 +103,6 @@ class TestWorkerServiceStack:
             ]
             for name in ("ReadRedisUrl", "ReadRedisParameter", "ConnectToRedis")
         }
-        execution = json.dumps(properties(worker_stack, "WorkerExecutionRole"))
 
         assert allowed["ReadRedisUrl"] == [
             ("secretsmanager:GetSecretValue", {"Ref": "RedisUrlSecretArn"})
@@ -115,12 +114,6 @@ class TestWorkerServiceStack:
         assert action == "elasticache:Connect"
         assert cache["Fn::Sub"].endswith(":replicationgroup:${RedisIamCache}")
         assert user["Fn::Sub"].endswith(":user:${RedisIamUser}")
-        assert "secretsmanager" not in execution
-
-    def test_the_root_stack_decides_whether_workers_report_to_state_machines(self):
-        given = properties(read(TEMPLATE), "WorkerServiceStack")["Parameters"]["StepFunctions"]
-
-        assert given == {"Ref": "WorkerStepFunctions"}
 
     def test_a_changed_address_changes_function_and_tasks_in_one_deployment(
         self, worker_stack, container
@@ -141,53 +134,89 @@ class TestWorkerServiceStack:
 
         assert set(environment_of(container)) <= known
 
-    def test_a_task_may_protect_itself_and_its_neighbours_only_if_that_is_wanted(
-        self, worker_stack, container
+    @pytest.mark.parametrize(
+        ("name", "parameter", "wanted", "allowed"),
+        [
+            (
+                "ProtectTask",
+                ("ProtectAfterSeconds", 0),
+                {"Fn::Not": [{"Fn::Equals": [{"Ref": "ProtectAfterSeconds"}, 0]}]},
+                (
+                    ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"],
+                    ":task/${WorkerCluster}/*",
+                ),
+            ),
+            (
+                "PublishMissedTicks",
+                ("MissedTickTopicArn", ""),
+                {"Fn::Not": [{"Fn::Equals": [{"Ref": "MissedTickTopicArn"}, ""]}]},
+                ("sns:Publish", {"Ref": "MissedTickTopicArn"}),
+            ),
+            (
+                "ReportToStepFunctions",
+                ("StepFunctions", "DISABLED"),
+                {"Fn::Equals": [{"Ref": "StepFunctions"}, "ENABLED"]},
+                (
+                    [f"states:SendTask{each}" for each in ("Success", "Failure", "Heartbeat")],
+                    ":states:${AWS::Region}:${AWS::AccountId}:*",
+                ),
+            ),
+        ],
+    )
+    def test_it_may_do_more_only_if_that_is_wanted(
+        self, worker_stack, name, parameter, wanted, allowed
     ):
-        environment = environment_of(container)
-        condition, policy, otherwise = conditional_policy(worker_stack, "ProtectTask")
+        condition, policy, otherwise = conditional_policy(worker_stack, name)
         [statement] = policy["PolicyDocument"]["Statement"]
+        (parameter, default), (actions, resource) = parameter, allowed
+        found = statement["Resource"]
 
-        assert environment["KIQBRIDGE_ECS_PROTECT_AFTER_S"] == {"Ref": "ProtectAfterSeconds"}
-        assert worker_stack["Parameters"]["ProtectAfterSeconds"]["Default"] == 0
-        assert worker_stack["Conditions"][condition] == {
-            "Fn::Not": [{"Fn::Equals": [{"Ref": "ProtectAfterSeconds"}, 0]}]
-        }
-        assert otherwise == {"Ref": "AWS::NoValue"}
-        assert statement["Action"] == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
-        assert statement["Resource"]["Fn::Sub"].endswith(":task/${WorkerCluster}/*")
+        assert worker_stack["Parameters"][parameter]["Default"] == default
+        assert worker_stack["Conditions"][condition] == wanted
+        assert otherwise == NO_VALUE
+        assert statement["Action"] == actions
+        assert found == resource or found["Fn::Sub"].endswith(resource)
 
-    def test_it_may_publish_to_the_topic_of_missed_ticks_and_to_no_other(self, worker_stack):
-        condition, policy, otherwise = conditional_policy(worker_stack, "PublishMissedTicks")
-        [statement] = policy["PolicyDocument"]["Statement"]
-
-        assert worker_stack["Parameters"]["MissedTickTopicArn"]["Default"] == ""
-        assert worker_stack["Conditions"][condition] == {
-            "Fn::Not": [{"Fn::Equals": [{"Ref": "MissedTickTopicArn"}, ""]}]
-        }
-        assert otherwise == {"Ref": "AWS::NoValue"}
-        assert statement["Action"] == "sns:Publish"
-        assert statement["Resource"] == {"Ref": "MissedTickTopicArn"}
+    def test_the_root_stack_gives_it_what_the_operator_chose(self, container):
         given = properties(read(TEMPLATE), "WorkerServiceStack")["Parameters"]
-        assert given["MissedTickTopicArn"] == {"Ref": "WorkerMissedTickTopicArn"}
+        handed = ("Queues", "ImageUri", "ImageRepositoryArn", "StepFunctions", "MissedTickTopicArn")
 
-    def test_it_may_report_to_state_machines_only_if_that_is_wanted(self, worker_stack):
-        condition, policy, otherwise = conditional_policy(worker_stack, "ReportToStepFunctions")
-        [statement] = policy["PolicyDocument"]["Statement"]
-
-        assert worker_stack["Parameters"]["StepFunctions"]["Default"] == "DISABLED"
-        assert worker_stack["Conditions"][condition] == {
-            "Fn::Equals": [{"Ref": "StepFunctions"}, "ENABLED"]
+        assert {name: given[name] for name in handed} == {
+            name: {"Ref": f"Worker{name}"} for name in handed
         }
-        assert otherwise == {"Ref": "AWS::NoValue"}
-        assert statement["Action"] == [
-            "states:SendTaskSuccess",
-            "states:SendTaskFailure",
-            "states:SendTaskHeartbeat",
+        assert given["Command"] == {"Fn::Join": [",", {"Ref": "WorkerCommand"}]}
+        assert given["Namespace"] == {"Ref": "Namespace"}
+        environment = environment_of(container)
+        assert environment["KIQBRIDGE_ECS_PROTECT_AFTER_S"] == {"Ref": "ProtectAfterSeconds"}
+        for name in ("Queues", "Namespace"):
+            assert environment[f"KIQBRIDGE_{name.upper()}"] == {"Ref": name}
+
+    def test_ecs_may_pull_the_image_and_write_the_log_and_no_more(self, worker_stack, container):
+        policies = properties(worker_stack, "WorkerExecutionRole")["Policies"]
+        options = container["LogConfiguration"]["Options"]
+
+        assert [
+            (statement["Action"], statement["Resource"])
+            for statement in check_template.statements(policies)
+        ] == [
+            (
+                ["logs:CreateLogStream", "logs:PutLogEvents"],
+                {"Fn::GetAtt": ["WorkerLogGroup", "Arn"]},
+            ),
+            (
+                [
+                    "ecr:BatchCheckLayerAvailability",
+                    "ecr:BatchGetImage",
+                    "ecr:GetDownloadUrlForLayer",
+                ],
+                {"Ref": "ImageRepositoryArn"},
+            ),
+            ("ecr:GetAuthorizationToken", "*"),
         ]
-        assert statement["Resource"] == {
-            "Fn::Sub": "arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:*"
-        }
+        assert options["awslogs-group"] == {"Ref": "WorkerLogGroup"}
+        kept = properties(worker_stack, "WorkerLogGroup")["RetentionInDays"]
+        assert kept == {"Ref": "LogRetentionDays"}
+        assert worker_stack["Parameters"]["LogRetentionDays"]["Default"] == 30
 
     def test_a_sick_container_is_noticed(self, container):
         assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
