@@ -6,7 +6,7 @@ Jobs as the detail, and replays: test_enqueue.py. Objects of S3: test_s3.py.
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import arguments, read_event
 from support.sources import recorded, records_of
 
 from kiqbridge import EventError
@@ -65,8 +65,7 @@ def test_a_schedule_without_input_is_mapped_and_enqueued_once_for_each_time(mapp
     for event in (read_event(name), read_event(name, id="twice"), later, later):
         invoke(event)
 
-    jobs = [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]
-    assert jobs == [["2026-11-20T02:00:00Z"], ["2026-11-20T02:01:00Z"]]
+    assert arguments(redis) == [["2026-11-20T02:00:00Z"], ["2026-11-20T02:01:00Z"]]
 
 
 def test_another_schedule_with_the_same_time_is_another_event(mapped, redis):
@@ -133,5 +132,4 @@ def test_an_input_that_is_no_job_is_mapped(mapped, redis):
     for value in ("nightly", [1, 2], {"report": 7}, '{"report": 8}', 5):
         assert invoke(value)["enqueued"]
 
-    jobs = [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]
-    assert jobs == [["nightly"], [[1, 2]], [{"report": 7}], [{"report": 8}], [5]]
+    assert arguments(redis) == [["nightly"], [[1, 2]], [{"report": 7}], [{"report": 8}], [5]]

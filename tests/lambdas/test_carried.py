@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import arguments, read_event
 from support.sources import records_of
 
 from kiqbridge.errors import EventError
@@ -141,8 +141,7 @@ def test_three_objects_of_a_message_are_three_jobs_and_each_is_remembered(mapped
     for event in (read_event("sqs_s3"), *({"Records": [record]} for record in three["Records"])):
         invoke(event)
 
-    jobs = [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]
-    assert jobs == [["in/1.csv"], ["in/2.csv"], ["in/3.csv"]]
+    assert arguments(redis) == [["in/1.csv"], ["in/2.csv"], ["in/3.csv"]]
 
 
 def test_of_a_message_with_a_record_that_cannot_be_read_nothing_is_enqueued(mapped, redis):

@@ -1,16 +1,16 @@
 """Queues that are at their limit: what is refused, put off, or sent to the spill queue."""
 
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.enqueue_function import Context
+from support.enqueue_function import Context, failures, messages
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import ConfigError
 from kiqbridge.errors import QueueTooDeep
 from kiqbridge.wire.json_text import loads
 
+FIFO = {"arn": arn_of("orders.fifo"), "groups": "a" * 10}
 LIMITS = "KIQBRIDGE_QUEUE_LIMITS"
 
 
@@ -36,25 +36,6 @@ def job(number, **more):
     return {"class": "HealthPulse", "args": [number], "queue": "low", **more}
 
 
-def batch(*jobs, fifo=False):
-    return {
-        "Records": [
-            {
-                "messageId": f"m{place}",
-                "body": json.dumps(body),
-                "eventSource": "aws:sqs",
-                "eventSourceARN": arn_of("orders.fifo" if fifo else "orders"),
-                "attributes": {"MessageGroupId": "a"} if fifo else {},
-            }
-            for place, body in enumerate(jobs)
-        ]
-    }
-
-
-def failures(answer):
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-
-
 def in_low(redis):
     return redis.llen("queue:low") - 3
 
@@ -71,7 +52,7 @@ def test_a_queue_at_its_limit_rejects(start, redis, limits):
 
 
 def test_of_a_batch_only_the_records_of_the_full_queue_fail(start, redis):
-    event = batch(job(1), job(2, queue="default"), {"jobs": [job(3, queue="default"), job(4)]})
+    event = messages(job(1), job(2, queue="default"), {"jobs": [job(3, queue="default"), job(4)]})
 
     assert failures(start("low=3:reject")(event)) == ["m0", "m2"]
 
@@ -80,7 +61,7 @@ def test_of_a_batch_only_the_records_of_the_full_queue_fail(start, redis):
 
 
 def test_what_follows_in_a_fifo_group_waits(start, redis):
-    event = batch(job(1, queue="default"), job(2), job(3, queue="default"), fifo=True)
+    event = messages(job(1, queue="default"), job(2), job(3, queue="default"), **FIFO)
 
     assert failures(start("low=3:reject")(event)) == ["m1", "m2"]
 
@@ -88,7 +69,7 @@ def test_what_follows_in_a_fifo_group_waits(start, redis):
 
 
 def test_a_known_message_of_a_full_queue_is_a_success(start, redis):
-    event = batch(job(1), job(2))
+    event = messages(job(1), job(2))
     start("low=100:reject")(event)
 
     assert failures(start("low=3:reject")(event)) == []
@@ -105,7 +86,7 @@ def test_a_job_is_put_off(start, redis):
 
 
 def test_a_batch_is_put_off_where_it_has_to_be(start, redis):
-    event = batch(job(1), job(2, queue="default"), job(3))
+    event = messages(job(1), job(2, queue="default"), job(3))
 
     assert failures(start("low=3:delay:600")(event)) == []
 
@@ -136,9 +117,9 @@ def test_a_queue_at_its_limit_costs_one_round_trip_more_and_any_other_none(start
     invoke(job(0, queue="default"))
     redis.config_resetstat()
 
-    invoke(batch(*(job(number) for number in range(1))))
+    invoke(messages(*(job(number) for number in range(1))))
     assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
-    assert failures(invoke(batch(*(job(number) for number in range(9, 19)), fifo=True))) == []
+    assert failures(invoke(messages(*(job(number) for number in range(9, 19)), **FIFO))) == []
 
     assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     assert redis.zcard("schedule") == 10

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import arguments, failures, read_event
 from support.sources import records_of
 
 from kiqbridge import EventError
@@ -29,14 +29,6 @@ def outbox(*numbers, **changes):
     return {"Records": made, **changes}
 
 
-def arguments(redis):
-    return [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]
-
-
-def checkpoint(answer):
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-
-
 def test_an_inserted_item_that_is_a_job_is_enqueued_once(invoke, redis):
     event = read_event("dynamodb_outbox")
 
@@ -51,7 +43,7 @@ def test_a_changed_item_is_no_job_by_itself(invoke, redis, name):
     event = outbox(1)
     event["Records"][0]["eventName"] = name
 
-    assert checkpoint(invoke(event)) == ["1001"]
+    assert failures(invoke(event)) == ["1001"]
     assert redis.dbsize() == 0
 
 
@@ -93,7 +85,7 @@ def test_after_a_failure_nothing_is_enqueued_and_only_the_first_is_answered(invo
     for index in (1, 2):
         event["Records"][index]["dynamodb"]["NewImage"]["class"] = {"S": "Kernel"}
 
-    assert checkpoint(invoke(event)) == ["1002"]
+    assert failures(invoke(event)) == ["1002"]
 
     assert arguments(redis) == [[1]]
 
@@ -103,7 +95,7 @@ def test_what_redis_refuses_is_a_checkpoint_too(invoke, redis):
     event = outbox(1, 2, 3)
     event["Records"][1]["dynamodb"]["NewImage"]["queue"] = {"S": "low"}
 
-    assert checkpoint(invoke(event)) == ["1002"]
+    assert failures(invoke(event)) == ["1002"]
 
     assert arguments(redis) == [[1]]
 

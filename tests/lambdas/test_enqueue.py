@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.enqueue_function import APP, ROOT, Context, read_event
+from support.enqueue_function import APP, ROOT, Context, queued, read_event
 from support.servers import embedded_server, find_free_port
 
 import kiqbridge
@@ -32,11 +32,6 @@ WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 def tick_at(minutes_ago=0, schedule="shop/NightlyReport"):
     moment = datetime.now(UTC) - timedelta(minutes=minutes_ago)
     return {"schedule": schedule, "at": f"{moment:%FT%H:%M:00Z}"}
-
-
-def queued(redis, queue):
-    """Payloads, first pushed first."""
-    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
 
 
 # Direct invocation

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import redis as redis_py
-from support.enqueue_function import Context
+from support.enqueue_function import Context, failures, job, messages
 from support.servers import embedded_server
-from support.sqs import Queue, arn_of, simulated_sqs
+from support.sqs import Queue, simulated_sqs
 
 AWAY = "redis://127.0.0.1:1"
 
@@ -41,41 +41,22 @@ def start(environment, load, second_server):
     return start
 
 
-def job(queue):
-    return {"class": "HealthPulse", "args": [], "queue": queue}
-
-
-def batch(*queues):
-    return {
-        "Records": [
-            {
-                "messageId": f"id-{place}",
-                "body": json.dumps(job(queue)),
-                "eventSource": "aws:sqs",
-                "eventSourceARN": arn_of("orders"),
-                "attributes": {},
-            }
-            for place, queue in enumerate(queues)
-        ]
-    }
-
-
-def failed(answer) -> list[str]:
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+def to(*queues):
+    return messages(*(job(0, queue=queue) for queue in queues))
 
 
 def test_the_records_of_a_batch_go_to_the_fleets_of_their_queues(start, redis, other):
-    answer = start()(batch("mail", "pay", "mail"), Context())
+    answer = start()(to("mail", "pay", "mail"), Context())
 
-    assert failed(answer) == []
+    assert failures(answer) == []
     assert redis.llen("mail:queue:mail") == 2
     assert other.llen("queue:pay") == 1
 
 
 def test_a_fleet_that_is_away_fails_its_own_records(start, redis):
-    answer = start(pay_url=AWAY)(batch("pay", "mail", "pay"), Context())
+    answer = start(pay_url=AWAY)(to("pay", "mail", "pay"), Context())
 
-    assert failed(answer) == ["id-0", "id-2"]
+    assert failures(answer) == ["m0", "m2"]
     assert redis.llen("mail:queue:mail") == 1
 
 
@@ -85,25 +66,25 @@ def test_a_fleet_that_is_away_spills_its_own_records(start, environment, monkeyp
         environment.setenv("KIQBRIDGE_SPILL_QUEUE_URL", queue.url)
         handler = start(pay_url=AWAY)
 
-        assert failed(handler(batch("pay", "mail"), Context())) == []
-        assert failed(handler(batch("mail"), Context())) == []
+        assert failures(handler(to("pay", "mail"), Context())) == []
+        assert failures(handler(to("mail"), Context())) == []
 
     assert redis.llen("mail:queue:mail") == 2
 
 
 def test_a_record_of_no_fleet_fails_alone(start, redis):
-    answer = start()(batch("other", "mail"), Context())
+    answer = start()(to("other", "mail"), Context())
 
-    assert failed(answer) == ["id-0"]
+    assert failures(answer) == ["m0"]
     assert redis.llen("mail:queue:mail") == 1
 
 
 def test_each_fleet_gets_the_schedules_of_its_queues(start, environment, tmp_path, redis, other):
     rule = {"expression": "rate(1 hour)", "origin": "template"}
     schedules = {
-        "Mail": {**rule, "jobs": [job("mail")]},
-        "Pay": {**rule, "jobs": [job("pay")]},
-        "None": {**rule, "jobs": [job("other")]},
+        "Mail": {**rule, "jobs": [job(0, queue="mail")]},
+        "Pay": {**rule, "jobs": [job(0, queue="pay")]},
+        "None": {**rule, "jobs": [job(0, queue="other")]},
     }
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps({"version": 1, "hash": "a", "schedules": schedules}))

@@ -7,7 +7,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.enqueue_function import EVENTS, Context, read_event
+from support.enqueue_function import EVENTS, Context, queued, read_event
 from support.proving import sized
 from support.sqs import Queue, simulated_sqs
 from support.strategies import mutated
@@ -53,10 +53,6 @@ def post(body=JOB, *, name="url_iam", key=None, headers=None, **changes):
 
 def answer_of(answer):
     return answer["statusCode"], json.loads(answer["body"])
-
-
-def queued(redis, queue="default"):
-    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
 
 
 # Who may ask

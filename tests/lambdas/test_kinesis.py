@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import arguments, failures, job, read_event
 from support.sources import recorded, records_of
 
 from kiqbridge import EventError
@@ -31,18 +31,6 @@ def stream(*values, **changes):
     return {"Records": made, **changes}
 
 
-def job(number):
-    return {"class": "HealthPulse", "args": [number]}
-
-
-def arguments(redis):
-    return [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]
-
-
-def checkpoint(answer):
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-
-
 def test_jobs_of_a_stream_are_enqueued_once_and_in_their_order(invoke, redis):
     event = read_event("kinesis_jobs")
 
@@ -65,7 +53,7 @@ def test_the_same_sequence_number_in_another_shard_or_stream_is_another_record(i
 def test_after_a_failure_nothing_is_enqueued_and_only_the_first_is_answered(invoke, redis):
     event = stream(job(1), {"class": "Kernel", "args": []}, job(3), {"class": "Kernel", "args": []})
 
-    assert checkpoint(invoke(event)) == ["1001"]
+    assert failures(invoke(event)) == ["1001"]
 
     assert arguments(redis) == [[1]]
 
@@ -88,7 +76,7 @@ def test_a_pipe_sends_the_same_record_without_its_inner_object(invoke, redis):
     ids=["json", "text", "bytes"],
 )
 def test_a_mapping_sees_json_else_a_text_else_base64(mapped, redis, data, seen):
-    assert checkpoint(mapped(TAKE_ALL)(stream(data))) == []
+    assert failures(mapped(TAKE_ALL)(stream(data))) == []
 
     assert arguments(redis) == [[seen]]
 
@@ -102,7 +90,7 @@ def test_stream_and_partition_key_find_a_mapping():
 def test_what_the_producer_library_aggregated_is_refused_with_what_to_do(invoke, redis, capsys):
     event = read_event("kinesis_aggregated")
 
-    assert checkpoint(invoke(event)) == [event["Records"][0]["kinesis"]["sequenceNumber"]]
+    assert failures(invoke(event)) == [event["Records"][0]["kinesis"]["sequenceNumber"]]
 
     assert "set its AggregationEnabled to false" in capsys.readouterr().out
     assert redis.dbsize() == 0
@@ -114,8 +102,8 @@ def test_logs_in_a_stream_are_unpacked(mapped, redis):
         " args: ['logEvents[].message']}]"
     )
 
-    assert checkpoint(invoke(read_event("kinesis_logs"))) == []
-    assert checkpoint(invoke(read_event("kinesis_logs"))) == []
+    assert failures(invoke(read_event("kinesis_logs"))) == []
+    assert failures(invoke(read_event("kinesis_logs"))) == []
 
     assert arguments(redis) == [[["[ERROR] 1", "[ERROR] 2"]]]
 
@@ -160,4 +148,4 @@ def test_at_a_record_without_a_sequence_number_the_whole_batch_is_delivered_agai
     event = stream(job(1))
     del event["Records"][0]["kinesis"]["sequenceNumber"]
 
-    assert checkpoint(invoke(event)) == [""]
+    assert failures(invoke(event)) == [""]

@@ -5,7 +5,15 @@ import os
 import shutil
 
 import pytest
-from support.enqueue_function import APP, ENVIRONMENT, Context, read_event
+from support.enqueue_function import (
+    APP,
+    ENVIRONMENT,
+    Context,
+    arguments,
+    messages,
+    queued,
+    read_event,
+)
 from support.mappings import document_of, write
 
 from kiqbridge import ConfigError, EventError, NotAllowed, PayloadError
@@ -23,20 +31,6 @@ def invoke(load, environment, tmp_path):
     return invoke
 
 
-def pushed(redis, queue="default"):
-    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
-
-
-def messages(*bodies):
-    [message] = read_event("sqs_records")["Records"]
-    return {
-        "Records": [
-            message | {"messageId": f"m{index}", "body": json.dumps(body)}
-            for index, body in enumerate(bodies)
-        ]
-    }
-
-
 PULSE = "mappings: [{match: {source: sqs}, class: HealthPulse, args: [body.id, messageId]}]"
 
 
@@ -45,14 +39,14 @@ def test_each_message_is_mapped_and_enqueued_once(invoke, redis):
 
     assert invoke(PULSE, event) == invoke(PULSE, event) == {"batchItemFailures": []}
 
-    assert [job["args"] for job in pushed(redis)] == [[1, "m0"], ["itself"], [3, "m2"]]
+    assert arguments(redis) == [[1, "m0"], ["itself"], [3, "m2"]]
 
 
 def test_only_what_cannot_be_mapped_fails(invoke, redis):
     answer = invoke(PULSE, messages({"id": 1}, {"number": 2}))
 
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert len(pushed(redis)) == 1
+    assert len(queued(redis)) == 1
 
 
 def test_a_filtered_message_is_answered_and_logged(invoke, redis, capsys):
@@ -60,7 +54,7 @@ def test_a_filtered_message_is_answered_and_logged(invoke, redis, capsys):
 
     assert invoke(text, messages({"id": 1}, {"id": 2})) == {"batchItemFailures": []}
 
-    assert [job["args"] for job in pushed(redis)] == [[2, "m1"]]
+    assert arguments(redis) == [[2, "m1"]]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     [ignored] = [line for line in lines if line.get("message") == "ignored"]
     assert ignored["reason"] == "the filter of mappings.yml:1 mappings[0] leaves it out"
@@ -72,7 +66,7 @@ def test_the_jobs_of_an_event_are_all_or_none(invoke, redis):
 
     with pytest.raises(NotAllowed, match="class: 'Kernel' is not among the classes in KIQBRIDGE_"):
         invoke(text, event)
-    assert pushed(redis) == []
+    assert queued(redis) == []
 
     first = invoke(text.replace("Kernel", "NightlyReport"), event)
     second = invoke(text.replace("Kernel", "NightlyReport"), event)
@@ -92,7 +86,7 @@ def test_a_rule_restricts_what_its_source_may_enqueue(invoke, redis):
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     with pytest.raises(NotAllowed, match="source 'direct' may enqueue nothing"):
         invoke(text, job)
-    assert len(pushed(redis)) == 1
+    assert len(queued(redis)) == 1
 
 
 def test_a_schema_is_checked_before_the_push_whoever_sends_the_job(invoke, redis):
@@ -107,14 +101,14 @@ def test_a_schema_is_checked_before_the_push_whoever_sends_the_job(invoke, redis
         invoke(text, {"class": "HealthPulse", "args": ["1"]})
     invoke(text, {"class": "HealthPulse", "args": [1]})
 
-    assert [job["args"] for job in pushed(redis)] == [[1]]
+    assert arguments(redis) == [[1]]
 
 
 def test_a_file_with_faults_refuses_every_event(invoke, redis):
     with pytest.raises(ConfigError, match=r"mappings.yml:1 mapping: is not known here"):
         invoke("mapping: []", {"class": "HealthPulse", "args": []})
 
-    assert pushed(redis) == []
+    assert queued(redis) == []
 
 
 def test_what_the_build_writes_does_the_same(invoke, redis, tmp_path):
@@ -123,7 +117,7 @@ def test_what_the_build_writes_does_the_same(invoke, redis, tmp_path):
 
     invoke("this: [is not read", messages({"id": 1}))
 
-    assert [job["args"] for job in pushed(redis)] == [[1, "m0"]]
+    assert arguments(redis) == [[1, "m0"]]
 
 
 def test_without_a_mapping_the_refusal_shows_one(invoke):
@@ -147,4 +141,4 @@ def test_make_up_uses_the_same_file(redis, redis_url, tmp_path):
     finally:
         function.stop()
 
-    assert [job["args"] for job in pushed(redis)] == [[1, "m0"]]
+    assert arguments(redis) == [[1, "m0"]]

@@ -5,14 +5,13 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.enqueue_function import ENVIRONMENT, Context, read_event
+from support.enqueue_function import ENVIRONMENT, Context, job, numbers, queued, read_event
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import EventError
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.commands import cli
 from kiqbridge.commands.spill_command import Messages
-from kiqbridge.wire.json_text import loads
 
 
 @pytest.fixture
@@ -41,10 +40,6 @@ def run(redis_url, environment, capsys, sqs):
     return run
 
 
-def job(number, **more):
-    return {"class": "HealthPulse", "args": [number], **more}
-
-
 def tick(number, at):
     return {**job(number), "tick": {"schedule": "stack/Nightly", "at": at}}
 
@@ -55,14 +50,6 @@ def ago(**options):
 
 def attributes(**values):
     return {name: {"StringValue": value, "DataType": "String"} for name, value in values.items()}
-
-
-def queued(redis):
-    return [loads(text) for text in reversed(redis.lrange("queue:default", 0, -1))]
-
-
-def numbers(redis):
-    return [each["args"][0] for each in queued(redis)]
 
 
 def outcomes(answer):

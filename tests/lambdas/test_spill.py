@@ -5,7 +5,15 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.enqueue_function import Context, invoked_by, read_event
+from support.enqueue_function import (
+    Context,
+    failures,
+    invoked_by,
+    job,
+    messages,
+    numbers,
+    queued,
+)
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
@@ -48,37 +56,6 @@ def start(load, environment, redis_url):
         return lambda event, alias="": app.lambda_handler(event, invoked_by(alias))
 
     return start
-
-
-def job(number, **more):
-    return {"class": "HealthPulse", "args": [number], **more}
-
-
-def batch(*bodies, arn=SOURCE, groups=None, first=0):
-    return {
-        "Records": [
-            {
-                "messageId": f"m{first + place}",
-                "body": body if isinstance(body, str) else json.dumps(body),
-                "eventSource": "aws:sqs",
-                "eventSourceARN": arn,
-                "attributes": {"MessageGroupId": groups[place]} if groups else {},
-            }
-            for place, body in enumerate(bodies)
-        ]
-    }
-
-
-def failures(answer):
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-
-
-def queued(redis, queue="default"):
-    return [loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
-
-
-def numbers(redis, queue="default"):
-    return [each["args"][0] for each in queued(redis, queue)]
 
 
 class TestDirect:
@@ -232,20 +209,20 @@ class TestTicks:
 
 class TestBatches:
     def test_a_batch_is_a_success_and_each_message_is_spilled(self, spill, start, redis):
-        assert failures(start(away=True)(batch(*map(job, range(25))))) == []
+        assert failures(start(away=True)(messages(*map(job, range(25))))) == []
 
         assert spill.size() == 25
         spill.deliver(start(away=False))
         assert sorted(numbers(redis)) == list(range(25))
 
     def test_only_what_is_accepted_is_spilled(self, spill, start):
-        event = batch(job(1), "no json", {"class": "Kernel", "args": []})
+        event = messages(job(1), "no json", {"class": "Kernel", "args": []})
 
         assert failures(start(away=True)(event)) == ["m1", "m2"]
         assert spill.size() == 1
 
     def test_a_repeated_delivery_meets_the_spilled_one(self, spill, start, redis):
-        event = batch(job(1), job(2))
+        event = messages(job(1), job(2))
         start(away=True)(event)
         start(away=True)(event)
         back = start(away=False)
@@ -259,12 +236,12 @@ class TestBatches:
     def test_what_does_not_fit_into_one_call_goes_in_several(self, spill, start, redis):
         large = [job(number, pad="x" * 300_000) for number in range(5)]
 
-        assert failures(start(away=True)(batch(*large))) == []
+        assert failures(start(away=True)(messages(*large))) == []
 
         assert spill.size() == 5
 
     def test_one_that_is_too_large_is_delivered_again_by_its_source(self, spill, start):
-        event = batch(job(1), job(2, pad="x" * spill_queue.MAX_BYTES), job(3))
+        event = messages(job(1), job(2, pad="x" * spill_queue.MAX_BYTES), job(3))
 
         assert failures(start(away=True)(event)) == ["m1"]
         assert spill.size() == 2
@@ -274,13 +251,13 @@ class TestBatches:
             spill_queue, "sqs_client", lambda url: Refusing(sqs_client(url), {"1", "2"})
         )
 
-        assert failures(start(away=True)(batch(job(1), job(2), job(3), job(4)))) == ["m1", "m2"]
+        assert failures(start(away=True)(messages(job(1), job(2), job(3), job(4)))) == ["m1", "m2"]
         assert spill.size() == 2
 
     def test_what_redis_took_before_it_went_away_is_not_spilled(self, spill, server_switch, redis):
         """A queue of another type has the records pushed one by one."""
         redis.set("queue:low", "of another type")
-        event = batch(job(1), job(2, queue="low"), job(3), job(4))
+        event = messages(job(1), job(2, queue="low"), job(3), job(4))
         invoke = server_switch(away=False)
 
         def go_away_before(items):
@@ -305,7 +282,7 @@ class TestBatches:
 
         server_switch.before_push(lose_the_reply)
 
-        assert failures(invoke(batch(job(1)))) == []
+        assert failures(invoke(messages(job(1)))) == []
         with pytest.raises(PushOutcomeUnknown):
             invoke(job(1))
         assert invoke(job(1, dedupe_key="k"))["spilled"]
@@ -332,7 +309,7 @@ class TestBatches:
     def test_a_full_memory_is_an_outage_too(self, spill, start, redis):
         redis.config_set("maxmemory", 1)
         try:
-            assert failures(start(away=False)(batch(job(1), job(2)))) == []
+            assert failures(start(away=False)(messages(job(1), job(2)))) == []
         finally:
             redis.config_set("maxmemory", 0)
 
@@ -343,7 +320,7 @@ class TestBatches:
 
 class TestOrder:
     def test_without_a_fifo_queue_a_source_with_an_order_keeps_its_messages(self, spill, start):
-        event = batch(job(1), job(2), job(3), arn=FIFO_SOURCE, groups=["a", "a", "b"])
+        event = messages(job(1), job(2), job(3), arn=FIFO_SOURCE, groups=["a", "a", "b"])
 
         assert failures(start(away=True)(event)) == ["m0", "m1", "m2"]
         assert spill.size() == 0
@@ -351,7 +328,7 @@ class TestOrder:
     def test_a_group_is_drained_in_its_order(self, fifo, start, redis):
         away = start(away=True)
         for first in range(0, 30, 3):
-            event = batch(
+            event = messages(
                 *(job(first + n) for n in range(3)),
                 arn=FIFO_SOURCE,
                 groups=["a", "b", "a"],
@@ -371,11 +348,11 @@ class TestOrder:
         self, fifo, redis, server_switch
     ):
         invoke = server_switch(away=True)
-        invoke(batch(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "b"]))
+        invoke(messages(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "b"]))
         server_switch(away=False)
 
         assert (
-            failures(invoke(batch(job(3), job(4), arn=FIFO_SOURCE, groups=["a", "c"], first=2)))
+            failures(invoke(messages(job(3), job(4), arn=FIFO_SOURCE, groups=["a", "c"], first=2)))
             == []
         )
         assert numbers(redis) == [4]
@@ -384,13 +361,13 @@ class TestOrder:
         while fifo.size():
             fifo.deliver(invoke)
         assert [n for n in numbers(redis) if n in (1, 3)] == [1, 3]
-        invoke(batch(job(5), arn=FIFO_SOURCE, groups=["a"], first=4))
+        invoke(messages(job(5), arn=FIFO_SOURCE, groups=["a"], first=4))
         assert numbers(redis)[-1] == 5
         assert fifo.size() == 0
 
     def test_a_failure_to_spill_stops_its_group_and_no_other(self, fifo, start, monkeypatch):
         monkeypatch.setattr(spill_queue, "sqs_client", lambda url: Refusing(sqs_client(url), {"0"}))
-        event = batch(job(1), job(2), job(3), arn=FIFO_SOURCE, groups=["a", "b", "a"])
+        event = messages(job(1), job(2), job(3), arn=FIFO_SOURCE, groups=["a", "b", "a"])
 
         assert failures(start(away=True)(event)) == ["m0", "m2"]
         [content] = fifo.bodies()
@@ -403,16 +380,16 @@ class TestOrder:
         monkeypatch.setattr(spill_queue, "sqs_client", lambda url: refusing)
         large = [job(number, pad="x" * 300_000) for number in range(5)]
 
-        answer = start(away=True)(batch(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
+        answer = start(away=True)(messages(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
 
         assert failures(answer) == ["m0", "m1", "m2", "m3", "m4"]
         assert fifo.size() == 0
 
     def test_a_group_has_one_name_in_the_spill_queue_and_every_group_its_own(self, fifo, start):
         invoke = start(away=True)
-        invoke(batch(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "b"]))
-        invoke(batch(job(3), arn=FIFO_SOURCE, groups=["a"], first=2))
-        invoke(batch(job(4), arn=arn_of("others.fifo"), groups=["a"], first=3))
+        invoke(messages(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "b"]))
+        invoke(messages(job(3), arn=FIFO_SOURCE, groups=["a"], first=2))
+        invoke(messages(job(4), arn=arn_of("others.fifo"), groups=["a"], first=3))
 
         names = {
             json.loads(each["Body"])["jobs"][0]["args"][0]: each["Attributes"]["MessageGroupId"]
@@ -422,7 +399,7 @@ class TestOrder:
         assert len({names[1], names[2], names[4]}) == 3
 
     def test_what_follows_a_refused_record_waits_at_its_source(self, fifo, start):
-        event = batch(job(1), "no json", job(3), arn=FIFO_SOURCE, groups=["a", "a", "a"])
+        event = messages(job(1), "no json", job(3), arn=FIFO_SOURCE, groups=["a", "a", "a"])
 
         assert failures(start(away=True)(event)) == ["m1", "m2"]
         [content] = fifo.bodies()
@@ -431,31 +408,12 @@ class TestOrder:
     def test_a_group_is_one_message_as_far_as_it_fits(self, fifo, start, redis):
         large = [job(number, pad="x" * 300_000) for number in range(5)]
 
-        start(away=True)(batch(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
+        start(away=True)(messages(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
 
         back = start(away=False)
         while fifo.size():
             fifo.deliver(back)
         assert numbers(redis) == list(range(5))
-
-
-class TestHttp:
-    def test_a_spilled_job_is_accepted(self, spill, start, redis):
-        request = read_event("http/url_iam", body=json.dumps(job(1)), isBase64Encoded=False)
-
-        answer = start(away=True)(request)
-
-        [accepted] = json.loads(answer["body"])["spilled"]
-        assert answer["statusCode"] == 202
-        spill.deliver(start(away=False))
-        assert queued(redis)[0]["jid"] == accepted["jid"]
-
-    def test_without_a_spill_queue_the_caller_shall_come_again(self, sqs, start):
-        request = read_event("http/url_iam", body=json.dumps(job(1)), isBase64Encoded=False)
-
-        answer = start(away=True)(request)
-
-        assert (answer["statusCode"], "Retry-After" in answer["headers"]) == (503, True)
 
 
 class TestReport:
@@ -490,9 +448,9 @@ class TestTrust:
     def test_the_rules_of_the_source_that_brought_the_job_hold(self, spill, start, redis, mapped):
         mapped("""
             allow:
-              - {source: sqs, origin: "*:orders", classes: [HealthPulse], queues: [default]}
+              - {source: sqs, origin: "*:jobs", classes: [HealthPulse], queues: [default]}
             """)
-        start(away=True)(batch(job(1)))
+        start(away=True)(messages(job(1)))
         [content] = spill.bodies()
         content["kiqbridge_spill"].update(origin=arn_of("another"), id="forged", guards=[None])
         spill.send(json.dumps(content))
@@ -515,8 +473,8 @@ class TestTrust:
         forged = content | {"jobs": [own]}
         back = start(away=False)
 
-        assert failures(back(batch(forged, arn=arn_of("spill")), alias="iot")) == ["m0"]
-        assert failures(back(batch(content, arn=arn_of("spill")))) == ["m0"]
+        assert failures(back(messages(forged, arn=arn_of("spill")), alias="iot")) == ["m0"]
+        assert failures(back(messages(content, arn=arn_of("spill")))) == ["m0"]
         assert spill.deliver(back) == 1
         assert numbers(redis) == [1]
 
@@ -554,7 +512,7 @@ class TestTrust:
         start(away=True)(job(1))
         [content] = spill.bodies()
 
-        answer = start(away=False)(batch(content, arn=SOURCE))
+        answer = start(away=False)(messages(content, arn=SOURCE))
 
         assert failures(answer) == ["m0"]
         assert redis.keys("*") == []
@@ -562,7 +520,7 @@ class TestTrust:
     @pytest.mark.parametrize("account", ["123456789012", "999999999999"])
     def test_a_queue_of_the_same_name_in_another_account_is_not_it(self, spill, account):
         queues = spill_queue.SpillQueues(spill.url, "")
-        event = batch(job(1), arn=f"arn:aws:sqs:eu-west-1:{account}:spill")
+        event = messages(job(1), arn=f"arn:aws:sqs:eu-west-1:{account}:spill")
 
         assert queues.delivers(event) == (account == "123456789012")
 

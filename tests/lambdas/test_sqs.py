@@ -1,67 +1,37 @@
 """Messages of SQS: each is enqueued once, and only those that failed are delivered again."""
 
-import json
-
 import pytest
-from support.enqueue_function import Context, read_event
+from support.enqueue_function import QUEUE, Context, failures, job, messages, numbers, read_event
 from support.sources import records_of
 
-ARN = "arn:aws:sqs:eu-west-1:123456789012:jobs"
-FIFO = f"{ARN}.fifo"
-
-
-def batch(*bodies, arn=ARN, groups=None):
-    """An event with a message for each body; a text is sent as it is."""
-    [message] = read_event("sqs_records")["Records"]
-    return {
-        "Records": [
-            message
-            | {"messageId": f"m{index}", "eventSourceARN": arn}
-            | {"body": body if isinstance(body, str) else json.dumps(body)}
-            | ({"attributes": {"MessageGroupId": groups[index]}} if groups else {})
-            for index, body in enumerate(bodies)
-        ]
-    }
-
-
-def job(number, **more):
-    return {"class": "HealthPulse", "args": [number], **more}
-
-
-def failures(answer):
-    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-
-
-def numbers(redis, queue="default"):
-    """Arguments in the order in which they were pushed."""
-    return [json.loads(text)["args"][0] for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
+FIFO = f"{QUEUE}.fifo"
 
 
 def test_each_message_is_a_job_in_their_order(invoke, redis):
-    assert failures(invoke(batch(job(1), job(2), job(3)))) == []
+    assert failures(invoke(messages(job(1), job(2), job(3)))) == []
 
     assert numbers(redis) == [1, 2, 3]
 
 
 def test_a_repeated_delivery_enqueues_nothing_and_is_a_success(invoke, redis):
-    invoke(batch(job(1), job(2)))
+    invoke(messages(job(1), job(2)))
 
-    assert failures(invoke(batch(job(1), job(2), job(3)))) == []
+    assert failures(invoke(messages(job(1), job(2), job(3)))) == []
 
     assert numbers(redis) == [1, 2, 3]
 
 
 def test_the_same_id_in_another_queue_is_another_message(invoke, redis):
-    invoke(batch(job(1)))
+    invoke(messages(job(1)))
 
-    invoke(batch(job(2), arn=f"{ARN}-other"))
+    invoke(messages(job(2), arn=f"{QUEUE}-other"))
 
     assert numbers(redis) == [1, 2]
 
 
 def test_several_jobs_of_a_message_are_all_or_none(invoke, redis):
     answer = invoke(
-        batch({"jobs": [job(1), job(2)]}, {"jobs": [job(3), {"class": "Kernel", "args": []}]})
+        messages({"jobs": [job(1), job(2)]}, {"jobs": [job(3), {"class": "Kernel", "args": []}]})
     )
 
     assert failures(answer) == ["m1"]
@@ -72,13 +42,13 @@ def test_several_jobs_of_a_message_are_all_or_none(invoke, redis):
     "bad", ["no json", "[]", {"class": "Kernel", "args": []}, {"class": "HealthPulse"}]
 )
 def test_only_the_messages_that_failed_are_delivered_again(invoke, redis, bad):
-    assert failures(invoke(batch(job(1), bad, job(3)))) == ["m1"]
+    assert failures(invoke(messages(job(1), bad, job(3)))) == ["m1"]
 
     assert numbers(redis) == [1, 3]
 
 
 def test_a_fifo_queue_holds_back_what_follows_a_failure_in_its_group(invoke, redis):
-    event = batch(job(1), "no json", job(3), job(4), arn=FIFO, groups=["a", "b", "b", "a"])
+    event = messages(job(1), "no json", job(3), job(4), arn=FIFO, groups=["a", "b", "b", "a"])
 
     assert failures(invoke(event)) == ["m1", "m2"]
 
@@ -88,14 +58,14 @@ def test_a_fifo_queue_holds_back_what_follows_a_failure_in_its_group(invoke, red
 def test_a_job_that_redis_refuses_fails_alone(invoke, redis):
     redis.set("queue:low", "of another type")
 
-    assert failures(invoke(batch(job(1), job(2, queue="low"), job(3)))) == ["m1"]
+    assert failures(invoke(messages(job(1), job(2, queue="low"), job(3)))) == ["m1"]
 
     assert numbers(redis) == [1, 3]
 
 
 def test_a_fifo_group_waits_behind_a_job_that_redis_refuses(invoke, redis):
     redis.set("queue:low", "of another type")
-    event = batch(
+    event = messages(
         job(1), job(2, queue="low"), job(3), job(4), arn=FIFO, groups=["a", "b", "b", "c"]
     )
 
@@ -105,10 +75,10 @@ def test_a_fifo_group_waits_behind_a_job_that_redis_refuses(invoke, redis):
 
 
 def test_a_batch_costs_one_round_trip(invoke, redis):
-    invoke(batch(job(0)))
+    invoke(messages(job(0)))
     redis.config_resetstat()
 
-    invoke(batch(*(job(number) for number in range(10)), arn=f"{ARN}-other"))
+    invoke(messages(*(job(number) for number in range(10)), arn=f"{QUEUE}-other"))
 
     stats = redis.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] == 1
@@ -119,7 +89,7 @@ def test_a_batch_costs_one_round_trip(invoke, redis):
 def test_without_redis_all_are_delivered_again(load, environment):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 
-    answer = load().lambda_handler(batch(job(1), job(2)), Context())
+    answer = load().lambda_handler(messages(job(1), job(2)), Context())
 
     assert failures(answer) == ["m0", "m1"]
 
@@ -142,7 +112,7 @@ def test_a_message_in_the_dead_letter_queue_is_the_one_that_was_in_the_queue(inv
 def test_a_message_that_was_redriven_is_a_new_one_without_a_dedupe_key(invoke, redis):
     """SQS documents that redriven messages get a new id and a new time of arrival."""
     for name, number in (("before", 1), ("after", 1)):
-        event = batch(job(number), job(2, dedupe_key="order-2"))
+        event = messages(job(number), job(2, dedupe_key="order-2"))
         for message in event["Records"]:
             message["messageId"] += name
         invoke(event)
@@ -167,7 +137,7 @@ def test_queue_group_and_attributes_of_a_message_find_a_mapping():
     [raw] = records_of(read_event("sqs_sns_raw"))
     first, _ = records_of(read_event("sqs_fifo"))
 
-    assert raw.facets == {"queue": ARN, "attribute.tenant": "acme"}
+    assert raw.facets == {"queue": QUEUE, "attribute.tenant": "acme"}
     assert first.facets == {"queue": FIFO, "group": "customer-7"}
     assert first.group == "customer-7"
 
@@ -188,7 +158,7 @@ def test_queue_group_and_attributes_of_a_message_find_a_mapping():
     ids=str,
 )
 def test_a_message_that_lacks_something_is_refused_alone(changes, reason):
-    event = batch(job(1), job(2))
+    event = messages(job(1), job(2))
     event["Records"].insert(0, event["Records"].pop() | changes)
     if "eventSource" in changes:
         event["Records"].reverse()
@@ -200,7 +170,7 @@ def test_a_message_that_lacks_something_is_refused_alone(changes, reason):
 
 
 def test_at_a_message_without_an_id_the_whole_batch_is_delivered_again(invoke, redis):
-    event = batch(job(1), job(2))
+    event = messages(job(1), job(2))
     del event["Records"][1]["messageId"]
 
     assert failures(invoke(event)) == [""]
@@ -208,7 +178,7 @@ def test_at_a_message_without_an_id_the_whole_batch_is_delivered_again(invoke, r
 
 @pytest.mark.parametrize("attributes", [None, 5, {}, {"MessageGroupId": 5}])
 def test_odd_attributes_of_a_message_are_as_none(attributes):
-    event = batch(job(1), arn=FIFO)
+    event = messages(job(1), arn=FIFO)
     event["Records"][0] |= {"attributes": attributes, "messageAttributes": {"a": 5}}
 
     [record] = records_of(event)
@@ -217,7 +187,7 @@ def test_odd_attributes_of_a_message_are_as_none(attributes):
 
 
 def test_a_fifo_queue_keeps_its_order_also_behind_a_message_that_cannot_be_read(invoke, redis):
-    event = batch(job(1), job(2), job(3), arn=FIFO, groups=["a", "a", "b"])
+    event = messages(job(1), job(2), job(3), arn=FIFO, groups=["a", "a", "b"])
     del event["Records"][0]["eventSourceARN"]
 
     assert failures(invoke(event)) == ["m0", "m1"]

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 
 import pytest
-from support.enqueue_function import ENVIRONMENT, EVENTS, read_event
+from support.enqueue_function import ENVIRONMENT, EVENTS, messages, queued, read_event
 from support.mappings import write
 from support.servers import find_free_port
 
@@ -42,25 +42,11 @@ def event(tmp_path):
     return event
 
 
-def messages(*bodies):
-    [message] = read_event("sqs_records")["Records"]
-    return {
-        "Records": [
-            message | {"messageId": f"m{index}", "body": json.dumps(body)}
-            for index, body in enumerate(bodies)
-        ]
-    }
-
-
-def pushed(redis, queue="default"):
-    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
-
-
 class TestJob:
     def test_it_is_pushed_and_its_id_printed(self, run, redis):
         code, out, err = run("AnyClass", "5", '"two"', "[1]", "-3", "--queue", "any")
 
-        [job] = pushed(redis, "any")
+        [job] = queued(redis, "any")
         assert (code, out, err) == (0, f"{job['jid']}\n", "")
         assert (job["class"], job["args"], job["queue"]) == ("AnyClass", [5, "two", [1], -3], "any")
 
@@ -88,7 +74,7 @@ class TestJob:
         assert first[:2] == second[:2]
         assert "enqueued a job before" in second[2]
         assert json.loads(third[1])["duplicate"] is True
-        assert len(pushed(redis)) == 1
+        assert len(queued(redis)) == 1
 
     def test_dry_run_pushes_nothing(self, run, redis):
         assert run("Mail", "5", "--dry-run") == (0, "would enqueue Mail [5] into default\n", "")
@@ -148,7 +134,7 @@ class TestEvent:
         first = json.loads(run("--event", path, "--json")[1])
         second = json.loads(run("--event", path, "--json")[1])
 
-        [job] = pushed(redis)
+        [job] = queued(redis)
         [[shown], [again]] = [each["records"][0]["jobs"] for each in (first, second)]
         assert shown["jid"] == again["jid"] == job["jid"]
         assert [shown["duplicate"], again["duplicate"]] == [False, True]
@@ -172,7 +158,7 @@ class TestEvent:
             "the filter of mappings.yml:3 mappings[0] (numbers)"
         )
         assert run("--event", path)[0] == 0
-        assert [job["args"] for job in pushed(redis)] == [[5], ["own"]]
+        assert [job["args"] for job in queued(redis)] == [[5], ["own"]]
 
     def test_other_mappings_can_be_named(self, run, event, tmp_path, monkeypatch):
         path = event(messages({"id": 5}))
@@ -208,7 +194,7 @@ class TestEvent:
         assert code == 2
         assert "class: 'Kernel' is not among the classes in KIQBRIDGE_ALLOWED_CLASSES" in err
         assert '{"batchItemFailures": [{"itemIdentifier": "m1"}]}' in out
-        assert [job["args"] for job in pushed(redis)] == [[1]]
+        assert [job["args"] for job in queued(redis)] == [[1]]
 
     def test_what_no_mapping_takes_is_exit_code_2(self, run):
         code, out, err = run("--event", EVENTS / "s3_object_created.json", "--dry-run", "--json")

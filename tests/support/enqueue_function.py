@@ -16,6 +16,8 @@ from typing import Any
 
 from aws_lambda_powertools.logging import logger as powertools
 
+from kiqbridge.wire.json_text import loads
+
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "lambdas" / "enqueue" / "app.py"
 EVENTS = ROOT / "tests" / "lambdas" / "events"
@@ -27,6 +29,7 @@ ENVIRONMENT = {
 }
 
 REQUEST = "8f5b8f0e-0f4a-4d57-9f1e-1c9f6c1f0a11"
+QUEUE = "arn:aws:sqs:eu-west-1:123456789012:jobs"
 INVOKED = "arn:aws:lambda:eu-west-1:123456789012:function:enqueue"
 
 
@@ -77,6 +80,46 @@ class _Stdout:
 def read_event(name: str, **changes: Any) -> dict[str, Any]:
     """The recorded event; `changes` replace its keys."""
     return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8")) | changes
+
+
+def job(number: int, **more: Any) -> dict[str, Any]:
+    """One that the function may enqueue."""
+    return {"class": "HealthPulse", "args": [number], **more}
+
+
+def messages(
+    *bodies: Any, arn: str = QUEUE, groups: Sequence[str] = (), first: int = 0
+) -> dict[str, Any]:
+    """An event of SQS with a message for each body, m0 and so on; a text is sent as it is."""
+    [message] = read_event("sqs_records")["Records"]
+    return {
+        "Records": [
+            message
+            | {"messageId": f"m{first + index}", "eventSourceARN": arn}
+            | {"body": body if isinstance(body, str) else json.dumps(body)}
+            | ({"attributes": {"MessageGroupId": groups[index]}} if groups else {})
+            for index, body in enumerate(bodies)
+        ]
+    }
+
+
+def failures(answer: Mapping[str, Any]) -> list[str]:
+    """The items that are to be delivered again."""
+    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+
+
+def queued(redis: Any, queue: str = "default") -> list[dict[str, Any]]:
+    """Payloads, first pushed first."""
+    return [loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
+
+
+def arguments(redis: Any, queue: str = "default") -> list[Any]:
+    return [each["args"] for each in queued(redis, queue)]
+
+
+def numbers(redis: Any, queue: str = "default") -> list[Any]:
+    """The first argument of each."""
+    return [each[0] for each in arguments(redis, queue)]
 
 
 def deliver(environ: Mapping[str, str], events: Sequence[Any], barrier: Any, answers: Any) -> None:
