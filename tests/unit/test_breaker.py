@@ -33,14 +33,9 @@ def test_a_server_that_is_away_is_not_asked_for_a_while(breaker, now):
     assert breaker.refusal() is None
 
 
-def test_a_refusal_of_redis_says_nothing_about_its_being_there(breaker):
+def test_a_refusal_of_redis_opens_it_not_and_an_answer_closes_it(breaker):
     breaker.note([result(PayloadError("no job"))])
-
     assert breaker.refusal() is None
-
-
-def test_an_answer_closes_it(breaker):
     breaker.note([AWAY])
     breaker.note([result()])
-
     assert breaker.refusal() is None

@@ -114,44 +114,30 @@ monthly_cron = crons(numbers(0, 59), numbers(0, 23), special_days, all_months, a
 instants = st.datetimes(datetime(2010, 1, 1), datetime(2031, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis wants naive bounds and adds the zone
 
 
-@brief
-@given(any_cron | daily_cron, windows(timedelta(days=4)))
-@example("cron(30 2 * * ? *)", ("Europe/Paris", utc(2026, 3, 28), utc(2026, 3, 31)))
-@example("cron(*/20 * * * ? *)", ("Australia/Lord_Howe", utc(2026, 4, 4), utc(2026, 4, 6)))
-@example("cron(0 9 30 * ? *)", ("Pacific/Apia", utc(2011, 12, 28), utc(2012, 1, 2)))
-def test_the_evaluator_and_the_oracle_agree_on_every_minute_of_a_few_days(text, window):
-    zone, start, end = window
-
-    assert list(parse(text, zone).between(start, end)) == due_minutes(text, zone, start, end)
+@st.composite
+def single_times(draw):
+    """A time on the wall of a turning point's zone, and its window."""
+    zone, start, end = draw(windows(timedelta(days=2)))
+    wall = start.replace(tzinfo=None) + draw(st.timedeltas(timedelta(0), timedelta(days=2)))
+    return f"at({wall.replace(second=0, microsecond=0).isoformat()})", (zone, start, end)
 
 
 @brief
-@given(monthly_cron, windows(timedelta(days=150)))
-def test_the_evaluator_and_the_oracle_agree_on_days_of_many_months(text, window):
-    zone, start, end = window
-
-    assert list(parse(text, zone).between(start, end)) == due_minutes(text, zone, start, end)
-
-
-@brief
-@given(any_cron | daily_cron, windows(timedelta(days=4)))
-def test_the_latest_occurrence_is_the_last_that_the_oracle_has_seen(text, window):
-    zone, start, end = window
+@given(
+    st.tuples(any_cron | daily_cron, windows(timedelta(days=4)))
+    | st.tuples(monthly_cron, windows(timedelta(days=150)))
+    | single_times()
+)
+@example(("cron(30 2 * * ? *)", ("Europe/Paris", utc(2026, 3, 28), utc(2026, 3, 31))))
+@example(("cron(*/20 * * * ? *)", ("Australia/Lord_Howe", utc(2026, 4, 4), utc(2026, 4, 6))))
+@example(("cron(0 9 30 * ? *)", ("Pacific/Apia", utc(2011, 12, 28), utc(2012, 1, 2))))
+def test_the_evaluator_and_the_oracle_agree_on_every_minute_and_on_the_latest(case):
+    text, (zone, start, end) = case
     seen = due_minutes(text, zone, start, end)
-
-    latest = parse(text, zone).latest_at_or_before(end)
-
+    schedule = parse(text, zone)
+    assert list(schedule.between(start, end)) == seen
+    latest = schedule.latest_at_or_before(end)
     assert latest == seen[-1] if seen else latest is None or latest <= start
-
-
-@brief
-@given(windows(timedelta(days=2)), st.timedeltas(timedelta(0), timedelta(days=2)))
-def test_a_single_time_is_due_when_the_oracle_sees_it_on_the_wall(window, offset):
-    zone, start, end = window
-    wall = (start.replace(tzinfo=None) + offset).replace(second=0, microsecond=0)
-    text = f"at({wall.isoformat()})"
-
-    assert list(parse(text, zone).between(start, end)) == due_minutes(text, zone, start, end)
 
 
 @brief

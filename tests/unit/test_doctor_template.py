@@ -184,65 +184,46 @@ def test_each_fault_is_one_finding(template, case):
     assert what in found[0].what
 
 
-def test_a_local_time_without_a_zone_is_found(template):
+def test_a_local_time_without_a_zone_is_found_unless_a_comment_switches_that_off(template):
     template.write_text(GOOD.replace("\n        Orders:", UNZONED, 1))
-
     [finding] = wrong(template)
-
     assert finding.rule == "local-time"
     assert "Daily" in finding.what
     assert "ScheduleExpressionTimezone: Europe/Paris" in finding.action
-
-
-def test_a_comment_beside_a_schedule_switches_off_what_the_lint_found(template):
     unzoned = UNZONED.replace("Daily:", "Daily: # lint: ignore KB104", 1)
     template.write_text(GOOD.replace("\n        Orders:", unzoned, 1))
-
     assert wrong(template) == []
 
 
-def test_what_a_template_nests_is_looked_at(template):
+NESTED = "  Nested:\n    Type: AWS::CloudFormation::Stack\n    Properties: {{TemplateURL: {}}}\n"
+
+
+def test_what_a_template_nests_is_looked_at_and_itself_read_once(template):
     nested = "Resources: {Cache: {Type: AWS::ElastiCache::ReplicationGroup, Properties: {}}}"
     (template.parent / "infra").mkdir()
     (template.parent / "infra" / "redis.yaml").write_text(nested)
-    template.write_text(
-        f"{GOOD}  Redis:\n    Type: AWS::CloudFormation::Stack\n    Properties: {{TemplateURL: infra/redis.yaml}}\n"
-    )
-
+    template.write_text(GOOD + NESTED.format("infra/redis.yaml"))
     [finding] = wrong(template)
-
     assert finding.what == "infra/redis.yaml:1 Cache has no TransitEncryptionEnabled"
+    template.write_text(GOOD + NESTED.format("template.yaml"))
+    assert wrong(template) == []
 
 
 def test_what_is_nested_and_not_here_may_hold_what_is_missing(template):
-    nested = "  Other:\n    Type: AWS::CloudFormation::Stack\n    Properties: {TemplateURL: https://b/x.yaml}\n"
     bare = GOOD.replace("AWS::CloudWatch::Alarm", "X").replace("AWS::EC2::VPCEndpoint", "X")
-    template.write_text(bare + nested)
-
+    template.write_text(bare + NESTED.format("https://b/x.yaml"))
     assert [(each.rule, each.status.value) for each in wrong(template)] == [
         ("vpc-endpoints", "unknown"),
         ("alarms", "unknown"),
     ]
 
 
-def test_a_template_that_nests_itself_is_read_once(template):
-    template.write_text(
-        f"{GOOD}  Again:\n    Type: AWS::CloudFormation::Stack\n    Properties: {{TemplateURL: template.yaml}}\n"
-    )
-
-    assert wrong(template) == []
-
-
 @pytest.mark.parametrize("text", ["{", "a: [", "- a", "\x00", "Resources: {A: {Type: !Foo x}}"])
-def test_what_is_no_template_is_one_finding_or_none(template, text):
+def test_what_is_no_template_or_no_file_is_one_finding(template, text):
     template.write_text(text)
-
     assert {each.rule for each in wrong(template)} <= {"template"}
-
-
-def test_a_file_that_is_not_there_is_one_finding(tmp_path):
-    [finding] = wrong(tmp_path / "none.yaml")
-
+    template.unlink()
+    [finding] = wrong(template)
     assert finding.rule == "template"
     assert "cannot be read" in finding.what
 

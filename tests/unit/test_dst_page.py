@@ -68,13 +68,9 @@ FILE = Path(__file__).parents[2] / "docs/images/dst.svg"
 HALF_PAST_TWO, THREE, EACH_HOUR = EXPRESSIONS
 
 
-def test_the_file_is_what_the_program_draws():
+def test_the_file_is_what_the_program_draws_with_a_title_for_who_cannot_see_it():
     assert FILE.read_text("utf-8") == picture(), "run make docs"
-
-
-def test_it_is_a_picture_with_a_title_for_who_cannot_see_it():
     root = ET.fromstring(picture())
-
     assert root.tag.endswith("svg")
     assert root.get("role") == "img"
     assert "daylight saving time" in root.get("aria-label")
@@ -94,12 +90,8 @@ def test_what_fires_in_a_night(night, expression, expected):
 
 
 @pytest.mark.parametrize("night", [GAP, REPEAT])
-def test_a_rate_fires_each_hour_of_both_nights(night):
+def test_a_rate_fires_each_hour_and_what_is_marked_as_not_fired_does_not(night):
     assert [each.minute for each in firings(EACH_HOUR, night)] == [15] * 6
-
-
-@pytest.mark.parametrize("night", [GAP, REPEAT])
-def test_what_is_marked_as_not_fired_is_not(night):
     for expression, (instant, _) in night.unfired.items():
         assert instant not in firings(expression, night)
 

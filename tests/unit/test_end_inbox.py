@@ -40,17 +40,12 @@ def test_usr1_asks_for_the_tables_once(inbox):
     assert not inbox.ending
 
 
-def test_nobody_presses_a_key_of_a_pipe(inbox, monkeypatch):
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as stdin, os.fdopen(writing, "w"):
+@pytest.mark.parametrize("open_ends", [os.pipe, pty.openpty])
+def test_nobody_presses_a_key_of_a_pipe_or_of_a_terminal_that_is_not_ours(
+    inbox, monkeypatch, open_ends
+):
+    ends = open_ends()
+    reading, writing = ends if open_ends is os.pipe else reversed(ends)
+    with os.fdopen(reading) as stdin, os.fdopen(writing, "wb", buffering=0):
         monkeypatch.setattr(sys, "stdin", stdin)
-
-        assert not inbox.listen()
-
-
-def test_nobody_presses_a_key_of_a_terminal_that_is_not_ours(inbox, monkeypatch):
-    primary, secondary = pty.openpty()
-    with os.fdopen(primary, "wb", buffering=0), os.fdopen(secondary) as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-
         assert not inbox.listen()

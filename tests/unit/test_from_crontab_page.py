@@ -29,15 +29,11 @@ def imported(folder, capsys):
     return status, *capsys.readouterr()
 
 
-def test_the_crontab_has_what_a_crontab_of_that_size_has():
+def test_the_import_prints_what_the_page_shows_and_the_events_are_those_of_the_page(
+    imported, folder
+):
     assert 10 <= len(CRONTAB.text.splitlines()) <= 15
-
-
-def test_the_import_prints_what_the_page_shows(imported):
     assert imported == (1, "", OUTPUT.text)
-
-
-def test_the_events_are_those_of_the_page(imported, folder):
     assert EVENT.text.rstrip("\n") in (folder / "events.yaml").read_text()
 
 

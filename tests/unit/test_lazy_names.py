@@ -19,36 +19,26 @@ def test_neither_the_package_nor_the_command_loads_what_nobody_has_asked_for(sta
     assert ended.stdout.split() == []
 
 
-def test_all_names_are_there_and_stay_the_same():
+def test_all_names_are_there_and_stay_the_same_and_another_is_refused():
     for name in kiqbridge.__all__:
         assert getattr(kiqbridge, name) is getattr(kiqbridge, name)
         assert name in dir(kiqbridge)
-
-
-def test_a_name_that_there_is_not_is_refused_as_by_any_module():
     with pytest.raises(AttributeError, match="module 'kiqbridge' has no attribute 'jobs'"):
         kiqbridge.jobs  # noqa: B018 - asking is what fails
 
 
-def test_the_collector_rests_while_a_command_is_loaded_and_works_afterwards(monkeypatch):
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_collector_rests_while_a_command_is_loaded_and_works_afterwards(monkeypatch, was_on):
     seen = []
     original = cli.build_parser
     monkeypatch.setattr(
         cli, "build_parser", lambda words: seen.append(gc.isenabled()) or original(words)
     )
-
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-
-    assert seen == [False]
-    assert gc.isenabled()
-
-
-def test_a_collector_that_was_off_stays_off():
-    gc.disable()
+    (gc.enable if was_on else gc.disable)()
     try:
         with pytest.raises(SystemExit):
             cli.main(["--version"])
-        assert not gc.isenabled()
+        assert seen == [False]
+        assert gc.isenabled() is was_on
     finally:
         gc.enable()

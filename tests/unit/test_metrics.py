@@ -179,11 +179,10 @@ def histogram(**counts):
     return Histogram(tuple(counts.get(f"b{index}", 0) for index in range(BUCKETS)))
 
 
-@pytest.mark.parametrize(
-    ("share", "milliseconds"), [(0, 0.0), (0.25, 5.0), (0.5, 10.0), (1, 20.0), (7, 20.0)]
-)
-def test_within_a_bucket_it_is_linear(share, milliseconds):
-    assert histogram(b0=4).percentile(share) == milliseconds
+def test_within_a_bucket_it_is_linear_and_of_nothing_there_is_none():
+    for share, milliseconds in ((0, 0.0), (0.25, 5.0), (0.5, 10.0), (1, 20.0), (7, 20.0)):
+        assert histogram(b0=4).percentile(share) == milliseconds
+    assert Histogram().p50 is None
 
 
 def test_it_lies_in_the_bucket_that_holds_its_rank():
@@ -193,10 +192,6 @@ def test_it_lies_in_the_bucket_that_holds_its_rank():
     assert spread.percentile(0.95) == 65.0
     assert spread.p95 == 65.0
     assert spread.p99 == BOUNDS_MS[-1]
-
-
-def test_of_nothing_there_is_none():
-    assert Histogram().p50 is None
 
 
 @given(COUNTS)

@@ -30,12 +30,16 @@ def ran():
         yield ran
 
 
-def test_the_oldest_job_runs_first_and_nothing_is_written_of_those_that_succeed(ran):
-    stand = Stand("Runs", "Runs")
-
+def run_to_its_end(stand):
     stand.processor.start()
     wait_until(stand.fetcher.acknowledged.is_set)
     stand.end()
+
+
+def test_the_oldest_job_runs_first_and_nothing_is_written_of_those_that_succeed(ran):
+    stand = Stand("Runs", "Runs")
+    assert repr(stand.processor) == "<Processor t1 idle, 0 processed, 0 failed>"
+    run_to_its_end(stand)
 
     assert (stand.processor.processed, stand.processor.failed) == (2, 0)
     assert stand.connection.calls == []
@@ -45,9 +49,7 @@ def test_the_oldest_job_runs_first_and_nothing_is_written_of_those_that_succeed(
 def test_failures_are_written_together_before_the_chunk_is_acknowledged(ran):
     stand = Stand("Fails", "Runs", "Fails")
 
-    stand.processor.start()
-    wait_until(stand.fetcher.acknowledged.is_set)
-    stand.end()
+    run_to_its_end(stand)
 
     assert ran == ["Fails", "Runs", "Fails"]
     assert stand.connection.calls == [("settle", [stand.texts[0], stand.texts[2]])]
@@ -135,9 +137,7 @@ def test_a_job_that_is_restored_while_the_lease_is_in_doubt_is_not_begun_unconfi
     stand.chunk._waiting = Interrupted((), restore)
     stand.lease.valid_until, stand.confirms = 0.0, None
 
-    stand.processor.start()
-    wait_until(stand.fetcher.acknowledged.is_set)
-    stand.end()
+    run_to_its_end(stand)
 
     assert ran == []
     assert stand.connection.calls == [("give_back", stand.texts)]
@@ -152,9 +152,7 @@ def test_a_job_that_is_restored_after_the_lease_has_run_out_is_not_begun_unconfi
 
     stand.chunk._waiting = Interrupted(stand.texts, run_out)
 
-    stand.processor.start()
-    wait_until(stand.fetcher.acknowledged.is_set)
-    stand.end()
+    run_to_its_end(stand)
 
     assert ran == []
     assert not stand.chunk.has_waiting
@@ -179,7 +177,3 @@ def test_what_others_could_not_give_back_is_given_back_before_the_chunk_is_ackno
 
     assert ran == []
     assert stand.connection.calls == [("give_back", [stand.texts[1]])]
-
-
-def test_an_operator_sees_whether_it_is_busy(ran):
-    assert repr(Stand("Runs").processor) == "<Processor t1 idle, 0 processed, 0 failed>"

@@ -24,16 +24,22 @@ def first_places(queues, draws=6000):
 
 class TestOrder:
     def test_without_weights_it_is_that_of_the_configuration_every_time(self):
-        order = queue_order([("critical", 0), ("default", 0), ("low", 0)], random.Random(1))
-
+        queues = [("critical", 0), ("default", 0), ("low", 0), ("default", 0)]
+        order = queue_order(queues, random.Random(1))
         assert {tuple(order()) for _ in range(50)} == {("critical", "default", "low")}
 
-    def test_a_weight_gives_the_chance_of_being_first(self):
-        places = first_places([("critical", 3), ("default", 2), ("low", 1)])
-
-        assert places["critical"] == pytest.approx(3000, rel=0.1)
-        assert places["default"] == pytest.approx(2000, rel=0.1)
-        assert places["low"] == pytest.approx(1000, rel=0.1)
+    @pytest.mark.parametrize(
+        ("queues", "shares"),
+        [
+            ([("critical", 3), ("default", 2), ("low", 1)], (3, 2, 1)),
+            ([("a", 3), ("b", 0)], (3, 1)),  # without weight it counts once
+            ([("a", 1), ("a", 1), ("b", 1)], (2, 1)),  # named twice it counts twice
+        ],
+    )
+    def test_a_weight_gives_the_chance_of_being_first(self, queues, shares):
+        places = first_places(queues, draws=1000 * sum(shares))
+        for name, share in zip(dict(queues), shares, strict=True):
+            assert places[name] == pytest.approx(1000 * share, rel=0.1)
 
     def test_weights_of_one_give_each_order_the_same_chance(self):
         order = queue_order([("a", 1), ("b", 1), ("c", 1)], random.Random(20_26))
@@ -42,19 +48,6 @@ class TestOrder:
 
         assert len(orders) == 6
         assert all(count == pytest.approx(1000, rel=0.15) for count in orders.values())
-
-    def test_a_queue_without_weight_counts_once_among_weighted_ones(self):
-        places = first_places([("a", 3), ("b", 0)], draws=4000)
-
-        assert places["a"] == pytest.approx(3000, rel=0.1)
-
-    def test_a_queue_that_is_named_twice_counts_twice(self):
-        places = first_places([("a", 1), ("a", 1), ("b", 1)], draws=3000)
-
-        assert places["a"] == pytest.approx(2000, rel=0.1)
-
-    def test_a_strict_order_names_a_repeated_queue_once(self):
-        assert queue_order([("a", 0), ("b", 0), ("a", 0)], random.Random(1))() == ["a", "b"]
 
     @given(QUEUES)
     def test_the_chance_of_being_first_is_the_share_of_the_weight(self, queues):
@@ -78,18 +71,9 @@ class TestOrder:
         for _ in range(5):
             assert sorted(order()) == sorted(name for name, _ in queues)
 
-    @pytest.mark.parametrize(
-        ("weights", "mode"),
-        [
-            ([0, 0], Mode.STRICT),
-            ([1, 1], Mode.RANDOM),
-            ([2, 2], Mode.WEIGHTED),
-            ([0, 1], Mode.WEIGHTED),
-            ([], Mode.STRICT),
-        ],
-    )
-    def test_the_mode_follows_from_the_weights(self, weights, mode):
-        assert mode_of(weights) is mode
+    def test_the_mode_follows_from_the_weights(self):
+        modes = [mode_of(weights) for weights in ([0, 0], [1, 1], [2, 2], [0, 1], [])]
+        assert modes == [Mode.STRICT, Mode.RANDOM, Mode.WEIGHTED, Mode.WEIGHTED, Mode.STRICT]
 
 
 class TestReadingAQueue:

@@ -216,12 +216,14 @@ def test_a_definition_is_read_as_it_was_written(definition):
     assert ScheduleDefinition.from_document(definition.name, document) == definition
 
 
-def test_what_is_the_default_is_left_out():
+def test_what_is_the_default_is_left_out_and_no_mapping_refused():
     assert PLAIN.to_document() == {
         "expression": "0 3 * * *",
         "jobs": [{"class": "Nightly", "args": [1]}],
         "origin": "dynamic",
     }
+    with pytest.raises(ConfigError, match="is no mapping"):
+        ScheduleDefinition.from_document("nightly", [])
 
 
 @pytest.mark.parametrize(
@@ -237,6 +239,7 @@ def test_what_is_the_default_is_left_out():
         ({"max_age_s": float("nan")}, "max_age_s: nan is no number"),
         ({"start": "2026-01-01T00:00:00"}, "is no ISO 8601 time with a zone"),
         ({"end": 3}, "is no ISO 8601 time with a zone"),
+        ({"also": "x"}, "also: 'x' is no list of texts"),
     ],
 )
 def test_a_wrong_member_is_named(change, reason):
@@ -246,11 +249,6 @@ def test_a_wrong_member_is_named(change, reason):
         ScheduleDefinition.from_document("nightly", document)
 
     assert "'nightly'" in str(raised.value)
-
-
-def test_no_mapping_is_refused():
-    with pytest.raises(ConfigError, match="is no mapping"):
-        ScheduleDefinition.from_document("nightly", [])
 
 
 def test_jitter_is_stable_and_within_its_bound():
@@ -283,33 +281,16 @@ def test_further_expressions_are_due_as_well_and_kept():
     assert [each.day for each in due] == [6, 13, 20]
 
 
-def test_further_expressions_are_a_list_of_texts():
-    with pytest.raises(ConfigError, match="also: 'x' is no list of texts"):
-        ScheduleDefinition.from_document("a", {**PLAIN.to_document(), "also": "x"})
-
-
 PAUSE = SchedulePause(reason="a", by="b", at=1.5, until=9.0)
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        ScheduleState(),
-        ScheduleState(paused=SchedulePause()),
-        ScheduleState(paused=PAUSE, skipped=(5, 60)),
-    ],
-)
-def test_what_is_written_is_read_again(state):
-    assert ScheduleState.from_text(state.to_text()) == state
-
-
-def test_a_state_that_says_nothing_has_no_text():
+def test_what_is_written_is_read_again():
+    full = ScheduleState(paused=PAUSE, skipped=(5, 60))
+    for state in (ScheduleState(), ScheduleState(paused=SchedulePause()), full):
+        assert ScheduleState.from_text(state.to_text()) == state
     assert ScheduleState().to_text() == b""
-
-
-def test_the_text_is_as_documented():
-    assert ScheduleState(paused=PAUSE, skipped=(60,)).to_text() == (
-        b'{"paused":{"reason":"a","by":"b","at":1.5,"until":9.0},"skipped":[60]}'
+    assert full.to_text() == (
+        b'{"paused":{"reason":"a","by":"b","at":1.5,"until":9.0},"skipped":[5,60]}'
     )
 
 

@@ -38,13 +38,8 @@ def test_it_has_sidekiqs_form(state, tag, title):
     assert worker_title(status(state), tag) == f"kiqbridge {__version__} {title}"
 
 
-def test_a_supervisor_says_so():
+def test_a_supervisor_says_so_and_without_the_library_nothing_happens(monkeypatch):
     told = supervisor_title("supervisor [2 of 2 processes]", "shop")
-
     assert told == f"kiqbridge {__version__} shop supervisor [2 of 2 processes]"
-
-
-def test_without_the_library_nothing_happens(monkeypatch):
     monkeypatch.setitem(sys.modules, "setproctitle", None)
-
     title_setter()("unseen")

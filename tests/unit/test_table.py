@@ -101,17 +101,13 @@ def test_the_page_reads_what_the_table_says():
     assert environ.asked == variables_read_by("web") - elsewhere
 
 
-def test_each_row_is_in_the_part_of_its_readers():
+def test_each_row_is_in_the_part_of_its_readers_and_shares_no_name_or_variable():
     assert all("worker" in each.read_by for each in SETTINGS)
     assert all("client" in each.read_by for each in CLIENT_SETTINGS)
     assert all(each.read_by == ("function",) for each in FUNCTION_SETTINGS)
     assert all(each.read_by == ("web",) for each in WEB_SETTINGS)
-
-
-def test_no_two_rows_share_a_name_or_a_variable():
     names = [each.name for each in ALL_SETTINGS]
     variables = [name for each in ALL_SETTINGS for name in each.env]
-
     assert len(set(names)) == len(names)
     assert len(set(variables)) == len(variables)
 
@@ -136,19 +132,15 @@ def test_the_address_is_read_as_sidekiq_reads_it(environ, url):
     ("provider", "message"),
     [
         ("redis://:s3cret@host", "must be the name of a variable"),
-        ("NOT_SET", "names NOT_SET, which is not set"),
+        ("NOT_SET", "REDIS_PROVIDER names NOT_SET, which is not set"),
     ],
 )
-def test_a_provider_must_be_the_name_of_a_variable(provider, message):
-    with pytest.raises(ConfigError, match=message) as refusal:
-        read(REDIS_URL, {"REDIS_PROVIDER": provider})
-
-    assert "s3cret" not in str(refusal.value)
-
-
-def test_a_provider_that_leads_nowhere_is_refused_for_commands_too():
-    with pytest.raises(ConfigError, match="REDIS_PROVIDER names NOT_SET, which is not set"):
-        merge(environ={"REDIS_PROVIDER": "NOT_SET"}, flags={})
+def test_a_provider_must_be_the_name_of_a_variable_for_commands_too(provider, message):
+    environ = {"REDIS_PROVIDER": provider}
+    for act in (lambda: read(REDIS_URL, environ), lambda: merge(environ=environ, flags={})):
+        with pytest.raises(ConfigError, match=message) as refusal:
+            act()
+        assert "s3cret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -170,12 +162,9 @@ def test_a_wrong_variable_is_named_wherever_it_is_read(monkeypatch, variable, va
         assert f"(from {variable})" in str(refusal.value)
 
 
-def test_a_wrong_argument_is_named():
+def test_a_wrong_argument_and_a_wrong_bound_for_ticks_are_named():
     with pytest.raises(ConfigError, match=r"\(from the argument max_payload_bytes\)"):
         choose(MAX_PAYLOAD_BYTES, -1, {})
-
-
-def test_a_wrong_bound_for_ticks_names_its_variable():
     with pytest.raises(ConfigError, match="KIQBRIDGE_TICK_AHEAD_S: 'soon' is not a number of sec"):
         read(TICK_AHEAD_S, {"KIQBRIDGE_TICK_AHEAD_S": "soon"})
 

@@ -22,25 +22,18 @@ def named(rule, *args, declared=bill):
 
 
 class TestNames:
-    def test_all_arguments_count_by_default(self):
-        rule = Unique()
-
-        assert named(rule, 1, 2) == named(rule, 1, 2)
-        assert named(rule, 1, 2) != named(rule, 2, 1)
-        assert named(rule, 1).startswith("UnitBill:")
-
-    def test_named_parameters_count_alone_and_defaults_as_if_given(self):
-        rule = Unique(by=("user_id", "amount"))
-
-        assert named(rule, 7) == named(rule, 7, 0, "more")
-        assert named(rule, 7) != named(rule, 7, 1)
-        assert named(Unique(by=("user_id",)), 7) == named(Unique(by=("user_id",)), 7, 5)
-
-    def test_a_function_is_called_with_the_arguments(self):
-        rule = Unique(by=lambda user_id, *_: {"id": user_id})
-
-        assert named(rule, 7, 1) == named(rule, 7, 2)
-        assert named(rule, 7) != named(rule, 8)
+    @pytest.mark.parametrize(
+        ("rule", "one", "alike", "other"),
+        [
+            (Unique(), (1, 2), (1, 2), (2, 1)),
+            (Unique(by=("user_id", "amount")), (7,), (7, 0, "more"), (7, 1)),
+            (Unique(by=("user_id",)), (7,), (7, 5), (8, 5)),
+            (Unique(by=lambda user_id, *_: {"id": user_id}), (7, 1), (7, 2), (8, 1)),
+        ],
+    )
+    def test_all_arguments_count_or_those_of_the_rule(self, rule, one, alike, other):
+        assert named(rule, *one) == named(rule, *alike) != named(rule, *other)
+        assert named(rule, *one).startswith("UnitBill:")
 
     def test_the_order_of_keys_does_not_matter_and_the_class_does(self):
         assert flow_name("A", [{"x": 1, "y": [2]}]) == flow_name("A", [{"y": [2], "x": 1}])
@@ -52,8 +45,6 @@ class TestNames:
             named(Unique(by=lambda user_id: 1 / user_id), 0)
         with pytest.raises(PayloadError, match="answers what JSON can carry"):
             named(Unique(by=lambda user_id: {user_id}), 0)
-
-    def test_names_need_a_declared_job(self):
         with pytest.raises(PayloadError, match="declared here"):
             name_of(Unique(by=("a",)), None, {"class": "A", "args": [1]})
 
@@ -88,10 +79,7 @@ class TestDeclaring:
     )
     def test_by_names_parameters(self, by, message):
         with pytest.raises(ConfigError, match=message):
-
-            @job(name="UnitWrongBy", unique=Unique(by=by))
-            def wrong(user_id):
-                """Does nothing."""
+            job(name="UnitWrongBy", unique=Unique(by=by))(lambda user_id: None)
 
     def test_a_class_declares_it_as_an_attribute(self):
         class UnitUniqueJob(Job):
@@ -118,35 +106,18 @@ class TestPayloads:
     def test_one_push_may_have_another_rule_or_none(self):
         client = Client("redis://nowhere")
         item = {"class": bill, "args": [7]}
-
         assert "flow" not in client.prepare_inline({**item, "unique": None})
         other = client.prepare_inline({**item, "unique": Unique(until="start")})
         assert other["flow"]["until"] == "start"
         with pytest.raises(PayloadError, match="Unique"):
             client.prepare_inline({**item, "unique": "yes"})
+        undeclared = client.prepare_inline({"class": "Other", "args": [], "unique": "x"})
+        assert undeclared["unique"] == "x"
 
-    def test_an_attribute_of_that_name_stays_what_it_is_for_a_job_that_is_not_declared(self):
-        client = Client("redis://nowhere")
-
-        assert client.prepare_inline({"class": "Other", "args": [], "unique": "x"})["unique"] == "x"
-
-    @pytest.mark.parametrize(
-        "flow",
-        [
-            None,
-            7,
-            {},
-            {"lock": 1, "until": "done"},
-            {"lock": "", "until": "done"},
-            {"lock": "a", "until": "end"},
-            {"lock": "a" * 2000, "until": "done"},
-        ],
-    )
-    def test_what_is_no_lock_is_none(self, flow):
-        assert lock_of({"flow": flow}) is None
-
-    @pytest.mark.parametrize("take", [None, True, "5", -1, float("nan")])
-    def test_odd_seconds_count_as_none(self, take):
-        assert lock_of({"flow": {"lock": "a", "until": "done", "take": take}}) == LockMark(
-            "a", "done"
-        )
+    def test_what_is_no_lock_is_none_and_odd_seconds_count_as_none(self):
+        lock = {"lock": "a", "until": "done"}
+        wrong = ({"lock": 1}, {"lock": ""}, {"until": "end"}, {"lock": "a" * 2000})
+        for flow in (None, 7, {}, *(lock | each for each in wrong)):
+            assert lock_of({"flow": flow}) is None
+        for take in (None, True, "5", -1, float("nan")):
+            assert lock_of({"flow": lock | {"take": take}}) == LockMark("a", "done")
