@@ -5,16 +5,26 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from support.nursery import Born, can_bear, nursery
 from support.waiting import wait_until
 
 OURS = [sys.executable, "-m", "kiqbridge"]
+
+
+def run_python(
+    script: str, *words: str, options: Sequence[str] = (), check: bool = True, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an interpreter of its own."""
+    command = [sys.executable, *options, "-c", textwrap.dedent(script), *words]
+    given = {"capture_output": True, "text": True, "timeout": 60, **more}
+    return subprocess.run(command, check=check, **given)
 
 
 class ChildProcess:

@@ -2,18 +2,15 @@
 
 import asyncio
 import dataclasses
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 from uuid import UUID
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge import ArgumentMismatch, IterableJob, Job, configure, job
 from kiqbridge.client import rails
@@ -26,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("own_jobs")
 if TYPE_CHECKING:
     from nowhere import Unknown
 
-PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
 ID = UUID("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab")
 DAY = date(2026, 1, 1)
 
@@ -290,9 +286,4 @@ def test_declaring_jobs_loads_no_converters():
         assert "kiqbridge.client.argument_types" not in sys.modules
     """
 
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        env={"PYTHONPATH": str(PACKAGE_ROOT)},
-        check=True,
-        timeout=60,
-    )
+    run_python(script)

@@ -12,6 +12,7 @@ import uuid
 from typing import Annotated, Any, Literal, NewType, Optional, TypedDict
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge import ConfigError, Job, RemoteJob, job
 from kiqbridge.client.default_client import own_default_client
@@ -257,9 +258,7 @@ RUBY = contract(
 def run_with_stubs(folder, stubs, script):
     """What a program of its own prints that imports the stubs."""
     (folder / "ruby_jobs.py").write_text(stubs)
-    command = [sys.executable, "-c", f"import json, ruby_jobs\n{script}"]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return json.loads(run.stdout)
+    return json.loads(run_python(f"import json, ruby_jobs\n{script}", cwd=folder).stdout)
 
 
 def test_stubs_are_python_that_enqueues(tmp_path):

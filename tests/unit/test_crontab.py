@@ -1,12 +1,11 @@
 """Crontab lines: what croniter reads is placed as recorded; what is odd is refused; sidekiq-cron's forms beside cron's."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError, weekdays_of_month
@@ -79,7 +78,7 @@ def test_croniter_is_loaded_by_the_first_line_and_by_nothing_else():
         "parse_expression('0 3 * * *')\n"
         "assert 'croniter' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    run_python(script)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from support.jobs import own_declarations
 from support.vectors import FILES, job_texts, of_kind
+from support.waiting import at_once
 
 from kiqbridge import job
 from kiqbridge.client import current_attributes
@@ -200,14 +202,7 @@ class TestReading:
             seen[USER.get()] = threading.get_ident()
             meeting.wait(5)
 
-        threads = [
-            threading.Thread(target=seen_by, args=(ONE, {"cattr": {"user_id": n}}, perform))
-            for n in (1, 2)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*(partial(seen_by, ONE, {"cattr": {"user_id": n}}, perform) for n in (1, 2)))
 
         assert set(seen) == {1, 2}
 

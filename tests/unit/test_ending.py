@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from support.processes import run_python
 
 HUNG_AFTER_S = 60
 """Without the guarantee these processes would never end."""
@@ -18,14 +19,7 @@ from kiqbridge.host import ending
 
 
 def run(body, **options):
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body)],
-        check=False,
-        timeout=HUNG_AFTER_S,
-        **options,
-    )
-    return done.returncode, time.monotonic() - began
+    return run_python(SCRIPT.format(body=body), check=False, timeout=HUNG_AFTER_S, **options)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +32,9 @@ def run(body, **options):
     ids=["C that holds the interpreter lock", "a lock", "sleep with the interpreter lock"],
 )
 def test_the_kernel_kills_it_when_no_thread_of_python_can(stuck):
-    status, took_s = run(f"ending.kill_after(0.5); {stuck}")
+    began = time.monotonic()
+    status = run(f"ending.kill_after(0.5); {stuck}").returncode
+    took_s = time.monotonic() - began
 
     assert status == -signal.SIGKILL
     assert took_s >= 0.5
@@ -47,7 +43,7 @@ def test_the_kernel_kills_it_when_no_thread_of_python_can(stuck):
 def test_of_several_deadlines_the_first_counts():
     for first, second in ((0.5, 1000), (1000, 0.2)):
         body = f"ending.kill_after({first}); ending.kill_after({second}); time.sleep(1000)"
-        assert run(body)[0] == -signal.SIGKILL
+        assert run(body).returncode == -signal.SIGKILL
 
 
 def test_a_forked_child_has_a_life_of_its_own():
@@ -83,7 +79,7 @@ time.sleep(1000)
     ids=["nothing", "a hook", "a thread", "a lock of logging"],
 )
 def test_an_end_with_a_status_waits_for_nobody(obstacle):
-    status, _ = run(f"{obstacle}\nending.end_process(7)")
+    status = run(f"{obstacle}\nending.end_process(7)").returncode
 
     assert status == 7
 
@@ -117,12 +113,7 @@ def test_neither_an_end_nor_a_complaint_waits_for_a_reader(body, unread):
 
 
 def test_what_waits_in_logs_and_output_is_written():
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SCRIPT.format(
-                body="""
+    done = run("""
 import logging
 from kiqbridge.perform.job_logger import configure_logging
 configure_logging("info", "plain")
@@ -130,15 +121,8 @@ for number in range(3_000):
     logging.getLogger().info("line %d.", number)
 sys.stdout.write("unfinished")
 ending.end_process(0)
-"""
-            ),
-        ],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        timeout=HUNG_AFTER_S,
-    )
-
+""")
+    assert done.returncode == 0
     assert "line 2999." in done.stdout
     assert "unfinished" in done.stdout
 
@@ -156,14 +140,8 @@ def work():
     raise KiqbridgeError("no bread")
 ending.end_process(worker_command._status_of(work))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body)],
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=HUNG_AFTER_S,
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = run(body, capture_output=False, **streams)
 
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "kiqbridge: no bread"

@@ -1,10 +1,9 @@
 """The setting `fleets`: what it means, and what of it is refused with which words."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.fleets import Fleets, read_fleets
@@ -186,6 +185,4 @@ def test_without_the_setting_no_code_of_fleets_is_loaded():
         "merge(environ={}, flags={}); print([each for each in sys.modules if each.endswith('.fleets')])"
     )
 
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
-
-    assert output.strip() == b"[]"
+    assert run_python(script).stdout == "[]\n"

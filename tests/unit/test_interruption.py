@@ -7,10 +7,11 @@ import socket
 import subprocess
 import threading
 import time
+from functools import partial
 
 import pytest
 from support.stacks import spin, wait_for_frame
-from support.waiting import wait_until
+from support.waiting import at_once, wait_until
 
 from kiqbridge.errors import JobTimeout
 from kiqbridge.logs.log_writer import LogWriter
@@ -232,14 +233,8 @@ def test_each_thread_has_its_own(timekeeper):
         except JobTimeout:
             outcomes[name] = "late"
 
-    threads = [
-        threading.Thread(target=run, args=args)
-        for args in (("short", 20, 0.01), ("late", 0.05, 20), ("later", 0.1, 20))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    jobs = (("short", 20, 0.01), ("late", 0.05, 20), ("later", 0.1, 20))
+    at_once(*(partial(run, *each) for each in jobs))
 
     assert outcomes == {"short": "done", "late": "late", "later": "late"}
 

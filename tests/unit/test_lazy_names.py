@@ -1,10 +1,9 @@
 """What `import kiqbridge` offers is loaded when it is asked for, and the command decides how."""
 
 import gc
-import subprocess
-import sys
 
 import pytest
+from support.processes import run_python
 
 import kiqbridge
 from kiqbridge.commands import cli
@@ -14,9 +13,7 @@ from kiqbridge.commands import cli
 def test_neither_the_package_nor_the_command_loads_what_nobody_has_asked_for(statement):
     code = f"import sys; {statement}; print(*{{'redis', 'kiqbridge.client'}} & set(sys.modules))"
 
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert ended.stdout.split() == []
+    assert run_python(code).stdout.split() == []
 
 
 def test_all_names_are_there_and_stay_the_same_and_another_is_refused():

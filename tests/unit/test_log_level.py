@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import threading
+from functools import partial
 
 import pytest
 from support.jobs import at_level
+from support.waiting import at_once
 
 from kiqbridge.logs.log_level import are_active, parse_level
 
@@ -65,14 +67,8 @@ def test_a_lower_level_lets_any_logger_say_more_and_a_higher_less(heard):
 
 def test_another_thread_keeps_the_usual_level(heard):
     with at_level(logging.DEBUG):
-        run_in_thread(lambda: (APP.debug("other"), APP.info("other's info")))
+        at_once(lambda: (APP.debug("other"), APP.info("other's info")))
     assert heard == ["other's info"]
-
-
-def run_in_thread(function):
-    thread = threading.Thread(target=function)
-    thread.start()
-    thread.join()
 
 
 def test_two_jobs_at_once_have_each_their_own(heard):
@@ -85,11 +81,7 @@ def test_two_jobs_at_once_have_each_their_own(heard):
             APP.error("error at %d", level)
             both.wait()
 
-    threads = [threading.Thread(target=job, args=(level,)) for level in (10, 50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(job, 10), partial(job, 50))
     assert sorted(heard) == ["debug at 10", "error at 10"]
 
 
@@ -115,7 +107,7 @@ def test_a_logger_with_a_level_of_its_own_keeps_it_and_goes_on_elsewhere(heard, 
         own_level.info("chatter")
     own_level.setLevel(logging.DEBUG)
     with at_level(logging.DEBUG):
-        run_in_thread(lambda: own_level.debug("as usual"))
+        at_once(lambda: own_level.debug("as usual"))
     own_level.debug("after")
     assert heard == ["as usual", "after"]
 

@@ -15,6 +15,7 @@ import tty
 from contextlib import suppress
 
 import pytest
+from support.processes import run_python
 from support.waiting import wait_until
 
 from kiqbridge.logs.log_sink import DescriptorSink
@@ -376,11 +377,7 @@ configure_logging("info", "plain")
 print("printed")
 os._exit(0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True
-    )
-
-    assert done.stdout == b"printed\n"
+    assert run_python(script).stdout == "printed\n"
 
 
 def test_lines_of_two_processes_are_not_mixed(pipe):

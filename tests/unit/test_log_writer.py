@@ -4,12 +4,11 @@ import io
 import logging
 import os
 import signal
-import subprocess
-import sys
-import threading
+from functools import partial
 
 import pytest
-from support.waiting import wait_until
+from support.processes import run_python
+from support.waiting import at_once, wait_until
 
 from kiqbridge.logs.log_writer import MAX_LINES, LogWriter
 
@@ -93,11 +92,7 @@ def test_threads_that_log_at_once_lose_nothing(writer, stream):
         for number in range(2_000):
             writer.write(f"{name}-{number}\n")
 
-    threads = [threading.Thread(target=log, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(log, name) for name in "abcd"))
     writer.flush()
 
     lines = stream.getvalue().split()
@@ -155,13 +150,7 @@ for number in range(500):
     ],
 )
 def test_no_line_is_lost_at_an_end_that_python_notices(end, status):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(end=end)],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=30,
-        check=False,
-    )
+    done = run_python(SCRIPT.format(end=end), check=False)
 
     assert done.returncode == status
     assert [line.rsplit(" ", 1)[1] for line in done.stdout.splitlines()] == [
@@ -178,12 +167,10 @@ log.info("start of the culprit.")
 os.kill(os.getpid(), signal.SIGSEGV)
 """
 
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(end=end)], capture_output=True, timeout=30, check=False
-    )
+    done = run_python(SCRIPT.format(end=end), check=False)
 
     assert done.returncode == -signal.SIGSEGV
-    assert done.stdout.endswith(b"start of the culprit.\n")
+    assert done.stdout.endswith("start of the culprit.\n")
 
 
 def test_a_fork_doubles_no_line_and_the_child_logs_on():
@@ -200,13 +187,7 @@ else:
 """
     # Python 3.12 warns of a fork beside a thread, and here that is the one that writes the lines.
     asked = "ignore:This process:DeprecationWarning"
-    done = subprocess.run(
-        [sys.executable, "-W", asked, "-c", SCRIPT.format(end=end)],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=30,
-        check=False,
-    )
+    done = run_python(SCRIPT.format(end=end), options=("-W", asked), check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

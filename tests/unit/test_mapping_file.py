@@ -1,12 +1,12 @@
 """The file of mappings: where it is, what it declares, and each fault with its line and key."""
 
-import subprocess
 import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mappings import document_of, write
+from support.processes import run_python
 
 from kiqbridge.aws.mapping import declared
 from kiqbridge.aws.mapping.document import Document, find, load
@@ -127,8 +127,7 @@ def loaded_by_a_function(folder):
         f"Enqueuer.from_environment({{'REDIS_URL': 'redis://127.0.0.1:1'}}, Path({str(folder)!r}));"
         "print(*sys.modules)"
     )
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+    return run_python(script).stdout.split()
 
 
 @pytest.mark.parametrize("text", [None, "# nothing\n"])

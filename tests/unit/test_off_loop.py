@@ -2,14 +2,11 @@
 
 import asyncio
 import contextvars
-import subprocess
-import sys
-import textwrap
 import threading
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge import Client, Job, job
 from kiqbridge.client.off_loop import THREADS, off_loop
@@ -17,7 +14,6 @@ from kiqbridge.errors import PayloadError
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
 
-PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
 PLENTY_S = 60
 
 colour = contextvars.ContextVar("colour", default="none")
@@ -166,9 +162,4 @@ def test_a_forked_child_enqueues_with_threads_of_its_own():
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     """
 
-    subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)],
-        env={"PYTHONPATH": str(PACKAGE_ROOT)},
-        check=True,
-        timeout=PLENTY_S,
-    )
+    run_python(script, options=("-W", "ignore::DeprecationWarning"))

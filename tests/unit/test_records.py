@@ -3,12 +3,11 @@
 import copy
 import dataclasses
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.processes import run_python
 
 from kiqbridge import records
 
@@ -220,6 +219,4 @@ def test_what_a_worker_loads_at_its_start_is_made_by_it():
         "print(*[name for name in made if name.startswith('kiqbridge')])"
     )
 
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert ended.stdout.split() == []
+    assert run_python(code).stdout.split() == []

@@ -1,14 +1,13 @@
 """Addresses of Redis, sentinels and clusters: what they say and show, and where they are kept."""
 
 import importlib.metadata
-import subprocess
-import sys
 
 import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import parse_url
+from support.processes import run_python
 
 from kiqbridge import Client
 from kiqbridge.config.environment import read_access
@@ -314,9 +313,7 @@ def test_nothing_of_it_is_loaded_for_other_addresses():
         "print([name for name in sys.modules if name.startswith('kiqbridge.store.nodes')])"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "[]\n"
+    assert run_python(code).stdout == "[]\n"
 
 
 def test_an_address_names_sentinels_service_database_and_both_users():

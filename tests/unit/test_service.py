@@ -1,10 +1,8 @@
 """Calls to Step Functions: what their errors mean, and what of them may be logged."""
 
-import subprocess
-import sys
-
 import pytest
 from botocore.exceptions import ClientError
+from support.processes import run_python
 from support.step_functions import StepFunctionsStandIn
 
 from kiqbridge.step_functions.service import (
@@ -133,4 +131,4 @@ def test_boto3_is_not_loaded_before_the_first_call():
         "sys.exit(bool({'boto3', 'botocore'} & set(sys.modules)))"
     )
 
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    run_python(script)

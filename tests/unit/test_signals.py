@@ -1,7 +1,6 @@
 """Signals reach the loop that waits for them, whatever the main thread is doing at that moment."""
 
-import subprocess
-import sys
+from support.processes import run_python
 
 from kiqbridge.host.signals import IGNORED
 
@@ -32,8 +31,7 @@ print([inbox.wait() for _ in range(COUNT)])
 
 def names_received(send: str, count: int) -> str:
     script = CHILD.replace("SEND", send).replace("COUNT", str(count))
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=20).stdout
+    return run_python(script).stdout
 
 
 def test_a_signal_that_interrupts_another_thread_is_heard_at_once():
@@ -81,9 +79,7 @@ print(child.returncode, child.stdout)
 
 
 def test_signals_that_mean_nothing_here_are_ignored_with_one_line_each():
-    done = subprocess.run(
-        [sys.executable, "-c", IGNORING], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_python(IGNORING)
 
     *lines, child = done.stdout.splitlines()
     assert lines[:2] == ["a handler of the user's own"] * 2
@@ -106,8 +102,6 @@ print(inbox.hurry)
 
 
 def test_a_process_of_a_supervisor_hurries_by_a_signal_that_loaded_code_does_not_use():
-    done = subprocess.run(
-        [sys.executable, "-c", SUPERVISED], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_python(SUPERVISED)
 
     assert done.stdout.splitlines() == ["a handler of the user's own", "-", "INT", "HURRY", "HURRY"]

@@ -1,12 +1,11 @@
 """The messages that systemd gets, over real sockets."""
 
 import os
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 
 import pytest
+from support.processes import run_python
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
@@ -172,12 +171,7 @@ class TestTheEnvironment:
                 notifier.notify()
         """
 
-        subprocess.run(
-            [sys.executable, "-c", code, manager.address],
-            check=True,
-            timeout=60,
-            stderr=subprocess.DEVNULL,
-        )
+        run_python(code, manager.address)
 
         assert manager.next() == [STATUS]
 

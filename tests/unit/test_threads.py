@@ -3,11 +3,10 @@
 import ctypes
 import logging
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
+from support.processes import run_python
 from support.waiting import wait_until
 
 from kiqbridge.runtime import user_code
@@ -120,11 +119,7 @@ def test_a_signal_that_another_thread_receives_is_handled_during_a_bounded_call(
         "print(call.wait(20))\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-
-    assert done.stdout == "True\n"
+    assert run_python(script).stdout == "True\n"
 
 
 @pytest.fixture

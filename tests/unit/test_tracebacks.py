@@ -7,12 +7,12 @@ import json
 import logging
 import queue
 import socket
-import subprocess
 import sys
 import threading
 import traceback
 
 import pytest
+from support.processes import run_python
 from support.runners import RunnerStand, fail, payload
 from support.stacks import installed_library
 
@@ -283,21 +283,14 @@ for count in range(1, 30):
     make_garbage()
     gc.set_threshold(gc.get_count()[0] + count, 1, 1)
     gc.enable()
-    assert len({taken}()) > 20
+    assert len(current_frames()) > 20
     assert gc.isenabled()
 print("done")
 """
 
 
-def run(taken):
-    return subprocess.run(
-        [sys.executable, "-c", GARBAGE.replace("{taken}", taken)],
-        capture_output=True, text=True, timeout=60, check=True,
-    ).stdout  # fmt: skip
-
-
 def test_a_stack_is_taken_while_a_thread_local_is_garbage():
-    assert run("current_frames") == "done\n"
+    assert run_python(GARBAGE).stdout == "done\n"
 
 
 @pytest.mark.parametrize("is_enabled", [False, True])
