@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.processes import run_python
 
-from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError, weekdays_of_month
 from kiqbridge.schedule.crontab import DayFields, parse_crontab
 from kiqbridge.schedule.expression import parse_expression
@@ -79,28 +78,6 @@ def test_croniter_is_loaded_by_the_first_line_and_by_nothing_else():
         "assert 'croniter' in sys.modules"
     )
     run_python(script)
-
-
-@pytest.mark.parametrize(
-    ("line", "expression"),
-    [
-        ("0 3 * * *", "cron(0 3 * * ? *)"),
-        ("*/5 9-17 * * 1-5", "cron(*/5 9-17 ? * MON-FRI *)"),
-        ("0 0 * * 7", "cron(0 0 ? * SUN *)"),
-        ("0 0 * * 5-7", "cron(0 0 ? * FRI-SUN *)"),
-        ("0 0 * * fri-sun", "cron(0 0 ? * FRI-SUN *)"),
-        ("0 0 * * sun-sun", "cron(0 0 ? * SUN *)"),
-        ("0 0 31 * *", "cron(0 0 31 * ? *)"),
-        ("0 0 1 jan *", "cron(0 0 1 1 ? *)"),
-    ],
-)
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York"])
-def test_it_is_due_as_the_same_of_eventbridge(line, expression, zone):
-    there, after = parse(expression, zone), utc(2026, 1, 1)
-
-    for found in islice(parse_crontab(line, zone).between(after, utc(2060, 1, 1)), 400):
-        after = there.next_after(after)
-        assert found == after
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,13 @@ class TestLate:
         self, policy
     ):
         every = schedule("rate(1 minute)", missed=policy)
-
         found = decided(every, cursor=NOON - 3 * MINUTE, until=NOON + MINUTE)
-
         before = [NOON - 2 * MINUTE, NOON - MINUTE]
         assert found.place == [*(before if policy == "all" else []), NOON, NOON + MINUTE]
         assert found.missed == ([] if policy == "all" else before)
+        # What is no interval is placed whatever the policy.
+        found = decided(schedule(EACH_MINUTE, missed=policy), cursor=NOON - 3 * MINUTE)
+        assert (found.place[:3], found.missed) == ([*before, NOON], [])
 
     def test_of_an_interval_with_more_than_are_decided_at_once_the_newest_is_placed(self):
         every = schedule("every 1s", missed="last")
@@ -79,13 +80,6 @@ class TestLate:
         then = decided(every, cursor=first.cursor, until=NOON, most=150)
 
         assert (list(first.place), then.place, len(first.missed)) == ([], [NOON], 150)
-
-    def test_what_is_late_within_the_grace_time_is_placed_whatever_the_policy(self):
-        for policy in ("alert", "last", "all"):
-            found = decided(schedule(EACH_MINUTE, missed=policy), cursor=NOON - 3 * MINUTE)
-
-            assert found.place[:3] == [NOON - 2 * MINUTE, NOON - MINUTE, NOON]
-            assert found.missed == []
 
     def test_alert_places_nothing_that_was_missed(self):
         found = decided(
@@ -139,27 +133,22 @@ class TestLate:
 
 
 class TestPaused:
-    def test_nothing_is_due_and_nothing_is_decided(self):
-        state = ScheduleState(paused=SchedulePause(at=NOON))
-
-        found = decided(schedule("rate(1 minute)"), cursor=NOON, state=state)
-
-        assert (list(found.place), found.cursor, found.next_at) == ([], None, None)
-
-    def test_what_comes_due_from_its_end_on_is_placed(self):
-        state = ScheduleState(paused=SchedulePause(at=NOON, until=NOON + 3 * MINUTE))
-
-        found = decided(schedule("rate(1 minute)"), cursor=NOON - HOUR, state=state)
-
-        assert found.place == [NOON + minute * MINUTE for minute in (3, 4, 5, 6)]
-        assert found.missed == []
-
-    def test_what_came_due_during_a_pause_that_is_over_is_not_caught_up(self):
-        state = ScheduleState(paused=SchedulePause(at=NOON - HOUR, until=NOON - 90))
-
-        found = decided(schedule(EACH_MINUTE), cursor=NOON - HOUR, state=state, until=NOON + MINUTE)
-
-        assert found.place == [NOON - MINUTE, NOON, NOON + MINUTE]
+    @pytest.mark.parametrize(
+        ("pause", "expression", "place"),
+        [
+            ({"at": NOON}, "rate(1 minute)", []),
+            # From its end on, and nothing of what came due before.
+            ({"at": NOON, "until": NOON + 3 * MINUTE}, "rate(1 minute)", [3, 4, 5, 6]),
+            ({"at": NOON - HOUR, "until": NOON - 90}, EACH_MINUTE, [-1, 0, 1, 2, 3, 4, 5, 6]),
+        ],
+    )
+    def test_nothing_is_due_and_nothing_is_decided_until_its_end(self, pause, expression, place):
+        state = ScheduleState(paused=SchedulePause(**pause))
+        found = decided(schedule(expression), cursor=NOON - HOUR, state=state)
+        assert list(found.place) == [NOON + minute * MINUTE for minute in place]
+        assert list(found.missed) == []
+        if not place:
+            assert (found.cursor, found.next_at) == (None, None)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])

@@ -1,7 +1,7 @@
 """Performing one job within its middleware: its steps, how it is interrupted, what it logs."""
 
 import asyncio
-import json
+import contextlib
 import logging
 
 import pytest
@@ -52,25 +52,19 @@ class TestShutdown:
         assert caplog.messages == ["start", "interrupted: given back"]
         assert CONTEXT.get() is None
 
-    def test_a_job_that_raises_it_uninterrupted_has_failed(self, runner):
-        runner.declare(interrupt)
-
-        settlement = runner.run(payload())
-
-        assert settlement.verdict is Verdict.RETRY
-        assert json.loads(settlement.text)["error_class"] == "kiqbridge.errors.Shutdown"
-
-    def test_a_job_that_makes_room_without_saved_progress_has_failed(self, runner):
+    @pytest.mark.parametrize("error", [Shutdown, JobInterrupted])
+    def test_a_job_that_raises_one_uninterrupted_has_failed(self, runner, error):
         def work():
-            raise JobInterrupted
+            raise error
 
         runner.declare(work)
+        settlement = runner.run(payload())
+        assert settlement.verdict is Verdict.RETRY
+        assert kept(settlement)["error_class"] == f"kiqbridge.errors.{error.__name__}"
 
-        assert runner.run(payload()).verdict is Verdict.RETRY
-
-    def test_an_error_that_the_interrupt_caused_is_the_interrupt(self, runner):
-        runner.thread.interrupted = True
-
+    def test_an_error_that_the_interrupt_caused_is_the_interrupt_and_no_job_swallows_it(
+        self, runner
+    ):
         def work():
             try:
                 interrupt()
@@ -83,26 +77,15 @@ class TestShutdown:
             finally:
                 fail()
 
-        runner.declare(work)
-        runner.declare(clean_up_badly, "CleanUp")
-
-        with pytest.raises(Shutdown):
-            runner.run(payload())
-        with pytest.raises(Shutdown):
-            runner.run(payload(**{"class": "CleanUp"}))
-
-    def test_a_job_cannot_swallow_it_with_except_exception(self, runner):
-        def work():
-            try:
+        def go_on():
+            with contextlib.suppress(Exception):  # what many a job does
                 interrupt()
-            except Exception:  # noqa: BLE001 - what many a job does
-                return
 
         runner.thread.interrupted = True
-        runner.declare(work)
-
-        with pytest.raises(Shutdown):
-            runner.run(payload())
+        for function in (work, clean_up_badly, go_on):
+            runner.declare(function, function.__name__)
+            with pytest.raises(Shutdown):
+                runner.run(payload(**{"class": function.__name__}))
 
 
 class TestLog:

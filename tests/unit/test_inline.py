@@ -175,21 +175,6 @@ class TestMiddleware:
         assert echo.perform_inline(1) == "echo"
         assert seen == ["worker", "client", (1,)]
 
-    def test_both_kinds_go_around_an_async_job(self, server, seen):
-        async def asynchronous(_job, _payload, _queue, call_next):
-            seen.append("async in")
-            return await call_next()
-
-        @job
-        async def crawl():
-            seen.append("job")
-            return 7
-
-        server.middleware.add(lambda *given: seen.append("plain in") or given[-1]())
-        server.middleware.add(asynchronous)
-        assert crawl.perform_inline() == 7
-        assert seen == ["plain in", "async in", "job"]
-
 
 class TestResources:
     def test_they_are_open_while_the_job_runs_and_closed_after_it(self, server, seen):

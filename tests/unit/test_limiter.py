@@ -67,14 +67,15 @@ async def enter(within):
 
 
 class TestOnAThread:
-    def test_it_asks_until_there_is_room_and_leaves_once(self):
-        attempt = Attempt(NO, NO, YES)
-
+    def test_it_asks_until_there_is_room_and_leaves_once_also_if_a_reply_is_lost(self):
+        attempt = Attempt(NO, NO, YES, RedisUnavailable("gone"))
         with Within(Limit(attempt), 1.0):
             assert attempt.left == 0
-
-        assert attempt.answers == []
         assert attempt.left == 1
+        with pytest.raises(RedisUnavailable):
+            Within(Limit(attempt), 1.0).__enter__()
+        assert attempt.answers == []
+        assert attempt.left == 2
 
     def test_who_would_wait_in_vain_does_not_wait(self):
         attempt = Attempt(Answer(False, 3600.0), YES)
@@ -88,27 +89,14 @@ class TestOnAThread:
             Within(Limit(Attempt(Answer(False)), wait_timeout_s=0), 1.0).__enter__()
 
     def test_in_a_worker_that_stops_nobody_waits(self):
-        runtime = Runtime(
-            client=None,
-            redis=None,
-            is_stopping=lambda: True,
-            timeout_s=25,
-            max_iteration_runtime_s=None,
-        )
+        options = {"timeout_s": 25, "max_iteration_runtime_s": None}
+        runtime = Runtime(client=None, redis=None, is_stopping=lambda: True, **options)
         token = RUNTIME.set(runtime)
         try:
             with pytest.raises(OverLimit):
                 Within(Limit(Attempt(NO, YES)), 1.0).__enter__()
         finally:
             RUNTIME.reset(token)
-
-    def test_an_attempt_whose_reply_is_lost_is_given_up(self):
-        attempt = Attempt(RedisUnavailable("gone"))
-
-        with pytest.raises(RedisUnavailable):
-            Within(Limit(attempt), 1.0).__enter__()
-
-        assert attempt.left == 1
 
     def test_it_is_entered_once_and_points_are_corrected_within(self):
         attempt = Attempt(YES)

@@ -38,13 +38,6 @@ class TestCalling:
         assert heard == ["a in", "b in", "job", "b out", "a out"]
         assert Chain().invoke(("ignored",), lambda: 42) == 42
 
-    def test_one_that_does_not_call_on_stops_what_is_inside(self):
-        heard = []
-        chain = Chain(named("a", heard), lambda _payload, _call_next: None, named("b", heard))
-
-        assert chain.invoke(({},), lambda: heard.append("job")) is None
-        assert heard == ["a in", "a out"]
-
     def test_one_may_change_the_arguments_and_the_result(self):
         def stamp(payload, call_next):
             payload["stamp"] = 1

@@ -118,12 +118,13 @@ class TestOneSchedule:
 
         assert not schedule.enabled
 
-    def test_a_rule_event_is_read_too(self, read):
+    def test_a_rule_event_is_read_too_and_one_of_another_folder_needs_no_job(self, read):
         properties = {"Schedule": "rate(5 minutes)", "Input": input_of(tick=None)}
-
         [schedule] = read(source(properties, kind="Schedule"))
-
         assert (schedule.kind, schedule.timezone) == ("Schedule", "UTC")
+        other = source({"ScheduleExpression": "rate(1 minute)"}, code_uri="lambdas/watch/")
+        [schedule] = read(other)
+        assert (schedule.input, schedule.jobs) == (None, [])
 
     def test_several_jobs_in_one_tick(self, read):
         jobs = [{"class": "A", "args": []}, {"active_job": "B", "args": [2]}]
@@ -153,14 +154,6 @@ class TestOneSchedule:
         text += "  Queue: {Type: AWS::SQS::Queue}\n"
         assert [schedule.name for schedule in read(text)] == ["Nightly"]
         assert read("Resources:\n  Queue: {Type: AWS::SQS::Queue}\n") == []
-
-    def test_a_function_of_another_folder_needs_no_job(self, read):
-        [schedule] = read(
-            source({"ScheduleExpression": "rate(1 minute)"}, code_uri="lambdas/watch/")
-        )
-
-        assert schedule.input is None
-        assert schedule.jobs == []
 
 
 class TestFunctions:
@@ -362,12 +355,15 @@ class TestFaultsOfSchedules:
 
         assert faults(text) == [(8, "Enqueue.Nightly", f"{name} is missing: write one")]
 
-    def test_an_end_before_the_start(self, faults):
+    def test_an_end_before_the_start_and_two_schedules_of_one_name(self, faults):
         bounds = {"StartDate": "2027-01-02T00:00:00Z", "EndDate": "2027-01-01T00:00:00Z"}
-
-        assert faults(source(bounds | NIGHTLY)) == [
-            (12, "Enqueue.Nightly", "EndDate is not after StartDate")
-        ]
+        [found] = faults(source(bounds | NIGHTLY))
+        assert found == (12, "Enqueue.Nightly", "EndDate is not after StartDate")
+        text = source(NIGHTLY)
+        second = text.replace("Resources:\n", "").replace("  Enqueue:", "  Other:")
+        [(line, where, message)] = faults(text + second)
+        assert (line, where) == (19, "Other.Nightly")
+        assert "Enqueue has a schedule Nightly too" in message
 
     def test_a_rule_event_has_no_zone_and_no_scheduled_time(self, faults):
         properties = {"Schedule": "rate(5 minutes)", "ScheduleExpressionTimezone": "Europe/Paris"}
@@ -378,15 +374,6 @@ class TestFaultsOfSchedules:
         assert "knows UTC only" in found[0][2]
         assert "a Schedule event does not fill in" in found[1][2]
         assert "every firing would look like the first" in found[2][2]
-
-    def test_two_functions_with_a_schedule_of_one_name(self, faults):
-        text = source(NIGHTLY)
-        second = text.replace("Resources:\n", "").replace("  Enqueue:", "  Other:")
-
-        [(line, where, message)] = faults(text + second)
-
-        assert (line, where) == (19, "Other.Nightly")
-        assert "Enqueue has a schedule Nightly too" in message
 
     def test_all_faults_are_told_at_once_in_order(self, faults):
         properties = {
