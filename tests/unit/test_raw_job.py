@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from kiqbridge.wire.raw_job import jid_in, waiting_since
+from kiqbridge.wire.raw_job import jid_in
 
 
 class TestTheJidInAText:
@@ -51,23 +51,3 @@ class TestTheJidInAText:
         # A quadratic search would take hours for the second.
         assert min(seconds(10_000) for _ in range(3)) < 1
         assert seconds(4_000_000) < 20
-
-
-class TestSinceWhenAJobWaits:
-    @pytest.mark.parametrize(
-        ("text", "since"),
-        [
-            (b'{"args":[],"created_at":5.5,"enqueued_at":1700000000.25}', 1700000000.25),
-            (b'{"args":[],"enqueued_at" : 1700000000250}', 1700000000.25),
-            (b'{"args":[],"enqueued_at":1700000000}', 1700000000.0),
-            (b'{"args":[],"enqueued_at":"1700000000.25"}', 1700000000.25),
-            (b'{"args":[{"enqueued_at":1}],"enqueued_at":2.0}', 2.0),
-            (b'{"args":[],"created_at":1700000000250}', 1700000000.25),
-            (b'{"args":[],"enqueued_at":null,"created_at":3.0}', 3.0),
-            (b'{"args":["\\"enqueued_at\\":7"]}', None),
-            (b'{"args":[],"enqueued_at":true}', None),
-            (b"\xff", None),
-        ],
-    )
-    def test_it_is_read_in_each_form_without_parsing(self, text, since):
-        assert waiting_since(text) == since

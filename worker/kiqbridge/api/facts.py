@@ -5,7 +5,7 @@ that is missing, hides nothing else.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -59,6 +59,11 @@ class QueueFacts:
     latency_s: float
     suspects: int = 0
     is_readable: bool = True
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait, those that are to run alone included."""
+        return self.size + self.suspects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,23 +170,25 @@ class Facts:
     refused: Sequence[str] = ()
 
 
-def fetch_facts(operator: Operator | None = None) -> Facts:
+def fetch_facts(operator: Operator | None = None, *, queues: Iterable[str] = ()) -> Facts:
     """The state now: two round trips, and three more only if a worker of ours is silent.
 
     Args:
         operator: whose; default `default_operator()`.
+        queues: names that are looked at also if Redis does not list them.
 
     Raises:
         RedisUnavailable: nothing was read.
     """
-    return _Fetching(operator or default_operator()).fetch()
+    return _Fetching(operator or default_operator(), queues).fetch()
 
 
 class _Fetching:
     """The two round trips: first what has a fixed name, then what was named there."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, queues: Iterable[str]) -> None:
         self._operator = operator
+        self._queues = queues
         self._pool = operator.pool
         self._keys = operator.keys
         self._refused: dict[str, None] = {}
@@ -255,7 +262,7 @@ class _Fetching:
     ) -> dict[str, Any]:
         """What has a name of its own: each queue, process and schedule with missed ticks."""
         keys = self._keys
-        names = sorted(text_of(name) for name in queues)
+        names = sorted({*self._queues, *map(text_of, queues)})
         living = sorted(text_of(name) for name in identities)
         ticks = [_tick(member) for member in missed]
         found = self._ask(

@@ -1,10 +1,11 @@
 """One minute's look of the monitor function: what it measures, and what it does while no worker lives."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from kiqbridge.api import Fact, Operator, fetch_verdict
+from kiqbridge.api import Fact, Facts, Operator, judge
+from kiqbridge.api.facts import QueueFacts
 from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.clocks.missed import MissedTick, check_missed
@@ -12,7 +13,6 @@ from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHO
 from kiqbridge.config.function_settings import MONITOR_QUEUES
 from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
-from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
 from kiqbridge.store.forgetting import dropped_in
@@ -21,7 +21,7 @@ MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
 
 MOST_LOGGED = 20
-"""Problems in a line of the log."""
+"""Problems, and questions that Redis refused, in a line of the log."""
 
 MISSED_FOR_S = 3600.0
 """For so long a tick that did not come is measured, whoever has noticed it, and a dead job that was dropped."""
@@ -72,25 +72,24 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     Raises:
         RedisUnavailable, RedisRefused: nothing, or not all of it, was done; the next minute does it.
     """
-    served = settings.queues
     here = Operator(client=turn.client, by=turn.by, via="monitor")
-    fleet = read_fleet(here, turn.connection)
-    backlog = read_backlog(turn.connection, turn.keys, served)
+    fleet = read_fleet(here, turn.connection, settings.queues)
+    facts, demand = fleet.facts, fleet.demand(settings.queues)
     # Before anything that takes time: an alarm that starts workers waits for it.
-    _measure(turn, fleet, backlog, served)
+    _measure(turn, fleet, demand)
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
     found: Sequence[MissedTick] = ()
-    if not fleet.has_workers:  # else the leader of the fleet looks for them
+    if not fleet.workers_alive:  # else the leader of the fleet looks for them
         hooks = settings.hooks(by=turn.by)
         found = check_missed(
             turn.connection, turn.keys, turn.client, by=turn.by, notify=hooks.send
         ).new
-    since = backlog.at - MISSED_FOR_S
+    since = facts.at - MISSED_FOR_S
     recent = turn.connection.call("ZCOUNT", turn.keys.missed, repr(since), "+inf")
     missed = recent + sum(each.at < since for each in found)
     notes = turn.connection.call("ZRANGE", turn.keys.dead_trimmed, since, "+inf", "BYSCORE")
     dropped = dropped_in(notes)
-    problems = _problems(here)
+    problems = _problems(facts)
     turn.measure(
         {
             "OrphansGivenBack": rescue.returned,
@@ -101,16 +100,17 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     )
     return {
         "workers_alive": fleet.workers_alive,
-        "demand": backlog.demand(fleet, served),
+        "demand": demand,
         "in_flight": fleet.in_flight,
-        "due": backlog.due,
-        "retries": backlog.retries,
-        "scheduled": backlog.scheduled,
-        "dead": backlog.dead,
+        "due": fleet.due,
+        "retries": facts.retry.size,
+        "scheduled": facts.schedule.size,
+        "dead": facts.dead,
         "dead_trimmed": dropped,
-        "queues": {each.name: each.depth for each in backlog.queues},
-        "unserved": list(backlog.unserved(fleet)),
-        "fleet_silent": backlog.is_silent(fleet),
+        "queues": {each.name: each.depth for each in facts.queues},
+        "refused": list(facts.refused[:MOST_LOGGED]),
+        "unserved": fleet.unserved,
+        "fleet_silent": fleet.is_silent,
         "problems": [{"rule": each.kind, "what": each.what} for each in problems[:MOST_LOGGED]],
         "orphans_given_back": rescue.returned,
         "workers_silent": rescue.left,
@@ -121,34 +121,36 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     }
 
 
-def _problems(here: Operator) -> Sequence[Fact]:
+def _problems(facts: Facts) -> Sequence[Fact]:
     """What the page Now calls critical; missed ticks, which it shows for a day, have a metric of their own."""
     return [
         each
-        for each in fetch_verdict(here).facts
+        for each in judge(facts).facts
         if each.severity == "critical" and each.kind != "missed-ticks"
     ]
 
 
-def _measure(turn: Turn, fleet: Fleet, backlog: Backlog, served: Collection[str]) -> None:
-    workers = fleet.workers
+def _measure(turn: Turn, fleet: Fleet, demand: int) -> None:
+    workers, queues = fleet.workers, fleet.facts.queues
     turn.measure(
         {
             "WorkersAlive": fleet.workers_alive,
             "BusyThreads": sum(each.busy for each in workers),
             "Concurrency": sum(each.concurrency for each in workers),
-            "Demand": backlog.demand(fleet, served),
-            "QueueDepth": sum(each.depth for each in backlog.queues),
-            QUEUE_LATENCY: max(
-                (each.latency_s for each in backlog.queues if not each.is_paused), default=0.0
-            ),
+            "Demand": demand,
+            "QueueDepth": sum(each.depth for each in queues),
+            QUEUE_LATENCY: max(map(_latency, fleet.unpaused), default=0.0),
             "InFlight": fleet.in_flight,
-            "Due": backlog.due,
-            "Retries": backlog.retries,
-            "Dead": backlog.dead,
-            "FleetSilent": int(backlog.is_silent(fleet)),
+            "Due": fleet.due,
+            "Retries": fleet.facts.retry.size,
+            "Dead": fleet.facts.dead,
+            "FleetSilent": int(fleet.is_silent),
         }
     )
-    deepest = sorted(backlog.queues, key=lambda each: (-each.depth, each.name))
-    for each in deepest[:MEASURED_QUEUES]:
-        turn.measure({"QueueDepth": each.depth, QUEUE_LATENCY: each.latency_s}, queue=each.name)
+    for each in sorted(queues, key=lambda each: (-each.depth, each.name))[:MEASURED_QUEUES]:
+        turn.measure({"QueueDepth": each.depth, QUEUE_LATENCY: _latency(each)}, queue=each.name)
+
+
+def _latency(queue: QueueFacts) -> float:
+    """Seconds for which its oldest job has waited; 0 if the job says that it is of the future."""
+    return max(queue.latency_s, 0.0)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import Profile, new_jid, read_timestamp, timestamp
+from kiqbridge.wire.payload import Profile, new_jid, timestamp
 from kiqbridge.wire.showable import replacements
 
 DEFAULT_MAX_PAYLOAD_BYTES = 10_000_000
@@ -32,9 +32,6 @@ _JID = re.compile(rb'"jid"\s*:\s*"([A-Za-z0-9_.:-]+)"')
 _JID_NAME = b'"jid"'
 _LONGEST_JID = 100
 """Bytes of a jid that becomes part of a key's name."""
-
-_SINCE = re.compile(rb'"(?:enqueued_at|created_at)"\s*:\s*"?(\d{1,20}(?:\.\d{0,20})?)')
-_SINCE_NAMES = (b'"enqueued_at"', b'"created_at"')
 
 _COUNT = re.compile(rb'"retry_count"\s*:\s*(\d{1,9})(?=[\s,}])')
 _COUNT_NAME = b'"retry_count"'
@@ -56,19 +53,6 @@ def jid_in(text: bytes) -> bytes | None:
     """
     found = _last(_JID, _JID_NAME, text)
     return found if found is not None and len(found) <= _LONGEST_JID else None
-
-
-def waiting_since(text: bytes) -> float | None:
-    """Epoch seconds since when a job has been in its queue, in linear time; None if its text does not say it.
-
-    Its last `"enqueued_at"`, or else its last `"created_at"`, in any form of §3.3; the last one as in
-    `jid_in`.
-    """
-    for name in _SINCE_NAMES:
-        found = _last(_SINCE, name, text)
-        if found is not None:
-            return read_timestamp(found.decode())
-    return None
 
 
 def retry_count_in(text: bytes) -> int | None:
