@@ -51,7 +51,7 @@ class Filter:
     def needle(self) -> bytes:
         """Bytes that the text of each job that matches contains, for a first look at the server; b"" if none are sure."""
         given = (self.text, self.job_class, self.error_class)
-        sure = [each for each in given if each and not _is_glob(each)]
+        sure = [each for each in given if each and not any(sign in each for sign in _GLOB)]
         # JSON may write these in several ways, and `Mailer#method` stands in no text.
         plain = [
             each for each in sure if each.isascii() and not any(sign in each for sign in '"\\/#')
@@ -128,10 +128,6 @@ def age_starts_at(job: JobRecord) -> float | None:
 def shown_argument(value: object) -> str:
     """An argument as text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _is_glob(text: str) -> bool:
-    return any(sign in text for sign in _GLOB)
 
 
 def _bytes_of(text: str) -> bytes:

@@ -325,7 +325,18 @@ def _interval(value: object) -> float:
 
 def _point_in_time(value: object, *, field: str) -> float:
     if isinstance(value, str):
-        return _iso_time(value, field)
+        try:
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is not None:
+                return moment.astimezone(UTC).timestamp()
+        except (ValueError, OverflowError) as error:
+            raise PayloadError(
+                f"{field}: {shorten(value)} is no ISO 8601 time; write a text such as "
+                "2026-11-20T02:00:00Z or epoch seconds as a number"
+            ) from error
+        raise PayloadError(
+            f"{field}: {shorten(value)} has no time zone; append Z, or an offset such as +01:00"
+        )
     instead = "write epoch seconds or a text such as 2026-11-20T02:00:00Z"
     seconds = _seconds(value, field, f"is no point in time; {instead}")
     if seconds >= MILLISECONDS_FROM:
@@ -340,18 +351,3 @@ def _seconds(value: object, field: str, fault: str) -> float:
         return float(epoch_seconds(value, field=field))
     except PayloadError as error:
         raise PayloadError(f"{field}: {shorten(value)} {fault}") from error
-
-
-def _iso_time(text: str, field: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise PayloadError(
-            f"{field}: {shorten(text)} is no ISO 8601 time; write a text such as "
-            "2026-11-20T02:00:00Z or epoch seconds as a number"
-        ) from error
-    raise PayloadError(
-        f"{field}: {shorten(text)} has no time zone; append Z, or an offset such as +01:00"
-    )

@@ -85,7 +85,22 @@ class Pusher:
         is_small = answering is Answering.WHOLE or count <= BATCH_SIZE
         if is_small and all(record.tick is None for record in records):
             try:
-                return self._in_one_script(records)
+                if len(records) == 1 and (used := self._used_by_another(records[0])) is not None:
+                    return [Result(record=records[0], jobs=[used])]
+                jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
+                outcomes = self.client.push_once(
+                    [job.item for _, job in jobs],
+                    [job.dedupe_key for _, job in jobs],
+                    jids=[job.jid for _, job in jobs],
+                    limits=self.gate.lengths(job for _, job in jobs),
+                )
+                pushed: list[list[Enqueued]] = [[] for _ in records]
+                for outcome in outcomes:
+                    pushed[jobs[outcome.index][0]].append(outcome)
+                return [
+                    Result(record=record, jobs=of_record)
+                    for record, of_record in zip(records, pushed, strict=True)
+                ]
             except QueueTooDeep as error:
                 return self._push_what_fits(records, answering, by, error.places)
             except Exception as error:  # noqa: BLE001 - each record is answered for, with its error
@@ -93,24 +108,6 @@ class Pusher:
                 if not may_be_of_one or answering is Answering.WHOLE or is_one:
                     return [Result(record=record, error=error) for record in records]
         return self._one_by_one(records, answering, by)
-
-    def _in_one_script(self, records: Sequence[Record]) -> list[Result]:
-        if len(records) == 1 and (used := self._used_by_another(records[0])) is not None:
-            return [Result(record=records[0], jobs=[used])]
-        jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
-        outcomes = self.client.push_once(
-            [job.item for _, job in jobs],
-            [job.dedupe_key for _, job in jobs],
-            jids=[job.jid for _, job in jobs],
-            limits=self.gate.lengths(job for _, job in jobs),
-        )
-        pushed: list[list[Enqueued]] = [[] for _ in records]
-        for outcome in outcomes:
-            pushed[jobs[outcome.index][0]].append(outcome)
-        return [
-            Result(record=record, jobs=of_record)
-            for record, of_record in zip(records, pushed, strict=True)
-        ]
 
     def _used_by_another(self, record: Record) -> Enqueued | None:
         """The first job, if another record with other content has used up the identity of this one.

@@ -158,7 +158,13 @@ class ReplayPusher:
                 return Result(record=record, error=error)
             record = _without_tick(record)
         if self.only_looks:
-            return self._looked_up(record)
+            if record.tick is not None:
+                known: Sequence[str | None] = self._known_tick(record.tick, len(record.jobs))
+            else:
+                known = self.client.find_enqueued(
+                    [job.item for job in record.jobs], [job.dedupe_key for job in record.jobs]
+                )
+            return looked_up(record, known)
         [result] = self.pusher.push([record], Answering.WHOLE, by)
         if self.takes_stale and isinstance(result.error, StaleTick):  # by the clock of Redis
             [result] = self.pusher.push([_without_tick(record)], Answering.WHOLE, by)
@@ -178,15 +184,6 @@ class ReplayPusher:
             f"it was sent {(now - sent_at) / 86_400:.0f} days ago, and what identifies it is remembered for "
             f"{kept // 86_400}, so nobody knows whether it was enqueued; to enqueue it, replay it with --stale"
         )
-
-    def _looked_up(self, record: Record) -> Result:
-        if record.tick is not None:
-            known: Sequence[str | None] = self._known_tick(record.tick, len(record.jobs))
-        else:
-            known = self.client.find_enqueued(
-                [job.item for job in record.jobs], [job.dedupe_key for job in record.jobs]
-            )
-        return looked_up(record, known)
 
     def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:
         found = self.client.find_tick(tick.schedule, tick.instant)

@@ -92,7 +92,16 @@ def main(argv: list[str]) -> int:
         argv: the number of the socket's file descriptor, and the worker's process id.
     """
     handle, worker = int(argv[0]), int(argv[1])
-    _tie_to(worker)
+    # Die with the worker, and leave the signals that everybody gets to it.
+    with contextlib.suppress(OSError, AttributeError):  # not Linux: the socket alone must do
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != worker:
+        raise SystemExit(0)
+    # The thread that started us may have been begun by a job that blocks signals.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for name in _FOR_THE_WORKER:
+        # Not SIG_IGN, which what a job starts would inherit.
+        signal.signal(getattr(signal, f"SIG{name}"), _ignore)
     faulthandler.enable()  # what dies by a signal says where
     os.set_inheritable(handle, False)
     job_forks.install()
@@ -371,19 +380,6 @@ def _report(what: str, error: BaseException | None) -> None:
 def _end_without_socket() -> NoReturn:
     """A job has closed descriptors that were not its own: the worker learns it from the exit code."""
     os._exit(_DESCRIPTORS_LOST)
-
-
-def _tie_to(worker: int) -> None:
-    """Die with the worker, and leave the signals that everybody gets to it."""
-    with contextlib.suppress(OSError, AttributeError):  # not Linux: the socket alone must do
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != worker:
-        raise SystemExit(0)
-    # The thread that started us may have been begun by a job that blocks signals.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for name in _FOR_THE_WORKER:
-        # Not SIG_IGN, which what a job starts would inherit.
-        signal.signal(getattr(signal, f"SIG{name}"), _ignore)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

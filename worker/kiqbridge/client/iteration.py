@@ -113,12 +113,27 @@ class Iteration:
         if pairs is None:
             logger.info("build_enumerator answered None: there is nothing to iterate")
             return None
-        _check_enumerator(job, pairs, is_async=self._is_async)
+        name = f"build_enumerator of {type(job).__qualname__}"
+        if isinstance(pairs, AsyncIterator) and not self._is_async:
+            raise TypeError(f"{name}: an asynchronous enumerator needs `async def each_iteration`")
+        if isinstance(pairs, enumerate):
+            raise TypeError(
+                f"{name}: enumerate gives (index, item), but (item, cursor) is needed; use "
+                "enumerators.sequence"
+            )
+        if not isinstance(pairs, Iterator | AsyncIterator):
+            raise TypeError(
+                f"{name}: {shorten(pairs)} is no iterator of (item, cursor) pairs; see "
+                "kiqbridge.enumerators, or yield the pairs"
+            )
         self._started = self._flushed = time.monotonic()
         try:
             completed = await self._iterate_abortable(pairs)
         finally:
-            await _close(pairs)
+            # End a generator now, so that the files it has opened are closed.
+            close = getattr(pairs, "aclose", None) or getattr(pairs, "close", None)
+            if close is not None:
+                await _result(close())
         if completed:
             await self._saving_on_error(job.on_complete)
             await self._redis(state.forget)
@@ -262,7 +277,9 @@ class Iteration:
                     logger.warning("the iteration waits for Redis: %s", error)
                 is_reported = True
             if self._is_async:
-                await _sleep(RETRY_S)
+                import asyncio  # noqa: PLC0415 - as above
+
+                await asyncio.sleep(RETRY_S)
             else:
                 time.sleep(RETRY_S)  # noqa: ASYNC251 - there is no loop to block
 
@@ -305,12 +322,6 @@ async def _off_loop(call: Callable[[], T]) -> T:
     return await asyncio.to_thread(call)
 
 
-async def _sleep(seconds: float) -> None:
-    import asyncio  # noqa: PLC0415 - as above
-
-    await asyncio.sleep(seconds)
-
-
 def finish(steps: Coroutine[Any, Any, T]) -> T:
     """Run steps that never suspend to their end, without an event loop."""
     try:
@@ -328,29 +339,6 @@ def finish(steps: Coroutine[Any, Any, T]) -> T:
 async def _result(value: Any) -> Any:
     """The value itself, or what it stands for if it is to be awaited."""
     return await value if isinstance(value, Awaitable) else value
-
-
-def _check_enumerator(job: "IterableJob", pairs: Any, *, is_async: bool) -> None:
-    name = f"build_enumerator of {type(job).__qualname__}"
-    if isinstance(pairs, AsyncIterator) and not is_async:
-        raise TypeError(f"{name}: an asynchronous enumerator needs `async def each_iteration`")
-    if isinstance(pairs, enumerate):
-        raise TypeError(
-            f"{name}: enumerate gives (index, item), but (item, cursor) is needed; use "
-            "enumerators.sequence"
-        )
-    if not isinstance(pairs, Iterator | AsyncIterator):
-        raise TypeError(
-            f"{name}: {shorten(pairs)} is no iterator of (item, cursor) pairs; see "
-            "kiqbridge.enumerators, or yield the pairs"
-        )
-
-
-async def _close(pairs: Any) -> None:
-    """End a generator now, so that the files it has opened are closed."""
-    close = getattr(pairs, "aclose", None) or getattr(pairs, "close", None)
-    if close is not None:
-        await _result(close())
 
 
 class IterationState:

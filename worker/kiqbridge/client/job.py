@@ -167,6 +167,14 @@ class Job(ClassCalls):
         signature = signature_of(perform)
         parameters = list(signature.parameters.values())
         is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
+        # Its rule of flow control, and the options of its schedule; without `cron` and `every` of its own it
+        # has none.
+        own = {name: cls.__dict__.get(name) for name in ("cron", "every", "schedule_name")}
+        names = set(FLOW_OPTIONS)
+        if own["cron"] is None and own["every"] is None:
+            own = {}
+        else:
+            names |= SCHEDULED - own.keys()
         definition = define(
             cls.__dict__.get("class_name", cls.__name__),
             on_wire,
@@ -174,7 +182,7 @@ class Job(ClassCalls):
             {
                 **{name: getattr(cls, name) for name in _CLASS_HANDLING if hasattr(cls, name)},
                 "limiter": inspect.getattr_static(cls, "limiter", None),
-                **_beside(cls),
+                **(own | {name: getattr(cls, name) for name in names if hasattr(cls, name)}),
             },
             perform=perform,
             instantiate=functools.partial(_instantiate, cls),
@@ -192,17 +200,6 @@ class Job(ClassCalls):
     def interrupted(self) -> bool:
         """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
         return interrupted()
-
-
-def _beside(declared: type[Job]) -> dict[str, Any]:
-    """Its rule of flow control, and the options of its schedule; without `cron` and `every` of its own it has none."""
-    own = {name: declared.__dict__.get(name) for name in ("cron", "every", "schedule_name")}
-    names = set(FLOW_OPTIONS)
-    if own["cron"] is None and own["every"] is None:
-        own = {}
-    else:
-        names |= SCHEDULED - own.keys()
-    return own | {name: getattr(declared, name) for name in names if hasattr(declared, name)}
 
 
 @frames.may_take_long

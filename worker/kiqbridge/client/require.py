@@ -148,7 +148,14 @@ def _load_file(path: Path) -> ModuleType:
 def _hint_after(error: BaseException) -> str:
     """A sentence for an error of an import statement; "" if there is nothing to add."""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return _hint_of_module(error.name)
+        near = _did_you_mean(error.name, _modules_beside(error.name))
+        top = error.name.partition(".")[0]
+        if top != error.name and _find_spec(top) is not None:
+            return f"the package {top} has no such module{near}"
+        return (
+            f"{top} is not on the path of {sys.executable}{near or '.'} An installed package: pip install it there. "
+            f"Code of your own: start in the directory that holds it; the current one is {Path.cwd()}"
+        )
     if isinstance(error, ImportError) and error.name:
         missing = _MISSING_NAME.search(str(error))
         module = sys.modules.get(error.name)
@@ -171,17 +178,6 @@ def _near_targets(target: str) -> str:
     else:
         near = _did_you_mean(target, _modules_beside(target))
     return f"{near or '.'} The current directory is {Path.cwd()}"
-
-
-def _hint_of_module(name: str) -> str:
-    near = _did_you_mean(name, _modules_beside(name))
-    top = name.partition(".")[0]
-    if top != name and _find_spec(top) is not None:
-        return f"the package {top} has no such module{near}"
-    return (
-        f"{top} is not on the path of {sys.executable}{near or '.'} An installed package: pip install it there. "
-        f"Code of your own: start in the directory that holds it; the current one is {Path.cwd()}"
-    )
 
 
 def _modules_beside(name: str) -> list[str]:

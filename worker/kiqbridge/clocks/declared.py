@@ -127,7 +127,8 @@ class DeclaredSchedules:
         if self._declared:
             connection.call("HSET", self._keys.declared, self._field, self._presence(now))
         published = _read(pairs_of(fields), self._field, now)
-        self._skips = self._draw_skips(published.workers)
+        # For how many refreshes the others are not read; drawn, so that workers started together spread.
+        self._skips = round(random.uniform(0.5, 1.5) * (published.workers // READERS))  # noqa: S311 - spreads load
         for name in self._declared:
             self._keep_one(connection, name, published)
         for name, (app, _) in published.seen.items():
@@ -148,10 +149,6 @@ class DeclaredSchedules:
         presence = self._presence(server_time(time))
         connection.call("HSET", self._keys.declared, self._field, presence)
         return list(map(digest_of, texts)) == [digest for *_, digest in self._declared.values()]
-
-    def _draw_skips(self, workers: int) -> int:
-        """For how many refreshes the others are not read; drawn, so that workers started together spread."""
-        return round(random.uniform(0.5, 1.5) * (workers // READERS))  # noqa: S311 - spreads load
 
     def _presence(self, now: float) -> bytes:
         declared = {name: digest for name, (*_, digest) in self._declared.items()}

@@ -121,11 +121,13 @@ class SnsTopic:
             keys = self._keychain.keys()
         except KiqbridgeError as error:
             raise HookFailed(f"{self._arn}: {error}", is_final=False) from error
+        # Printable ASCII on one line, as SNS takes it.
+        text = f"Missed tick: {notification['text']}"
         form = {
             "Action": "Publish",
             "Version": "2010-03-31",
             "TopicArn": self._arn,
-            "Subject": _subject(notification),
+            "Subject": "".join(each if " " <= each <= "~" else "?" for each in text)[:_SUBJECT],
             "Message": json.dumps(notification, indent=1),
         }
         headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
@@ -186,7 +188,23 @@ class MissedTickHooks:
             for tick in ticks:
                 user_code.call(handler, tick, log=logger, failed="a handler of missed ticks failed")
         if self._sends:
-            notification = _notification(ticks, self._by)
+            notification = {
+                "event": "missed_ticks",
+                "text": _text(ticks),
+                "by": self._by,
+                "count": len(ticks),
+                "ticks": [
+                    {
+                        "schedule": each.schedule,
+                        "at": each.instant,
+                        "late_s": round(each.late_s, 3),
+                        "policy": each.policy,
+                        "enqueued": each.enqueued,
+                        **({"reason": each.reason} if each.reason else {}),
+                    }
+                    for each in ticks[-MOST_TICKS:]
+                ],
+            }
             for send in self._sends:
                 self._send(send, notification)
 
@@ -237,36 +255,10 @@ def hooks_of(
     return MissedTickHooks(sends, handlers, by=by, pauses_s=pauses_s)
 
 
-def _notification(ticks: Sequence[MissedTick], by: str) -> dict[str, Any]:
-    return {
-        "event": "missed_ticks",
-        "text": _text(ticks),
-        "by": by,
-        "count": len(ticks),
-        "ticks": [
-            {
-                "schedule": each.schedule,
-                "at": each.instant,
-                "late_s": round(each.late_s, 3),
-                "policy": each.policy,
-                "enqueued": each.enqueued,
-                **({"reason": each.reason} if each.reason else {}),
-            }
-            for each in ticks[-MOST_TICKS:]
-        ],
-    }
-
-
 def _text(ticks: Sequence[MissedTick]) -> str:
     newest = ticks[-1]
     text = f"{newest.schedule} did not fire at {newest.instant}"
     return text if len(ticks) == 1 else f"{text}, and {len(ticks) - 1} more ticks did not come"
-
-
-def _subject(notification: Mapping[str, Any]) -> str:
-    """Printable ASCII on one line, as SNS takes it."""
-    text = f"Missed tick: {notification['text']}"
-    return "".join(each if " " <= each <= "~" else "?" for each in text)[:_SUBJECT]
 
 
 def _send(

@@ -82,27 +82,23 @@ def run(options: argparse.Namespace) -> int:
     if (options.event is None) == (options.job_class is None):
         raise EventError("enqueue: name a CLASS with its arguments, or give --event FILE")
     if options.event is None:
-        return _enqueue_job(options)
+        given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
+        given = {name: value for name, value in given.items() if value is not None}
+        args = [_argument(index, text) for index, text in enumerate(options.args)]
+        [job], _ = parse_jobs({"class": options.job_class, "args": args, **given}, time.time())
+        if options.dry_run:
+            document = {"dry_run": True, "job": dict(job.item)}
+            return answer(options, document, [f"would enqueue {described(job)}"])
+        enqueued = Client().push_once([job.item], [job.dedupe_key])
+        if not enqueued:
+            raise EventError(f"enqueue: client middleware stopped {options.job_class}")
+        if enqueued[0].duplicate and not options.json:
+            warn("this key has enqueued a job before; its id follows")
+        return answer(options, enqueued_fields(enqueued[0]), [enqueued[0].jid])
     for name, flag in _OF_A_JOB.items():
         if getattr(options, name) is not None:
             raise EventError(f"enqueue: {flag} goes with a CLASS, not with --event")
     return _enqueue_event(options)
-
-
-def _enqueue_job(options: argparse.Namespace) -> int:
-    given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
-    given = {name: value for name, value in given.items() if value is not None}
-    args = [_argument(index, text) for index, text in enumerate(options.args)]
-    [job], _ = parse_jobs({"class": options.job_class, "args": args, **given}, time.time())
-    if options.dry_run:
-        document = {"dry_run": True, "job": dict(job.item)}
-        return answer(options, document, [f"would enqueue {described(job)}"])
-    enqueued = Client().push_once([job.item], [job.dedupe_key])
-    if not enqueued:
-        raise EventError(f"enqueue: client middleware stopped {options.job_class}")
-    if enqueued[0].duplicate and not options.json:
-        warn("this key has enqueued a job before; its id follows")
-    return answer(options, enqueued_fields(enqueued[0]), [enqueued[0].jid])
 
 
 def _argument(index: int, text: str) -> Any:

@@ -50,7 +50,11 @@ def run(options: argparse.Namespace) -> int:
                 write(f"kept         {target} (it is there; --force overwrites it)\n")
                 continue
             if not options.dry_run:
-                _write_file(target, text)
+                # Write one file; a link in its place is replaced, not followed.
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.is_symlink():
+                    target.unlink()
+                target.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(
                 f"{target}: cannot be written: {error.strerror}; choose another folder, or correct that and "
@@ -59,7 +63,15 @@ def run(options: argparse.Namespace) -> int:
         verb = "overwritten" if is_there else "written"
         write(f"{f'would be {verb}' if options.dry_run else verb:<12} {target}\n")
     if not options.dry_run:
-        write(_next(folder))
+        # The next commands.
+        there = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
+        commands = [
+            *there,
+            "make test     # sets up what it needs, then runs the tests",
+            "make up       # server, cron rules, worker and page on this machine",
+            *([] if there else ["make help     # the other commands"]),
+        ]
+        write("".join(("\nNext:\n", *(f"  {line}\n" for line in commands))))
     return 0
 
 
@@ -85,23 +97,3 @@ def _name(text: str) -> str:
             "between them, or is longer than 63 characters"
         )
     return text
-
-
-def _write_file(target: Path, text: str) -> None:
-    """Write one file; a link in its place is replaced, not followed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_symlink():
-        target.unlink()
-    target.write_text(text, encoding="utf-8")
-
-
-def _next(folder: Path) -> str:
-    """The next commands."""
-    there = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
-    commands = [
-        *there,
-        "make test     # sets up what it needs, then runs the tests",
-        "make up       # server, cron rules, worker and page on this machine",
-        *([] if there else ["make help     # the other commands"]),
-    ]
-    return "".join(("\nNext:\n", *(f"  {line}\n" for line in commands)))

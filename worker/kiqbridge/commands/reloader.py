@@ -122,7 +122,11 @@ class Reloader:
             select.select([self._rings], [], [], self._watch.pause_s)
             with contextlib.suppress(BlockingIOError):
                 self._rings.recv(4096)
-            self._pass_on()
+            while self._noted:
+                name = self._noted.popleft()
+                self._is_ending |= name in ENDING
+                if self._child is not None:
+                    self._child.send_signal(getattr(signal, f"SIG{name}"))
             if self._child is not None and self._child.poll() is not None:
                 self._collect(self._child.returncode)
             if self._child is None and self._is_ending:
@@ -172,13 +176,6 @@ class Reloader:
         else:
             said = f"exit code {status}" if status > 0 else f"signal {-status}"
             logger.error("the worker has ended (%s); it is started again when a file changes", said)
-
-    def _pass_on(self) -> None:
-        while self._noted:
-            name = self._noted.popleft()
-            self._is_ending |= name in ENDING
-            if self._child is not None:
-                self._child.send_signal(getattr(signal, f"SIG{name}"))
 
     def _trap(self) -> None:
         for end in (self._rings, self._bell):

@@ -82,7 +82,19 @@ def _publish(options: argparse.Namespace) -> int:
     parts = parts_of(client, all_of_it)
     [published] = [part for _, there, part in parts if there.keys is client.keys]
     if options.dry_run:
-        done = _looked_at(client, published, stack, options)
+        # What publishing it would be; how many it would remove is not known.
+        standing = read_manifests(client.pool, client.keys).get(stack)
+        version = int(published["version"])
+        done = Published(
+            outcome=outcome_of(
+                standing, version, str(published["hash"]), rollback=options.rollback
+            ),
+            stack=stack,
+            version=version,
+            standing=None if standing is None else standing.version,
+            schedules=len(published["schedules"]),
+            removed=0,
+        )
     else:
         about = {"stack": stack, "by": f"cli:{user_at_host()}", "rollback": options.rollback}
         done = publish_manifest(client.pool, client.keys, published, **about)
@@ -105,22 +117,6 @@ def _to_withdraw(client: Client, stack: str) -> Mapping[str, Any]:
     if standing is None:
         raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
     return Manifest(version=standing.version, schedules={}).to_document()
-
-
-def _looked_at(
-    client: Client, manifest: Mapping[str, Any], stack: str, options: argparse.Namespace
-) -> Published:
-    """What publishing it would be; how many it would remove is not known."""
-    standing = read_manifests(client.pool, client.keys).get(stack)
-    version = int(manifest["version"])
-    return Published(
-        outcome=outcome_of(standing, version, str(manifest["hash"]), rollback=options.rollback),
-        stack=stack,
-        version=version,
-        standing=None if standing is None else standing.version,
-        schedules=len(manifest["schedules"]),
-        removed=0,
-    )
 
 
 def stack_name_of(answers: Path) -> str:

@@ -223,7 +223,10 @@ class Fleet:
         """A process has ended with this wait status; what follows is in the sentence."""
         self.children.pop(child.pid, None)
         slot, lived_s = child.slot, now - child.started_at
-        said = _describe_end(child, status)
+        why = child.error
+        if why is None and child.kill_at is None and status == signal.SIGKILL:
+            why = "not by the supervisor; the system may be out of memory"
+        said = f"{child} {describe_exit(status)}" + (f": {why}" if why else "")
         is_current = slot.child is child
         if is_current:
             slot.child = None
@@ -265,10 +268,3 @@ class Fleet:
             self.failure = (
                 f"none of the {count} processes could start: {reason}" if count > 1 else reason
             )
-
-
-def _describe_end(child: Child, status: int) -> str:
-    why = child.error
-    if why is None and child.kill_at is None and status == signal.SIGKILL:
-        why = "not by the supervisor; the system may be out of memory"
-    return f"{child} {describe_exit(status)}" + (f": {why}" if why else "")

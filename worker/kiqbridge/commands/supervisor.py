@@ -114,44 +114,6 @@ class Supervisor:
             KiqbridgeError: none of the processes could start.
         """
         check_before_fork(self._ceiling_mb)
-        self._trap()
-        # What is loaded is never garbage: pages that the collector does not touch stay shared.
-        gc.collect()
-        gc.freeze()
-        logger.info("supervisor: starting %d processes", len(self._fleet.slots))
-        while self._fleet.children or not self._fleet.is_stopping:
-            self._turn()
-        if self._fleet.failure is not None:
-            raise KiqbridgeError(self._fleet.failure)
-        logger.info("bye")
-        return 0
-
-    def _turn(self) -> None:
-        self._act_on_signals()  # what came meanwhile: no process is started only to be stopped
-        self._start_what_is_due(time.monotonic())
-        self._show()
-        self._wait()
-        self._act_on_signals()
-        self._read_reports()
-        self._collect()
-        now = time.monotonic()
-        for old, new in self._fleet.hand_over():
-            lived_s = now - old.started_at
-            logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
-            self._ask_to_end(old)
-        if now >= self._next_beat:
-            self._next_beat = now + self._times.beat_every
-            self._beat(now)
-        if self._ceiling_mb and now >= self._next_memory_look:
-            self._next_memory_look = now + MEMORY_EVERY_S
-            self._look_at_memory(now)
-        for child in self._fleet.overdue(now):
-            said = "%s did not end within %.0f s and is killed; other workers get what it held"
-            logger.error(said, child, self._patience_s)
-            _send(child.pid, signal.SIGKILL)
-        self._notifier.turn(time.monotonic())
-
-    def _trap(self) -> None:
         for end in (self._wakeup_out, self._wakeup_in):
             end.setblocking(False)
         os.set_blocking(self._reports, False)
@@ -160,6 +122,38 @@ class Supervisor:
         for number in _BLOCKED:
             signal.signal(number, self._on_signal)
         ignore_others()
+        # What is loaded is never garbage: pages that the collector does not touch stay shared.
+        gc.collect()
+        gc.freeze()
+        logger.info("supervisor: starting %d processes", len(self._fleet.slots))
+        while self._fleet.children or not self._fleet.is_stopping:
+            self._act_on_signals()  # what came meanwhile: no process is started only to be stopped
+            self._start_what_is_due(time.monotonic())
+            self._show()
+            self._wait()
+            self._act_on_signals()
+            self._read_reports()
+            self._collect()
+            now = time.monotonic()
+            for old, new in self._fleet.hand_over():
+                lived_s = now - old.started_at
+                logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
+                self._ask_to_end(old)
+            if now >= self._next_beat:
+                self._next_beat = now + self._times.beat_every
+                self._beat(now)
+            if self._ceiling_mb and now >= self._next_memory_look:
+                self._next_memory_look = now + MEMORY_EVERY_S
+                self._look_at_memory(now)
+            for child in self._fleet.overdue(now):
+                said = "%s did not end within %.0f s and is killed; other workers get what it held"
+                logger.error(said, child, self._patience_s)
+                _send(child.pid, signal.SIGKILL)
+            self._notifier.turn(time.monotonic())
+        if self._fleet.failure is not None:
+            raise KiqbridgeError(self._fleet.failure)
+        logger.info("bye")
+        return 0
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name.removeprefix("SIG")
@@ -320,7 +314,15 @@ class Supervisor:
             elif child.incarnation is not None:
                 silent_for = now - child.heard_at
                 if silent_for > HUNG_AFTER_S:
-                    self._end_hung(child, silent_for)
+                    logger.error(
+                        "%s has reported nothing for %.0f s: a C call holds its interpreter lock; it is killed, and its "
+                        "jobs go back to their queues",
+                        child,
+                        silent_for,
+                    )
+                    child.error = "it hung"
+                    child.heard_at = time.monotonic()
+                    _send(child.pid, signal.SIGKILL)
                 if now < self._silent_until:  # the server does not answer
                     continue
                 try:
@@ -329,17 +331,6 @@ class Supervisor:
                 except KiqbridgeError as error:
                     logger.debug("the lease of %s was not renewed: %s", child, error)
                     self._silent_until = now + 0.5 * self._times.beat_every
-
-    def _end_hung(self, child: Child, silent_for_s: float) -> None:
-        logger.error(
-            "%s has reported nothing for %.0f s: a C call holds its interpreter lock; it is killed, and its "
-            "jobs go back to their queues",
-            child,
-            silent_for_s,
-        )
-        child.error = "it hung"
-        child.heard_at = time.monotonic()
-        _send(child.pid, signal.SIGKILL)
 
     def _look_at_memory(self, now: float) -> None:
         for slot, child in self._fleet.measured():

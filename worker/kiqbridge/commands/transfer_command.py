@@ -86,21 +86,6 @@ def _export(options: argparse.Namespace) -> int:
         raise PayloadError("name a FILE, or - for a pipe into kiqbridge restore -")
     if options.take:
         return _take(operator, options, places)
-    return _copy(operator, options, places)
-
-
-def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
-    if options.all:
-        return all_places(operator.pool, operator.keys)
-    sets = (SET_NAMES[name] for name in options.set)
-    places = [Place(kind="queue", name=name) for name in dict.fromkeys(options.queue)]
-    places += [Place(kind="set", name=name) for name in dict.fromkeys(sets)]
-    if not places:
-        raise PayloadError("say what is to be exported: --queue NAME, --set NAME or --all")
-    return places
-
-
-def _copy(operator: Operator, options: argparse.Namespace, places: Sequence[Place]) -> int:
     if options.file == PIPE:
         return _pipe(operator, options, places)
     path = Path(options.file)
@@ -115,6 +100,17 @@ def _copy(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
         unfinished.rename(path)
         file.sync()
     return _report(options, "exported", counts)
+
+
+def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
+    if options.all:
+        return all_places(operator.pool, operator.keys)
+    sets = (SET_NAMES[name] for name in options.set)
+    places = [Place(kind="queue", name=name) for name in dict.fromkeys(options.queue)]
+    places += [Place(kind="set", name=name) for name in dict.fromkeys(sets)]
+    if not places:
+        raise PayloadError("say what is to be exported: --queue NAME, --set NAME or --all")
+    return places
 
 
 def _pipe(operator: Operator, options: argparse.Namespace, places: Sequence[Place]) -> int:

@@ -110,27 +110,23 @@ def pick(
     if flags and flags.get(setting.name) is not None:
         return flags[setting.name], setting.flags[0] if setting.flags else "command line"
     if setting.provider and (provider := environ.get(setting.provider)):
-        return _provided(setting, provider, environ), provider
+        # The value of the variable that the provider names (protocol §1).
+        if ":" in provider:
+            raise ConfigError(
+                f"{setting.provider} must be the name of a variable that holds the address, not the address; "
+                f"set {setting.env[0]} to the address instead"
+            )
+        if not environ.get(provider):
+            raise ConfigError(
+                f"{setting.provider} names {provider}, which is not set; set it or remove {setting.provider}"
+            )
+        return environ[provider], provider
     for variable in setting.env:
         if environ.get(variable):
             return environ[variable], variable
     if file and file.get(setting.name) is not None:
         return file[setting.name], file_name
     return setting.default, "default"
-
-
-def _provided(setting: Setting, variable: str, environ: Mapping[str, str]) -> str:
-    """The value of the variable that the provider names (protocol §1)."""
-    if ":" in variable:
-        raise ConfigError(
-            f"{setting.provider} must be the name of a variable that holds the address, not the address; "
-            f"set {setting.env[0]} to the address instead"
-        )
-    if not environ.get(variable):
-        raise ConfigError(
-            f"{setting.provider} names {variable}, which is not set; set it or remove {setting.provider}"
-        )
-    return environ[variable]
 
 
 def shown_default(setting: Setting) -> str:

@@ -84,7 +84,11 @@ class Waiting:
         if not postponed:
             return
         if transaction is not None and transaction.nested:
-            self._by_transaction.setdefault(_around(transaction), []).extend(postponed)
+            # The savepoint or transaction around one; between them may be that of a flush.
+            found = transaction.parent
+            while found is not None and not found.nested and found.parent is not None:
+                found = found.parent
+            self._by_transaction.setdefault(found, []).extend(postponed)
         elif in_greenlet():  # an AsyncSession, on its event loop
             await_only(to_thread(push_committed, postponed))
         else:
@@ -93,11 +97,3 @@ class Waiting:
     def _ended(self, _session: Session, transaction: SessionTransaction) -> None:
         """What is left was neither committed nor released."""
         self._by_transaction.pop(transaction, None)
-
-
-def _around(savepoint: SessionTransaction) -> SessionTransaction | None:
-    """The savepoint or transaction around one; between them may be that of a flush."""
-    found = savepoint.parent
-    while found is not None and not found.nested and found.parent is not None:
-        found = found.parent
-    return found

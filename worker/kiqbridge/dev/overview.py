@@ -108,7 +108,15 @@ class Overview:
             is_ready: whether the worker has started, and has saved the schedules that its jobs declare.
         """
         if is_ready and now_s >= self._find_at:
-            self._find_dynamic(now_s)
+            # Follow the ticks of dynamic schedules; show the schedules if there are others than before.
+            self._find_at = now_s + _FIND_EVERY_S
+            names = [each.name for each in self._dynamic()[:MOST_SCHEDULES]]
+            if names != self._names:
+                self._names = names
+                with self.console.together():
+                    self.show_dynamic()
+                    self.console.text("")
+            self.watch.find(names, time.time())
         self.watch.look(now_s)
         if is_asked:
             self.show_all(now)
@@ -177,17 +185,6 @@ class Overview:
         queue = str(job.get("queue", "default"))
         note = self.places.note(job_class, queue)
         return f"{job_class} → {queue}" + (f" ({note})" if note else "")
-
-    def _find_dynamic(self, now_s: float) -> None:
-        """Follow the ticks of dynamic schedules; show the schedules if there are others than before."""
-        self._find_at = now_s + _FIND_EVERY_S
-        names = [each.name for each in self._dynamic()[:MOST_SCHEDULES]]
-        if names != self._names:
-            self._names = names
-            with self.console.together():
-                self.show_dynamic()
-                self.console.text("")
-        self.watch.find(names, time.time())
 
     def _dynamic(self) -> list[ScheduleDefinition]:
         """The schedules that do not come from a template; none if the server cannot be asked."""

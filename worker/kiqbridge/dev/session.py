@@ -183,7 +183,13 @@ class Dev:
                 function.stop()
             self._page.stop()
             self._watch.look(time.monotonic(), is_last=True)
-            self._say_goodbye()
+            self._overview.show_sums()
+            lines = self._worker.lines
+            self._console.heading(
+                f"kiqbridge dev: {_counted(self._delivery.ticks, 'tick')}, "
+                f"{_counted(lines.counts['done'], 'job')} performed, "
+                f"{lines.counts['fail']} failed, {lines.unfinished} given back. Bye."
+            )
 
     def _keep_going(self) -> int:
         inbox, worker, overview = self._inbox, self._worker, self._overview
@@ -367,15 +373,6 @@ class Dev:
         start = "now" if at is None else f"at {at:%a %Y-%m-%d %H:%M:%S} UTC"
         joined = f"{pace}, starting {start}" if pace else f" starts {start}"
         return f"the rules' clock{joined}; all times here are its own; durations are real, and jobs see the real clock"
-
-    def _say_goodbye(self) -> None:
-        self._overview.show_sums()
-        lines = self._worker.lines
-        self._console.heading(
-            f"kiqbridge dev: {_counted(self._delivery.ticks, 'tick')}, "
-            f"{_counted(lines.counts['done'], 'job')} performed, "
-            f"{lines.counts['fail']} failed, {lines.unfinished} given back. Bye."
-        )
 
 
 def _external_url(environ: Mapping[str, str]) -> str | None:

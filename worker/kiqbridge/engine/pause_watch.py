@@ -99,7 +99,10 @@ class PauseWatch(Role):
         )
         for entry in over:
             self._end(entry)
-        return self._seconds_to_next()
+        now = self._server_now()
+        ends = [each.pause.until for each in self._entries if each.pause.until is not None]
+        soonest = min((end - now for end in ends), default=self._safety_look_s)
+        return min(max(soonest, LEAST_WAIT_S), self._safety_look_s)
 
     def _read_all(self) -> Collection[bytes]:
         """Read what changed; answers the members of `paused`, empty if no pause asks for them.
@@ -157,12 +160,6 @@ class PauseWatch(Role):
         if self._server_ahead_s is None:
             self._server_ahead_s = server_time(self._connection.call("TIME")) - lease_now()
         return lease_now() + self._server_ahead_s
-
-    def _seconds_to_next(self) -> float:
-        now = self._server_now()
-        ends = [each.pause.until for each in self._entries if each.pause.until is not None]
-        soonest = min((end - now for end in ends), default=self._safety_look_s)
-        return min(max(soonest, LEAST_WAIT_S), self._safety_look_s)
 
     def _wait(self, seconds: float) -> None:
         """Until something has changed, or it may have: a message may have been lost."""

@@ -172,7 +172,11 @@ class Poller(Role):
         while not self._stopping.is_set():
             threads.beat()
             try:
-                self._observe_heard()
+                heard, self._heard = self._heard, None
+                if heard is not None:
+                    server_time, at = heard
+                    self._clock.observe(server_time + time.monotonic() - at)
+                    self._ask_time_at = time.monotonic() + ASK_TIME_S
                 if (self._leads or not self._vacant.says_nothing) and self.lead():
                     self._serve()
                 else:
@@ -229,11 +233,6 @@ class Poller(Role):
         except KiqbridgeError as error:
             logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
 
-    def _move_all_due(self) -> None:
-        self._stuck = False
-        for source in (self._keys.retry, self._keys.schedule):
-            self.move_due(source, self._clock.now())
-
     def _serve(self) -> None:
         """Move what is due, and wait for what comes, until the lead must be renewed."""
         while not self._stopping.is_set():
@@ -242,7 +241,9 @@ class Poller(Role):
                 seconds = self._seconds_to_next()
                 self._look_at = time.monotonic() + min(seconds, SAFETY_LOOK_S)
                 if seconds <= 0:
-                    self._move_all_due()
+                    self._stuck = False
+                    for source in (self._keys.retry, self._keys.schedule):
+                        self.move_due(source, self._clock.now())
                     if self._stuck:  # looking again at once would find the same
                         self._stopping.wait(RETRY_S)
                         return
@@ -277,13 +278,6 @@ class Poller(Role):
         """Each time while something waits for its moment, else now and then."""
         is_near = self._leads and self._waits
         return [("TIME",)] if is_near or time.monotonic() >= self._ask_time_at else []
-
-    def _observe_heard(self) -> None:
-        heard, self._heard = self._heard, None
-        if heard is not None:
-            server_time, at = heard
-            self._clock.observe(server_time + time.monotonic() - at)
-            self._ask_time_at = time.monotonic() + ASK_TIME_S
 
     def _observe_time(self, replies: Sequence[Sequence[bytes]]) -> None:
         for seconds, micros in replies:  # one, if it was asked for

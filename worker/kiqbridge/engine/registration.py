@@ -48,7 +48,10 @@ def register_patiently(
             check_server(pool.run, keys.prefix, pool.address, follows_slots=pool.follows_slots)
             register()
         except RedisUnavailable as error:
-            _raise_if_permanent(pool, error)
+            if isinstance(error, RedisMisconfigured):
+                raise ConfigError(str(error)) from error
+            if (fault := pool.probe(error)) is not None:
+                raise ConfigError(f"Redis at {pool.address} cannot be reached: {fault}") from error
             logger.error("%s; trying again in %.1f s", error, pause_s)  # noqa: TRY400 - one line
             stopping.wait(pause_s)
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
@@ -90,10 +93,3 @@ def spread_start(
     )
     stopping.wait(pause_s)
     return pause_s
-
-
-def _raise_if_permanent(pool: RedisPool, error: RedisUnavailable) -> None:
-    if isinstance(error, RedisMisconfigured):
-        raise ConfigError(str(error)) from error
-    if (fault := pool.probe(error)) is not None:
-        raise ConfigError(f"Redis at {pool.address} cannot be reached: {fault}") from error

@@ -121,7 +121,12 @@ class Batch(TakesSteps):
         self._token = None
         try:
             if kind is None:
-                self._end_block()
+                ops = list(self._ops())
+                if self._parent is not None:  # which writes them with its own
+                    self._parent._children.append((self.bid, ops))  # noqa: SLF001 - of its own class
+                elif ops:
+                    write_ops(self.client, ops, repr(self))
+                self._is_new = False
         finally:
             self._jobs, self._launches, self._children = [], [], []
 
@@ -186,14 +191,6 @@ class Batch(TakesSteps):
             COLLECTOR.reset(token)
 
     # Writing
-
-    def _end_block(self) -> None:
-        ops = list(self._ops())
-        if self._parent is not None:  # which writes them with its own
-            self._parent._children.append((self.bid, ops))  # noqa: SLF001 - of its own class
-        elif ops:
-            write_ops(self.client, ops, repr(self))
-        self._is_new = False
 
     def _ops(self) -> Iterator[Effect]:
         client = self.client

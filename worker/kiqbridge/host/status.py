@@ -108,7 +108,11 @@ class StatusFile:
         """Write now and every few seconds; a folder that cannot be written costs a warning only."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(self._path.parent)
+            # Remove what killed workers left behind.
+            for path in self._path.parent.glob("worker-*.json"):
+                pid = path.stem.removeprefix("worker-")
+                if pid.isdecimal() and not _is_running(int(pid)):
+                    path.unlink(missing_ok=True)
             self._write()
         except OSError as error:
             logger.warning(
@@ -216,14 +220,6 @@ def faults_of_all(statuses: Sequence[Status], check: str, now: float) -> dict[in
         if is_replaced and status.supervisor in progress:
             faults[status.pid] = list(faults_of(status, "live", now))
     return faults
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed workers left behind."""
-    for path in folder.glob("worker-*.json"):
-        pid = path.stem.removeprefix("worker-")
-        if pid.isdecimal() and not _is_running(int(pid)):
-            path.unlink(missing_ok=True)
 
 
 def _is_running(pid: int) -> bool:

@@ -173,7 +173,9 @@ class Reaping:
         for each in (each for each, exists in zip(lists, found, strict=True) if exists):
             try:
                 if by_owner:
-                    self._return_all(incarnation, each, tally)
+                    # Give a list back without counting anything.
+                    while (moved := self._return(incarnation, each, JOBS_AT_ONCE)) > 0:
+                        tally.returned += moved
                 else:
                     self._empty(incarnation, each, tally)
             except RedisRefused as error:
@@ -188,11 +190,6 @@ class Reaping:
             [incarnation, len(claims) // 2],
         )
         return bool(reply >= 0)
-
-    def _return_all(self, incarnation: str, held: _List, tally: _Tally) -> None:
-        """Give a list back without counting anything."""
-        while (moved := self._return(incarnation, held, JOBS_AT_ONCE)) > 0:
-            tally.returned += moved
 
     def _empty(self, incarnation: str, held: _List, tally: _Tally) -> None:
         """Give a list of a dead owner back: to the suspects who was found too often, oldest first."""

@@ -108,7 +108,11 @@ class LogWriter(logging.Handler):
         except JobTimeout:
             raise  # the job's, not the record's
         except Exception as error:  # noqa: BLE001 - as every handler of the standard library does
-            line = self._unformatted(record, error)
+            # What is written for a record whose message and arguments do not fit.
+            line = self._line(
+                f"a log record of {record.pathname}:{record.lineno} cannot be formatted "
+                f"({type(error).__name__}): {record.msg if isinstance(record.msg, str) else ''!r}"
+            )
         self.write(line, urgent=record.levelno >= logging.WARNING)
         if PENDING:  # a job that does little but log is interrupted here
             checkpoint()
@@ -261,13 +265,6 @@ class LogWriter(logging.Handler):
         self._blocked_since = None
         self._written()
 
-    def _unformatted(self, record: logging.LogRecord, error: Exception) -> str:
-        """What is written for a record whose message and arguments do not fit."""
-        return self._line(
-            f"a log record of {record.pathname}:{record.lineno} cannot be formatted "
-            f"({type(error).__name__}): {record.msg if isinstance(record.msg, str) else ''!r}"
-        )
-
     def _line(self, message: str) -> str:
         record = logging.LogRecord(__name__, logging.ERROR, __file__, 0, message, None, None)
         try:
@@ -310,7 +307,13 @@ class LogWriter(logging.Handler):
             while not self._is_closed:
                 self._bell.acquire()  # not released here: the next ring does so
                 time.sleep(DELAY_S)
-                self._write_burst()
+                while self._lines and not self._is_closed:
+                    with self._writing:
+                        self._write_some()
+                    if self._blocked_since is not None:
+                        self._wait(0.5)
+                    elif len(self._lines) < MAX_LINES:
+                        time.sleep(DELAY_S)
                 self._is_burst = False
                 if self._lines:  # a line that came in between must not wait
                     self._is_burst = True
@@ -319,15 +322,6 @@ class LogWriter(logging.Handler):
             # However it ends, perhaps by a job that kills threads: the next line starts another.
             self._thread = None
             self._is_burst = False
-
-    def _write_burst(self) -> None:
-        while self._lines and not self._is_closed:
-            with self._writing:
-                self._write_some()
-            if self._blocked_since is not None:
-                self._wait(0.5)
-            elif len(self._lines) < MAX_LINES:
-                time.sleep(DELAY_S)
 
     def _wait(self, timeout_s: float) -> None:
         """Wait for the reader, without the lock."""

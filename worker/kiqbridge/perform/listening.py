@@ -320,7 +320,11 @@ class Listening:
         connection = self._connection
         if not self._is_armed:
             if self._look():
-                return self._claim_after_pause(offer)
+                # Where it is tight, what was found may be what there is no room for; a free place wakes by itself.
+                pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
+                if pause_s:
+                    self._connection.pause(pause_s)
+                return self._claim(offer, self._prepare(offer))
             if self.state is not State.LISTENING:
                 return _GO_ON
             self._is_armed = True
@@ -413,13 +417,6 @@ class Listening:
         if not self.is_alone:
             hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
         return offer.claimer.prepare(offer.queues, offer.most, hand_on)
-
-    def _claim_after_pause(self, offer: Offer | None) -> "Chunk | _GoOn | None":
-        # Where it is tight, what was found may be what there is no room for; a free place wakes by itself.
-        pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
-        if pause_s:
-            self._connection.pause(pause_s)
-        return self._claim(offer, self._prepare(offer))
 
     def _claim(
         self, offer: Offer | None, prepared: "PreparedClaim | None"

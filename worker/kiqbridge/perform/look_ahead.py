@@ -106,21 +106,18 @@ class PrefetchRevoker(Role):
         if chunk is None or not (chunk.has_waiting or chunk.has_failed or chunk.returning):
             return False
         if chunk.returning or lease_now() - processor.began_at > SHORT_S:
-            self._revoke(chunk)
+            # The owner leaves the chunk only after these are confirmed: its next claim would delete the list.
+            # Jobs whose reply was lost stay on their way back: they may be in the queue, so they must not be
+            # begun here.
+            with chunk.writing:
+                chunk.revoke()
+                try:
+                    give_back(self._connection, self._keys, chunk)
+                except RedisRefused:  # answered: nothing was moved, so they are ours to run
+                    chunk.restore()
+                    raise
             self._settle(chunk)
         return chunk.has_waiting or chunk.has_failed
-
-    def _revoke(self, chunk: Chunk) -> None:
-        # The owner leaves the chunk only after these are confirmed: its next claim would delete the list.
-        # Jobs whose reply was lost stay on their way back: they may be in the queue, so they must not be
-        # begun here.
-        with chunk.writing:
-            chunk.revoke()
-            try:
-                give_back(self._connection, self._keys, chunk)
-            except RedisRefused:  # answered: nothing was moved, so they are ours to run
-                chunk.restore()
-                raise
 
     def _settle(self, chunk: Chunk) -> None:
         """Write what failed here: its retries must not wait for the long job's end."""

@@ -155,7 +155,10 @@ class RunMarks(Role):
             with suppress(KiqbridgeError):  # the thread tries again
                 self._write_ended(connection)
         if self._ended:
-            self._start_thread()
+            with self._starting:
+                if not self._has_begun:
+                    self._has_begun = True
+                    self.start()
             self._some.set()
 
     def _left_out(self, execution: Execution, outcome: EndKind, why: str) -> Settlement:
@@ -176,12 +179,6 @@ class RunMarks(Role):
                 except RedisRefused as error:
                     logger.warning("a run of %s is not noted: %s", mark.tick.schedule, error)
                 self._ended.popleft()
-
-    def _start_thread(self) -> None:
-        with self._starting:
-            if not self._has_begun:
-                self._has_begun = True
-                self.start()
 
     def _write_on(self) -> None:
         with closing(self._connect()) as connection:

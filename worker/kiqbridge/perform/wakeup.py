@@ -75,7 +75,12 @@ class IdleGate:
             try:
                 _wait_for(turn)
             except BaseException:  # raised by another thread: one that is gone must not be woken
-                self._forget(turn)
+                with self._lock, contextlib.suppress(ValueError):
+                    if self._promised is turn:
+                        self._promised = None
+                        self._promote()
+                    else:
+                        self._idle.remove(turn)
                 raise
             with self._lock:
                 if self._promised is not turn:
@@ -144,14 +149,6 @@ class IdleGate:
         if self._idle and not self._open:
             self._promised = self._idle.pop()
             self._promised.release()
-
-    def _forget(self, turn: threading.Lock) -> None:
-        with self._lock, contextlib.suppress(ValueError):
-            if self._promised is turn:
-                self._promised = None
-                self._promote()
-            else:
-                self._idle.remove(turn)
 
 
 @frames.may_take_long

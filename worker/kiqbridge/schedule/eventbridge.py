@@ -49,9 +49,25 @@ def eventbridge_expressions(parsed: ScheduleExpression) -> list[str]:
 
 def _texts(parsed: ScheduleExpression) -> Iterator[str]:
     if isinstance(parsed, Rate):
-        yield _rate(parsed.period_s)
+        if parsed.period_s % 60:
+            raise ExpressionError(
+                f"seconds: a rate of {parsed.period_s} seconds is no number of whole minutes; {_DYNAMIC_ONLY}"
+            )
+        yield rate_text(parsed.period_s)
     elif isinstance(parsed, At):
-        yield _at(parsed)
+        if parsed.moment is None:
+            raise ExpressionError(
+                f"at: the clocks of {parsed.timezone} skip this time, so it is never due; write another one"
+            )
+        wall = parsed.moment.astimezone(ZoneInfo(parsed.timezone))
+        if wall.fold:
+            raise ExpressionError(
+                f"at: the clocks of {parsed.timezone} show this time twice, and the second one is meant; write it"
+                " in UTC"
+            )
+        if wall.microsecond:
+            raise ExpressionError(f"at: fractions of a second: {_DYNAMIC_ONLY}")
+        yield f"at({wall:%Y-%m-%dT%H:%M:%S})"
     elif isinstance(parsed, Union):
         yield from dict.fromkeys(text for part in parsed.parts for text in _texts(part))
     elif parsed.seconds != ON_THE_MINUTE:
@@ -60,30 +76,6 @@ def _texts(parsed: ScheduleExpression) -> Iterator[str]:
         yield from _crons(parsed.fields, parsed.fields.day_rules[0])
     else:
         yield parsed.text.strip()  # EventBridge's already
-
-
-def _rate(period_s: int) -> str:
-    if period_s % 60:
-        raise ExpressionError(
-            f"seconds: a rate of {period_s} seconds is no number of whole minutes; {_DYNAMIC_ONLY}"
-        )
-    return rate_text(period_s)
-
-
-def _at(parsed: At) -> str:
-    if parsed.moment is None:
-        raise ExpressionError(
-            f"at: the clocks of {parsed.timezone} skip this time, so it is never due; write another one"
-        )
-    wall = parsed.moment.astimezone(ZoneInfo(parsed.timezone))
-    if wall.fold:
-        raise ExpressionError(
-            f"at: the clocks of {parsed.timezone} show this time twice, and the second one is meant; write it"
-            " in UTC"
-        )
-    if wall.microsecond:
-        raise ExpressionError(f"at: fractions of a second: {_DYNAMIC_ONLY}")
-    return f"at({wall:%Y-%m-%dT%H:%M:%S})"
 
 
 def _crons(fields: CronFields, days: DayFields) -> Iterator[str]:
@@ -120,7 +112,15 @@ def _days(days: DayFields) -> Iterator[tuple[str, str]]:
     elif all_dates:
         yield from _weekdays(days)
     else:
-        yield from _both(days)
+        weeks = _whole_weeks(days)
+        if weeks is None or days.nth:
+            raise ExpressionError(
+                "day of month and day of week: a day must be in both fields, and EventBridge takes one of them;"
+                f" {_HINT}"
+            )
+        for weekday in days.weekdays:
+            for week in weeks:
+                yield "?", f"{WEEKDAYS[weekday - 1]}#{week}"
 
 
 def _dates(days: DayFields) -> Iterator[tuple[str, str]]:
@@ -145,18 +145,6 @@ def _weekdays(days: DayFields) -> Iterator[tuple[str, str]]:
             )
         place = "L" if number == -1 else f"#{number}"
         yield "?", f"{WEEKDAYS[weekday - 1]}{place}"
-
-
-def _both(days: DayFields) -> Iterator[tuple[str, str]]:
-    weeks = _whole_weeks(days)
-    if weeks is None or days.nth:
-        raise ExpressionError(
-            "day of month and day of week: a day must be in both fields, and EventBridge takes one of them;"
-            f" {_HINT}"
-        )
-    for weekday in days.weekdays:
-        for week in weeks:
-            yield "?", f"{WEEKDAYS[weekday - 1]}#{week}"
 
 
 def _whole_weeks(days: DayFields) -> tuple[int, ...] | None:

@@ -61,9 +61,13 @@ def parse_expression(
 def _read(text: str, timezone: str, bounds: Bounds) -> ScheduleExpression:
     begun = text.strip()
     if _EVERY_SO_OFTEN.fullmatch(begun) and not re.match(r"every +[0-9]+(st|nd|rd|th)", begun):
-        return _every(text, timezone, bounds)
+        period_s = parse_duration(text.strip()[len("every") :])
+        check_zone(timezone)
+        return Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)
     if _IS_ONCE.match(begun):
-        return _once(text, timezone, bounds)
+        # A date with a time of day (default: midnight) and a zone (default: `timezone`).
+        moment, zone = _placed(text.strip(), timezone)
+        return At(text=text, timezone=zone, bounds=bounds, moment=moment)
     if _WORDS.match(begun):
         return parse_natural(text, timezone, bounds)
     if _DURATION.fullmatch(begun):
@@ -156,24 +160,12 @@ def _seconds(text: str) -> int | None:
     return None
 
 
-def _every(text: str, timezone: str, bounds: Bounds) -> Rate:
-    period_s = parse_duration(text.strip()[len("every") :])
-    check_zone(timezone)
-    return Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)
-
-
 _TIME: Final = re.compile(
     r"(?:at +)?(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
     r" *(?P<zone>Z|[+-][0-9]{2}:[0-9]{2}|[A-Za-z][A-Za-z0-9_+/-]*)?"
 )
 _OFFSET: Final = re.compile(r"Z|[+-].*")
-
-
-def _once(text: str, timezone: str, bounds: Bounds) -> At:
-    """A date with a time of day (default: midnight) and a zone (default: `timezone`)."""
-    moment, zone = _placed(text.strip(), timezone)
-    return At(text=text, timezone=zone, bounds=bounds, moment=moment)
 
 
 def _placed(text: str, timezone: str) -> tuple[datetime | None, str]:

@@ -137,21 +137,18 @@ class Metrics:
         try:
             cell = self._local.cells[class_name]
         except (AttributeError, KeyError):
-            cell = self._new_cell(class_name)
+            cells: dict[str, list[float]] | None = getattr(self._local, "cells", None)
+            if cells is None:
+                cells = self._local.cells = {}
+                self._threads.append(cells)
+            if len(cells) >= MOST_NAMES:
+                class_name = OTHERS
+            cell = cells.setdefault(class_name, list(_NOTHING))
         if failed:
             cell[_FAILED] += 1
         else:
             cell[bisect_right(BOUNDS_MS, milliseconds)] += 1
             cell[_MS] += milliseconds
-
-    def _new_cell(self, class_name: str) -> list[float]:
-        cells: dict[str, list[float]] | None = getattr(self._local, "cells", None)
-        if cells is None:
-            cells = self._local.cells = {}
-            self._threads.append(cells)
-        if len(cells) >= MOST_NAMES:
-            class_name = OTHERS
-        return cells.setdefault(class_name, list(_NOTHING))
 
     def flush(self, connection: RedisConnection, now: float) -> None:
         """Add what is new to the buckets of `now` (epoch seconds), if there is something (§12.2).

@@ -99,7 +99,11 @@ class TaskHeartbeats(Role):
             if may_have_task(job.text):
                 known = before.get(id(job))
                 if known is None or known.job is not job:
-                    known = self._watch(job, now)
+                    task = task_of(watched_payload(job.text))
+                    every_s = self._every_s
+                    if task is not None and task.heartbeat_s is not None:
+                        every_s = task.heartbeat_s
+                    known = _Watched(job, task, every_s, now + TICK_S if every_s else None)
                 self._watched[id(job)] = known
         for each in self._watched.values():
             if self._stopping.is_set():
@@ -108,13 +112,6 @@ class TaskHeartbeats(Role):
                 with log_context(**{"class": each.task.job_class, "jid": each.task.jid}):
                     self._send(each, each.task)
         return bool(self._watched)
-
-    def _watch(self, job: RunningJob, now: float) -> _Watched:
-        task = task_of(watched_payload(job.text))
-        every_s = self._every_s
-        if task is not None and task.heartbeat_s is not None:
-            every_s = task.heartbeat_s
-        return _Watched(job, task, every_s, now + TICK_S if every_s else None)
 
     def _send(self, each: _Watched, task: Task) -> None:
         threads.beat()

@@ -339,7 +339,11 @@ class RedisConnection:
             age = self._source.max_age_s * random.uniform(0.8, 1.0)  # noqa: S311 - spreads load
             self._renew_at = time.monotonic() + age
         if descriptors.is_watching:
-            self._note_descriptor(connection)
+            opened = getattr(connection, "_sock", None)
+            if opened is not None and (
+                self._descriptor is None or self._descriptor.opened is not opened
+            ):
+                self._descriptor = descriptors.Descriptor(opened)
         return self._way_to(connection)
 
     def _way_to(self, connection: AbstractConnection) -> Way:
@@ -347,13 +351,6 @@ class RedisConnection:
         if way is None or not way.is_open:
             self._way = way = way_of(connection)
         return way
-
-    def _note_descriptor(self, connection: AbstractConnection) -> None:
-        opened = getattr(connection, "_sock", None)
-        if opened is not None and (
-            self._descriptor is None or self._descriptor.opened is not opened
-        ):
-            self._descriptor = descriptors.Descriptor(opened)
 
     def _note_use(self) -> None:
         self._used_at = time.monotonic()
@@ -372,7 +369,10 @@ class RedisConnection:
         ):
             self._probe()
         elif not repeatable:
-            self._drop_if_ended()
+            # Let go of a connection that the server has ended meanwhile, without a round trip.
+            way = self._way
+            if way is not None and way.has_ended():  # nothing was asked, so nothing may come
+                self.close()
 
     def _probe(self) -> None:
         connection = self._connection
@@ -383,12 +383,6 @@ class RedisConnection:
             self._way_to(connection).ask(pack([("PING",)]), 1)
             self._note_use()
         except (redis.exceptions.RedisError, OSError):
-            self.close()
-
-    def _drop_if_ended(self) -> None:
-        """Let go of a connection that the server has ended meanwhile, without a round trip."""
-        way = self._way
-        if way is not None and way.has_ended():  # nothing was asked, so nothing may come
             self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:

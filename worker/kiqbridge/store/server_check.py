@@ -50,7 +50,7 @@ def server_version(info: Mapping[str, str]) -> tuple[str, str]:
 def is_too_old(info: Mapping[str, str]) -> bool:
     """By the fields of INFO server: whether we need a newer version."""
     name, version = server_version(info)
-    return _numbers(version) < OLDEST[name]
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST[name]
 
 
 def is_clustered(info: Mapping[str, str]) -> bool:
@@ -114,10 +114,6 @@ def _ruby_processes(run: Callable[..., list[Any]], prefix: str) -> list[str]:
         logger.debug("Redis does not say which processes there are: %s", error)
         return []
     return sorted(name for name, info in infos.items() if info is not None and not is_ours(info))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 NOEVICTION: Final = "noeviction"

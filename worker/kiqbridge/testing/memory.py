@@ -89,7 +89,15 @@ class Memory:
         """
         with self.lock:
             first, ends = self._next, self._count_ends(keys)
-            answer = self._lua_scripts().run(script, keys, [_bytes(arg) for arg in args])
+            if self._lua is None:
+                try:
+                    self._lua = LuaScripts(self)
+                except ImportError as error:
+                    raise NotInMemory(
+                        "the fake of kiqbridge.testing needs lupa to run the scripts of Redis: pip install "
+                        "'kiqbridge[testing]'; or use the fixture kiqbridge_redis, which has a real server"
+                    ) from error
+            answer = self._lua.run(script, keys, [_bytes(arg) for arg in args])
             end = self._next
             has_ends = self._count_ends(keys) > ends
         if end > first or has_ends:
@@ -100,17 +108,6 @@ class Memory:
 
     def _count_ends(self, keys: Sequence[str]) -> int:
         return sum(len(self.get(key, dict)) for key in keys if key.endswith(_ENDS))
-
-    def _lua_scripts(self) -> LuaScripts:
-        if self._lua is None:
-            try:
-                self._lua = LuaScripts(self)
-            except ImportError as error:
-                raise NotInMemory(
-                    "the fake of kiqbridge.testing needs lupa to run the scripts of Redis: pip install "
-                    "'kiqbridge[testing]'; or use the fixture kiqbridge_redis, which has a real server"
-                ) from error
-        return self._lua
 
     def clear(self) -> None:
         """Forget everything."""

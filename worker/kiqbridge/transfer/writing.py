@@ -88,25 +88,22 @@ class Restorer:
                 raise _changed(place, progress.done)
         count = len(new) // 2 if place.kind == "set" else len(new)
         if new and place.name == "dead" and place.kind == "set":
-            self._check_room(count)
+            # Without a worker that lives nobody drops any.
+            published = read_infos(self._pool.run, self._keys, field=FIELD).values()
+            bounds = fleet_bounds(published)
+            size = self._pool.call("ZCARD", self._keys.dead)
+            if any(published) and bounds.overflow(size + count):
+                raise PayloadError(
+                    f"set dead: it has {size:,} jobs, and the living workers keep {bounds.most:,}, so that they would drop "
+                    f"these {count:,}; nothing more was put in. Raise dead_max_jobs, set dead_overflow: keep, or retry "
+                    "dead jobs (kiqbridge dead); then restore it again: nothing is put in twice"
+                )
         if new and not self._dry_run:
             self._write(place, before, progress.mark_now(), new)
             progress.mark = progress.mark_now()
         self.known += len(chunk.members) - count
         self.restored[place] = self.restored.get(place, 0) + count
         return count
-
-    def _check_room(self, count: int) -> None:
-        """Without a worker that lives nobody drops any."""
-        published = read_infos(self._pool.run, self._keys, field=FIELD).values()
-        bounds = fleet_bounds(published)
-        size = self._pool.call("ZCARD", self._keys.dead)
-        if any(published) and bounds.overflow(size + count):
-            raise PayloadError(
-                f"set dead: it has {size:,} jobs, and the living workers keep {bounds.most:,}, so that they would drop "
-                f"these {count:,}; nothing more was put in. Raise dead_max_jobs, set dead_overflow: keep, or retry "
-                "dead jobs (kiqbridge dead); then restore it again: nothing is put in twice"
-            )
 
     def check_end(self) -> None:
         """Once the end is read: no place may have had more before.

@@ -129,7 +129,12 @@ class Verifier:
             return self._of_password(authorization)
         session = self.session(scope)
         if session is not None and session.name:
-            return self._of_session(session)
+            user = self._auth.users.get(session.name)
+            if user is None or not hmac.compare_digest(
+                session.proof, self._sessions.proof(user.password_hash)
+            ):
+                return Refused(reason=f"the session of {shown(session.name)} is over")
+            return Caller(name=session.name, role=user.role, way="session")
         return Refused(reason="nobody has signed in")
 
     def session(self, scope: Scope) -> Session | None:
@@ -168,18 +173,13 @@ class Verifier:
         if not self._is_remembered(authorization):
             if not is_right(password, None if user is None else user.password_hash):
                 return Refused(reason=f"wrong password for {shown(name)}", is_attempt=True)
-            self._remember(authorization)
+            with self._lock:
+                self._remembered[self._mark(authorization)] = time.monotonic() + REMEMBERED_S
+                if len(self._remembered) > MAX_REMEMBERED:
+                    self._remembered.popitem(last=False)
         if user is None:  # no longer possible, but a user is needed for the role
             return Refused(reason=f"no user {shown(name)}", is_attempt=True)
         return Caller(name=name, role=user.role, way="basic")
-
-    def _of_session(self, session: Session) -> Caller | Refused:
-        user = self._auth.users.get(session.name)
-        if user is None or not hmac.compare_digest(
-            session.proof, self._sessions.proof(user.password_hash)
-        ):
-            return Refused(reason=f"the session of {shown(session.name)} is over")
-        return Caller(name=session.name, role=user.role, way="session")
 
     def _with_role(self, name: str, role: Role | None, way: str) -> Caller | Refused:
         if role is None:
@@ -192,12 +192,6 @@ class Verifier:
     def _is_remembered(self, authorization: str) -> bool:
         with self._lock:
             return self._remembered.get(self._mark(authorization), 0) > time.monotonic()
-
-    def _remember(self, authorization: str) -> None:
-        with self._lock:
-            self._remembered[self._mark(authorization)] = time.monotonic() + REMEMBERED_S
-            if len(self._remembered) > MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
 
     def _mark(self, authorization: str) -> bytes:
         return hmac.digest(self._key, authorization.encode("utf-8", "replace"), "sha256")

@@ -69,11 +69,6 @@ def _of_fields(job: JobRecord) -> Iterator[Remark]:
         yield Remark("note", "jid is not the 24 hexadecimal digits of Sidekiq.")
     if "queue" not in item:
         yield Remark("note", "queue is missing: it goes to default when it is retried.")
-    yield from _of_times(job)
-    yield from _of_workers(job)
-
-
-def _of_times(job: JobRecord) -> Iterator[Remark]:
     for name in _TIMES:
         value = job.item.get(name)
         if type(value) is int and 0 < value < MILLISECONDS_FROM:
@@ -84,6 +79,7 @@ def _of_times(job: JobRecord) -> Iterator[Remark]:
             )
         elif value is not None and type(value) not in (int, float):
             yield Remark("warn", f"{name} is no number.")
+    yield from _of_workers(job)
 
 
 def _of_workers(job: JobRecord) -> Iterator[Remark]:

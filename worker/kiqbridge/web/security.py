@@ -120,8 +120,19 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         return value if value is None else setting.parse(value, source)
 
     shows_all_to = read(settings.WEB_SHOWS_ALL_TO)
+    users = parse_users(read(settings.WEB_USERS), settings.WEB_USERS.env[0])
+    if path := read(settings.WEB_USERS_FILE):
+        what = "the path of a file with one NAME:ROLE:HASH a line"
+        users |= parse_users(read_file(path, f"web_users_file: {path!r}", what), path)
+    secret = read(settings.WEB_SECRET)
     return Security(
-        auth=_read_auth(read),
+        auth=Auth(
+            users=users,
+            tokens=_read_tokens(read),
+            is_iam=read(settings.WEB_IAM),
+            roles=RoleRules.parse(read(settings.WEB_ROLES), settings.WEB_ROLES.env[0]),
+            secret=secret.encode() if secret else None,
+        ),
         role=read(settings.WEB_ROLE),
         hosts=read(settings.WEB_HOSTS) or None,
         origins=read(settings.WEB_ORIGINS),
@@ -131,21 +142,6 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         max_body_bytes=read(settings.WEB_MAX_BODY_BYTES),
         hidden=read(settings.WEB_REDACT) or None,
         shows_all_to=None if shows_all_to == NOBODY else shows_all_to,
-    )
-
-
-def _read_auth(read: Reader) -> Auth:
-    users = parse_users(read(settings.WEB_USERS), settings.WEB_USERS.env[0])
-    if path := read(settings.WEB_USERS_FILE):
-        what = "the path of a file with one NAME:ROLE:HASH a line"
-        users |= parse_users(read_file(path, f"web_users_file: {path!r}", what), path)
-    secret = read(settings.WEB_SECRET)
-    return Auth(
-        users=users,
-        tokens=_read_tokens(read),
-        is_iam=read(settings.WEB_IAM),
-        roles=RoleRules.parse(read(settings.WEB_ROLES), settings.WEB_ROLES.env[0]),
-        secret=secret.encode() if secret else None,
     )
 
 

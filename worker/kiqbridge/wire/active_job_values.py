@@ -148,11 +148,12 @@ def _argument(value: Any, path: str) -> Any:
 def _object(value: Mapping[str, Any], path: str) -> Any:
     name = _serializer(value)
     if name == "Range":
-        return _range(
-            _argument(value.get("begin"), f"{path}.begin"),
-            _argument(value.get("end"), f"{path}.end"),
-            exclude_end=bool(value.get("exclude_end")),
-        )
+        begin = _argument(value.get("begin"), f"{path}.begin")
+        end = _argument(value.get("end"), f"{path}.end")
+        exclude_end = bool(value.get("exclude_end"))
+        if type(begin) is type(end) is int:
+            return range(begin, end if exclude_end else end + 1)
+        return Range(begin=begin, end=end, exclude_end=exclude_end)
     read = _READERS.get(name, _text_of if name == "Module" else None)
     if read is None:
         raise PayloadError(
@@ -185,12 +186,6 @@ def _members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
         for key, child in value.items()
         if key not in RESERVED
     ]
-
-
-def _range(begin: Any, end: Any, *, exclude_end: bool) -> range | Range:
-    if type(begin) is type(end) is int:
-        return range(begin, end if exclude_end else end + 1)
-    return Range(begin=begin, end=end, exclude_end=exclude_end)
 
 
 def _text_of(value: Mapping[str, Any]) -> str:

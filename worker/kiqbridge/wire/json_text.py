@@ -75,7 +75,16 @@ def _loads(text: bytes) -> Any:
             return orjson.loads(text)
         except orjson.JSONDecodeError:  # also for 1e400
             pass
-    return _loads_with_care(text)
+    try:
+        decoded = text.decode("utf-8")
+        value = json.loads(decoded, parse_constant=_refuse_constant)
+        if _SURROGATE.search(decoded):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise MalformedJSON("nested too deeply") from error
+    except ValueError as error:
+        raise MalformedJSON(str(error)) from error
+    return value
 
 
 def _has_long_number(text: bytes) -> bool:
@@ -94,19 +103,6 @@ def _is_too_deep(value: Any) -> bool:
             for child in (container.values() if isinstance(container, dict) else container)
         ]
     return True
-
-
-def _loads_with_care(text: bytes) -> Any:
-    try:
-        decoded = text.decode("utf-8")
-        value = json.loads(decoded, parse_constant=_refuse_constant)
-        if _SURROGATE.search(decoded):
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except RecursionError as error:
-        raise MalformedJSON("nested too deeply") from error
-    except ValueError as error:
-        raise MalformedJSON(str(error)) from error
-    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

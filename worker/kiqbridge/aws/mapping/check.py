@@ -112,7 +112,11 @@ class _Checking:
                     self.faults.append(Fault(path, f"{name}: {error}"))
         for schedule in self._schedules:
             self._check_schedule(schedule)
-        self._summarize()
+        if self._content.rules is not None:
+            self.lines.append(f"{self._document.place('allow')}: {len(self._content.rules)} rules")
+        if self._content.schemas:
+            names = ", ".join(self._content.schemas)
+            self.lines.append(f"{self._document.place('schemas')}: of {names}")
 
     def _check_lists(self, mapping: EventMapping) -> None:
         """Classes and queues against the lists for all; rules per source are for the examples."""
@@ -176,13 +180,6 @@ class _Checking:
                     self._schemas.check(job)
                 except PayloadError as error:
                     self.faults.append(Fault("schemas", f"{schedule.where}: {error}"))
-
-    def _summarize(self) -> None:
-        if self._content.rules is not None:
-            self.lines.append(f"{self._document.place('allow')}: {len(self._content.rules)} rules")
-        if self._content.schemas:
-            names = ", ".join(self._content.schemas)
-            self.lines.append(f"{self._document.place('schemas')}: of {names}")
 
 
 def described(job: JobRequest) -> str:

@@ -73,23 +73,19 @@ def part(event: Mapping[str, Any], where: str) -> Record:
         identity=_identity(event),
     )
     if source == "aws.s3" and isinstance(detail, Mapping):
-        return _of_s3(record, event, detail)
+        from kiqbridge.aws.sources import s3  # noqa: PLC0415 - few events need it
+
+        identity = None if event.get("replay-name") else s3.identity_of_event(event)
+        return replace(
+            record,
+            identity=identity or record.identity,
+            facets={**record.facets, **s3.facets_of_detail(detail)},
+        )
     if source == "lambda" and isinstance(detail, Mapping) and "requestPayload" in detail:
         from kiqbridge.aws.sources import destination  # noqa: PLC0415 - few events need it
 
         return replace(carry(record, destination.part(detail, record.where)), event=event)
     return record
-
-
-def _of_s3(record: Record, event: Mapping[str, Any], detail: Mapping[str, Any]) -> Record:
-    from kiqbridge.aws.sources import s3  # noqa: PLC0415 - few events need it
-
-    identity = None if event.get("replay-name") else s3.identity_of_event(event)
-    return replace(
-        record,
-        identity=identity or record.identity,
-        facets={**record.facets, **s3.facets_of_detail(detail)},
-    )
 
 
 def _identity(event: Mapping[str, Any]) -> Identity:

@@ -75,13 +75,17 @@ def read_request(event: Mapping[str, Any]) -> HttpRequest:
     path = _text(event.get("rawPath")) or _text(event.get("path")) or "/"
     if "http" in context and stage != "$default":
         path = path.removeprefix(f"/{stage}") or "/"
+    found = {name.lower(): value for name, value in _texts(event.get("headers")).items()}
+    for name, values in mapping_or_empty(event.get("multiValueHeaders")).items():
+        if isinstance(values, Sequence) and not isinstance(values, str):
+            found[str(name).lower()] = ", ".join(each for each in values if isinstance(each, str))
     return HttpRequest(
         integration=integration,
         method=method,
         path=path,
         route=_route(event, context, method, path),
         stage="" if stage == "$default" else stage,
-        headers=_headers(event),
+        headers=found,
         query=_query(event, is_encoded=integration is Integration.ALB),
         path_parameters=_texts(event.get("pathParameters")),
         body=event.get("body"),
@@ -109,14 +113,6 @@ def _route(event: Mapping[str, Any], context: Mapping[str, Any], method: str, pa
     if resource and "+}" not in resource:
         return f"{method} {resource}"
     return f"{method} {path}"
-
-
-def _headers(event: Mapping[str, Any]) -> dict[str, str]:
-    found = {name.lower(): value for name, value in _texts(event.get("headers")).items()}
-    for name, values in mapping_or_empty(event.get("multiValueHeaders")).items():
-        if isinstance(values, Sequence) and not isinstance(values, str):
-            found[str(name).lower()] = ", ".join(each for each in values if isinstance(each, str))
-    return found
 
 
 def _query(event: Mapping[str, Any], *, is_encoded: bool) -> dict[str, str]:

@@ -115,7 +115,14 @@ class _Crontab:
                     "with --kind crontab if it has no user column"
                 )
         _check(fields, self._zone)
-        found = job_of_command(_without_input(rest), self._reading)
+        # The command as cron hands it to the shell.
+        parts = re.split(r"(?<!\\)%", rest)
+        if any(part.strip() for part in parts[1:]):
+            raise Unsayable(
+                "what follows % is the standard input of the command, which a job does not have; write it "
+                r"into a script, or \% if a percent sign is meant"
+            )
+        found = job_of_command(parts[0].replace("\\%", "%"), self._reading)
         notes = list(found.notes)
         if user:
             is_shell = found.job.get("class") == SHELL_COMMAND
@@ -174,21 +181,6 @@ def _check(fields: str, zone: str) -> None:
         parse_crontab(fields, zone)
     except ExpressionError as error:
         raise Unsayable(str(error).removeprefix(f"crontab line {fields!r}: ")) from None
-
-
-def _without_input(command: str) -> str:
-    """The command as cron hands it to the shell.
-
-    Raises:
-        Unsayable: it has a standard input.
-    """
-    parts = re.split(r"(?<!\\)%", command)
-    if any(part.strip() for part in parts[1:]):
-        raise Unsayable(
-            "what follows % is the standard input of the command, which a job does not have; write it "
-            r"into a script, or \% if a percent sign is meant"
-        )
-    return parts[0].replace("\\%", "%")
 
 
 def _unquoted(value: str) -> str:

@@ -136,7 +136,15 @@ def _event(each: Written, name: str, expression: str, now: datetime) -> list[str
     ]
     if not schedule.enabled:
         properties.append("State: DISABLED")
-    age = _age_s(schedule, now)
+    # Until when a delivery is tried again: not beyond the next occurrence, and not for long.
+    parsed = parse_expression(schedule.expression, schedule.timezone)
+    if isinstance(parsed, Rate):
+        gap = parsed.period_s
+    else:
+        first = parsed.next_after(now)
+        second = None if first is None else parsed.next_after(first)
+        gap = int((second - first).total_seconds()) if first and second else _LONGEST_AGE_S
+    age = max(_SHORTEST_AGE_S, min(_LONGEST_AGE_S, gap))
     properties += [
         'FlexibleTimeWindow: {Mode: "OFF"}',
         "GroupName: !Ref ScheduleGroup",
@@ -168,18 +176,6 @@ def _input(name: str, job: Mapping[str, Any]) -> list[str]:
 def _json(value: object) -> str:
     """JSON in which neither CloudFormation nor Scheduler finds something to fill in."""
     return json.dumps(value).replace("${", r"\u0024{").replace("<aws.", r"\u003caws.")
-
-
-def _age_s(schedule: ImportedSchedule, now: datetime) -> int:
-    """Until when a delivery is tried again: not beyond the next occurrence, and not for long."""
-    parsed = parse_expression(schedule.expression, schedule.timezone)
-    if isinstance(parsed, Rate):
-        gap = parsed.period_s
-    else:
-        first = parsed.next_after(now)
-        second = None if first is None else parsed.next_after(first)
-        gap = int((second - first).total_seconds()) if first and second else _LONGEST_AGE_S
-    return max(_SHORTEST_AGE_S, min(_LONGEST_AGE_S, gap))
 
 
 def _unique(name: str, taken: set[str], *, separator: str = "") -> str:

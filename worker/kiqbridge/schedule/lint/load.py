@@ -120,7 +120,8 @@ def _finding(
     details = [f"{schedules[0].name}  stays at {schedules[0].definition.expression}"]
     for each, place in zip(schedules[1:], places[1:], strict=True):
         # The minute of the hour on its own clock: zones may differ by half an hour.
-        shift = _minute_of(each) - minute % _HOUR
+        when = each.definition.when
+        shift = (when.fields.minutes[0] if isinstance(when, Cron) else 0) - minute % _HOUR
         new = moved(each.definition.expression, (place + shift) % _HOUR)
         details.append(f"{each.name}  {each.definition.expression} -> {new}")
     everyone = len(minutes[minute])
@@ -131,11 +132,6 @@ def _finding(
         "spread them over the hour; a dynamic schedule can have jitter_s instead",
     )
     return found("KB106", "warning", schedules[0], texts, details)
-
-
-def _minute_of(schedule: SourcedSchedule) -> int:
-    when = schedule.definition.when
-    return when.fields.minutes[0] if isinstance(when, Cron) else 0
 
 
 def long_jobs(surroundings: Surroundings) -> Iterator[Finding]:

@@ -91,9 +91,15 @@ def unsaid_zones(surroundings: Surroundings) -> Iterator[Finding]:
         if when.timezone in _UTC and first is not None:
             more = "another schedule is" if count == 1 else f"{count} other schedules are"
             name = member if each.kind else "timezone"
+            # What the clock of a zone shows at this time of day (UTC) within a year.
+            times: dict[str, datetime] = {}
+            for days in range(0, 365, 30):
+                local = (first + timedelta(days=days)).astimezone(ZoneInfo(zone))
+                times.setdefault(f"{local:%H:%M}", local)
+            shown = " and ".join(f"{text} on {moment:%Y-%m-%d}" for text, moment in times.items())
             texts = (
                 f"{each.definition.expression} has no zone, so it is in UTC; {more} in {zone}",
-                _local_times(first, zone),
+                f"{first:%H:%M} UTC is {shown} there",
                 f"write {name}: {zone}, or {name}: UTC if that is meant",
             )
             yield found("KB104", "warning", each, texts)
@@ -117,16 +123,6 @@ def rules_in_utc(surroundings: Surroundings) -> Iterator[Finding]:
 def _has_hours(schedule: SourcedSchedule) -> bool:
     when = schedule.definition.when
     return isinstance(when, Cron) and len(when.fields.hours) < _ALL_HOURS
-
-
-def _local_times(first: datetime, zone: str) -> str:
-    """What the clock of a zone shows at this time of day (UTC) within a year."""
-    times: dict[str, datetime] = {}
-    for days in range(0, 365, 30):
-        local = (first + timedelta(days=days)).astimezone(ZoneInfo(zone))
-        times.setdefault(f"{local:%H:%M}", local)
-    shown = " and ".join(f"{text} on {moment:%Y-%m-%d}" for text, moment in times.items())
-    return f"{first:%H:%M} UTC is {shown} there"
 
 
 def changes_of(zone: str, now: datetime) -> list[ZoneChange]:

@@ -109,7 +109,18 @@ def _ask_to_delete(request: Request, jid: str, found: Found) -> Response:
 def _carry_out(view: View, job: Any, action: str, form: FormData) -> str:
     gone = f"Job {job.jid} had moved on before: nothing was done."
     if action == "requeue" and isinstance(job, SortedEntry):
-        jid = job.requeue(**_edited(form))
+        # What the form changes: only what differs from what it was made with.
+        try:
+            changes: dict[str, Any] = {"args": json.loads(str(form.get("args") or ""))}
+        except ValueError as error:
+            raise PayloadError(f"args: this is no JSON ({error}); nothing was done") from None
+        if not isinstance(changes["args"], list):
+            raise PayloadError("args: write a list, as [1, true]; nothing was done")
+        for name in ("queue", "job_class"):
+            value = str(form.get(name) or "").strip()
+            if value and value != form.get(f"{name}_before"):
+                changes[name] = value
+        jid = job.requeue(**changes)
         return f"Job {job.jid} was pushed as edited." if jid else gone
     if action not in job.parent.actions:
         raise HTTPException(400, f"There is no action {action!r} for a job of {job.parent.target}.")
@@ -119,21 +130,6 @@ def _carry_out(view: View, job: Any, action: str, form: FormData) -> str:
     where = f" to the queue {to}" if to else ""
     done = job.parent.apply(action, [job], at=at, to=to or None)
     return f"Job {job.jid} was {what}{where}." if done else gone
-
-
-def _edited(form: FormData) -> dict[str, Any]:
-    """What the form changes: only what differs from what it was made with."""
-    try:
-        changes: dict[str, Any] = {"args": json.loads(str(form.get("args") or ""))}
-    except ValueError as error:
-        raise PayloadError(f"args: this is no JSON ({error}); nothing was done") from None
-    if not isinstance(changes["args"], list):
-        raise PayloadError("args: write a list, as [1, true]; nothing was done")
-    for name in ("queue", "job_class"):
-        value = str(form.get(name) or "").strip()
-        if value and value != form.get(f"{name}_before"):
-            changes[name] = value
-    return changes
 
 
 def _new_time(view: View, form: FormData) -> float:
