@@ -76,7 +76,18 @@ def _place_of(error: BaseException) -> str:
 def _load(target: str) -> None:
     path = Path(target)
     if path.is_dir() and (target.startswith(".") or "/" in target or not _is_module(target)):
-        _load_directory(path)
+        # Each file of a folder; one that is a package is imported as such.
+        if (path / "__init__.py").is_file():
+            parent = str(path.resolve().parent)
+            if parent not in sys.path:
+                sys.path.insert(0, parent)
+            _load_module(path.resolve().name)
+            return
+        files = sorted(path.glob("*.py"))
+        if not files:
+            raise ConfigError(f"-r {path}: there is no .py file in this directory")
+        for file in files:
+            _load_file(file)
     elif path.suffix == ".py":
         if not path.is_file():
             raise ConfigError(f"-r {target}: there is no such file{_near_targets(target)}")
@@ -105,21 +116,6 @@ def _load_module(name: str) -> None:
     module = importlib.import_module(name)
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
         importlib.import_module(found.name)
-
-
-def _load_directory(folder: Path) -> None:
-    """Each file of a folder; one that is a package is imported as such."""
-    if (folder / "__init__.py").is_file():
-        parent = str(folder.resolve().parent)
-        if parent not in sys.path:
-            sys.path.insert(0, parent)
-        _load_module(folder.resolve().name)
-        return
-    files = sorted(folder.glob("*.py"))
-    if not files:
-        raise ConfigError(f"-r {folder}: there is no .py file in this directory")
-    for file in files:
-        _load_file(file)
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -155,7 +155,14 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
             entry.load(command)
             if entry.has_fleet:
                 _add_fleet(command)
-    _group(parser, commands)
+    # List the commands of a help text under the headings of their groups, and the options behind them.
+    # argparse has one heading for all commands: the lines it would put there are put into groups of arguments.
+    lines = {line.dest: line for line in commands._choices_actions}  # noqa: SLF001
+    parser._subparsers._group_actions.remove(commands)  # type: ignore[union-attr] # noqa: SLF001
+    for title, entries in GROUPS.items():
+        group = parser.add_argument_group(title)
+        group._group_actions += [lines[each.name] for each in entries if each.name in lines]  # noqa: SLF001
+    parser._action_groups.sort(key=lambda each: each is parser._optionals)  # noqa: SLF001
     return parser
 
 
@@ -172,17 +179,6 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
         add(parser, "--fleet NAME", "the one of the setting fleets [KIQBRIDGE_FLEET]")
     for verb in verbs.values():
         _add_fleet(verb)
-
-
-def _group(parser: argparse.ArgumentParser, commands: "argparse._SubParsersAction[Parser]") -> None:
-    """List the commands of a help text under the headings of their groups, and the options behind them."""
-    # argparse has one heading for all commands: the lines it would put there are put into groups of arguments.
-    lines = {line.dest: line for line in commands._choices_actions}  # noqa: SLF001
-    parser._subparsers._group_actions.remove(commands)  # type: ignore[union-attr] # noqa: SLF001
-    for title, entries in GROUPS.items():
-        group = parser.add_argument_group(title)
-        group._group_actions += [lines[each.name] for each in entries if each.name in lines]  # noqa: SLF001
-    parser._action_groups.sort(key=lambda each: each is parser._optionals)  # noqa: SLF001
 
 
 def _asks_help(words: Sequence[str]) -> bool:

@@ -87,7 +87,22 @@ def _export(options: argparse.Namespace) -> int:
     if options.take:
         return _take(operator, options, places)
     if options.file == PIPE:
-        return _pipe(operator, options, places)
+        if sys.stdout.isatty():
+            raise PayloadError("-: this is a terminal; write | kiqbridge restore -, or name a file")
+        # The same for the same command, so that a second run is known where it is restored.
+        parts = [operator.pool.address, operator.keys.prefix, *map(str, places)]
+        own = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
+        write = sys.stdout.buffer.write
+        try:
+            header = _header(operator, options.id or own)
+            _write_all(operator, places, header, lambda line: write(text_of_line(line)))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise PayloadError(
+                "-: its reader has ended before the export has; repeat the whole pipe, which continues"
+            ) from error
+        return 0
     path = Path(options.file)
     if path.exists():
         raise PayloadError(f"{path}: it exists; name another file, or remove it")
@@ -111,25 +126,6 @@ def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
     if not places:
         raise PayloadError("say what is to be exported: --queue NAME, --set NAME or --all")
     return places
-
-
-def _pipe(operator: Operator, options: argparse.Namespace, places: Sequence[Place]) -> int:
-    if sys.stdout.isatty():
-        raise PayloadError("-: this is a terminal; write | kiqbridge restore -, or name a file")
-    # The same for the same command, so that a second run is known where it is restored.
-    parts = [operator.pool.address, operator.keys.prefix, *map(str, places)]
-    own = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
-    write = sys.stdout.buffer.write
-    try:
-        header = _header(operator, options.id or own)
-        _write_all(operator, places, header, lambda line: write(text_of_line(line)))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PayloadError(
-            "-: its reader has ended before the export has; repeat the whole pipe, which continues"
-        ) from error
-    return 0
 
 
 def _write_all(

@@ -100,7 +100,19 @@ class TaskProtection:
         self._seen_since = {job: self._seen_since.get(job, now) for job in self._running()}
         if any(now - since >= self._after_s for since in self._seen_since.values()):
             if not self._wants or now >= self._ask_at:
-                self._protect(now)
+                if not self._share_lock():
+                    return  # the last one is giving the protection back at this moment: at the next look
+                first, self._wants = not self._wants, True
+                if self._put({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MIN}):
+                    self._ask_at = now + RENEW_S
+                    if first:
+                        logger.info(
+                            "a job has been running for more than %g s: ECS protects this task from scale-in "
+                            "and deployments",
+                            self._after_s,
+                        )
+                else:
+                    self._ask_at = now + RETRY_S
         elif self._wants:
             self._give_back()
 
@@ -117,21 +129,6 @@ class TaskProtection:
             logger.exception(
                 "looking after the task's protection failed; the next look tries again"
             )
-
-    def _protect(self, now: float) -> None:
-        if not self._share_lock():
-            return  # the last one is giving the protection back at this moment: at the next look
-        first, self._wants = not self._wants, True
-        if self._put({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MIN}):
-            self._ask_at = now + RENEW_S
-            if first:
-                logger.info(
-                    "a job has been running for more than %g s: ECS protects this task from scale-in "
-                    "and deployments",
-                    self._after_s,
-                )
-        else:
-            self._ask_at = now + RETRY_S
 
     def _give_back(self) -> None:
         """If no other process wants it; should the agent not hear it, it expires by itself."""

@@ -174,7 +174,17 @@ class Reservations(Role):
             run.holder.end_one(run.tid, run.job)
         elif now - run.taken_at >= self._rules.lost_after_s and not run.is_lost:
             run.is_lost = True
-            self._lose(run)
+            if not hasattr(run.holder, "current"):  # an event loop, which serves others
+                logger.error("job %s does not end though it was cancelled", orphan_id(run.job.text))
+                return
+            self.lost += 1
+            logger.error(
+                "thread %s does not come back from job %s: it hangs in C, or catches what interrupts it; "
+                "another thread takes its place",
+                run.tid,
+                orphan_id(run.job.text),
+            )
+            self._on_lost(run.holder)
 
     def _take(self, run: _Run, limit: float, handling: Handling) -> None:
         job = run.job
@@ -219,19 +229,6 @@ class Reservations(Role):
         if is_ours:
             self._on_dead(kept, error)
         return is_ours
-
-    def _lose(self, run: _Run) -> None:
-        if not hasattr(run.holder, "current"):  # an event loop, which serves others
-            logger.error("job %s does not end though it was cancelled", orphan_id(run.job.text))
-            return
-        self.lost += 1
-        logger.error(
-            "thread %s does not come back from job %s: it hangs in C, or catches what interrupts it; "
-            "another thread takes its place",
-            run.tid,
-            orphan_id(run.job.text),
-        )
-        self._on_lost(run.holder)
 
     def _handling_of(self, text: bytes) -> Handling:
         try:

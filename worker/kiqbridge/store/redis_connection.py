@@ -367,23 +367,20 @@ class RedisConnection:
             now - self._used_at >= PROBE_AFTER_IDLE_S
             or time.time() - self._used_at_time >= PROBE_AFTER_IDLE_S
         ):
-            self._probe()
+            connection = self._connection
+            if connection is None or not connection.is_connected:
+                return
+            try:
+                self._times.bound(connection, PROBE_WITHIN_S)
+                self._way_to(connection).ask(pack([("PING",)]), 1)
+                self._note_use()
+            except (redis.exceptions.RedisError, OSError):
+                self.close()
         elif not repeatable:
             # Let go of a connection that the server has ended meanwhile, without a round trip.
             way = self._way
             if way is not None and way.has_ended():  # nothing was asked, so nothing may come
                 self.close()
-
-    def _probe(self) -> None:
-        connection = self._connection
-        if connection is None or not connection.is_connected:
-            return
-        try:
-            self._times.bound(connection, PROBE_WITHIN_S)
-            self._way_to(connection).ask(pack([("PING",)]), 1)
-            self._note_use()
-        except (redis.exceptions.RedisError, OSError):
-            self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
         uses_tls = isinstance(self._connection, redis.SSLConnection)

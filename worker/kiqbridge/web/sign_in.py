@@ -74,7 +74,12 @@ class SignIn:
         if session is None or not is_same(form.get("csrf"), self._sessions.token(session.id)):
             return self._form(request, problem="The form has expired. Try again.", status=403)
         if path == SIGN_OUT:
-            return self._sign_out(request, session)
+            if session.name:  # others are worth nothing, and anybody may have as many as they like
+                self._sessions.end(session, time.time())
+                logger.info("web: %s signed out", shown(session.name))
+            answer = redirect_to(request.scope, SIGN_IN)
+            answer.headers["Set-Cookie"] = self._cookie(request.scope, "", 0)
+            return answer
         name, password = str(form.get("name", ""))[:MAX_NAME], str(form.get("password", ""))
         target = _ours(str(form.get("next", "")))
         address = request.client.host if request.client else "unknown"
@@ -93,14 +98,6 @@ class SignIn:
         logger.info("web: %s signed in from %s", shown(name), address)
         answer = redirect_to(request.scope, target or "/")
         answer.headers["Set-Cookie"] = self.cookie(request.scope, begun)
-        return answer
-
-    def _sign_out(self, request: Request, session: Session) -> Response:
-        if session.name:  # others are worth nothing, and anybody may have as many as they like
-            self._sessions.end(session, time.time())
-            logger.info("web: %s signed out", shown(session.name))
-        answer = redirect_to(request.scope, SIGN_IN)
-        answer.headers["Set-Cookie"] = self._cookie(request.scope, "", 0)
         return answer
 
     def _form(
