@@ -16,13 +16,6 @@ mappings:
 """
 
 
-def test_a_job_that_a_function_returned_is_enqueued_once(invoke, redis):
-    first, second = (invoke(read_event("destination_success")) for _ in range(2))
-
-    assert second["duplicates"] == first["enqueued"]
-    assert redis.llen("queue:default") == 1
-
-
 def test_another_request_or_another_end_of_it_is_another_event(mapped, redis):
     invoke = mapped("mappings: [{match: {source: destination}, class: HealthPulse, args: []}]")
     event, failed = read_event("destination_success"), read_event("destination_failure")

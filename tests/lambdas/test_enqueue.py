@@ -291,15 +291,6 @@ def test_a_tick_older_than_the_ledger_remembers_is_an_error(invoke, redis):
     assert redis.dbsize() == 0
 
 
-def test_what_waited_for_14_days_in_the_dead_letter_queue_is_still_enqueued_once(invoke, redis):
-    tick = tick_at(15 * 24 * 60)
-
-    [first] = invoke(read_event("scheduler_tick", tick=tick))["enqueued"]
-    [again] = invoke(read_event("scheduler_tick", tick=tick))["duplicates"]
-
-    assert first["jid"] == again["jid"]
-
-
 def test_the_ledger_outlives_every_queue_of_the_template():
     text = (ROOT / "template.yaml").read_text(encoding="utf-8")
     kept_s = [int(value) for value in re.findall(r"MessageRetentionPeriod: (\d+)", text)]

@@ -1,6 +1,5 @@
 """The real monitor function against a real server: what it measures, what it gives back, what it leaves alone."""
 
-import contextlib
 import json
 import time
 from collections import Counter
@@ -8,7 +7,7 @@ from collections import Counter
 import pytest
 from support.enqueue_function import REQUEST, Context, load_app, read_lines, read_metrics
 from support.fleet import Fleet, incarnations, jids_in_flight, lists_in_flight
-from support.http_endpoint import body_of, http_endpoint, reply
+from support.http_endpoint import webhook
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -104,12 +103,9 @@ def test_what_the_page_calls_critical_is_measured_and_logged(invoke, capsys, red
 
     answer = invoke()
 
-    assert answer["problems"] == [
-        {
-            "rule": "no-worker",
-            "what": "No worker lives, and 2 jobs wait in queues, the oldest for 0 s.",
-        }
-    ]
+    [problem] = answer["problems"]
+    assert problem["rule"] == "no-worker"
+    assert problem["what"].startswith("No worker lives, and 2 jobs wait in queues, the oldest for")
     assert read_metrics(capsys.readouterr().out)["Problems", SERVICE] == 1
 
 
@@ -280,19 +276,6 @@ def test_without_redis_a_metric_says_so_one_line_is_logged_and_the_invocation_fa
 # Ticks that did not come
 
 
-@contextlib.contextmanager
-def listening():
-    """A webhook on this machine: its address, and the documents that it got."""
-    requests = []
-
-    def answer(request):
-        requests.append(json.loads(body_of(request)))
-        reply(request, 204)
-
-    with http_endpoint(answer) as port:
-        yield f"http://127.0.0.1:{port}/hook", requests
-
-
 def save_schedule(redis, **members):
     """A schedule of the manifest of the stack `shop` that was due at the last two full hours."""
     hour = int(time.time()) // 3600 * 3600
@@ -337,7 +320,7 @@ def test_ticks_that_did_not_come_are_found_and_by_policy_enqueued_if_no_worker_l
 
 
 def test_whoever_is_to_be_notified_of_them_is(environment, load, redis):
-    with listening() as (url, requests):
+    with webhook() as (url, requests):
         environment.setenv("KIQBRIDGE_MISSED_TICK_WEBHOOK", url)
         save_schedule(redis)
 

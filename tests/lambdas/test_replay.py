@@ -8,8 +8,7 @@ import pytest
 from support.enqueue_function import ENVIRONMENT, Context, job, numbers, queued, read_event
 from support.sqs import Queue, arn_of, simulated_sqs
 
-from kiqbridge import EventError
-from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
+from kiqbridge.aws.replay import ReplayPusher
 from kiqbridge.commands import cli
 from kiqbridge.commands.spill_command import Messages
 
@@ -357,17 +356,6 @@ def test_a_queue_that_is_not_there_is_named(run, sqs):
 
     assert code == 2
     assert "SQS refuses get_queue_attributes" in err
-
-
-def test_a_body_that_was_cut_off_is_no_dead_letter():
-    message = {
-        "Body": "{",
-        "MessageId": "m",
-        "MessageAttributes": attributes(SCHEDULE_ARN="a", IS_PAYLOAD_TRUNCATED="TRUE"),
-    }
-
-    with pytest.raises(EventError, match="cut off"):
-        dead_letter_of(message, "arn")
 
 
 def failed(event):

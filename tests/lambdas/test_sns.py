@@ -18,13 +18,6 @@ def notified(**changes):
     return event
 
 
-def test_a_message_is_enqueued_once_however_often_it_is_delivered(invoke, redis):
-    first, second = invoke(notified()), invoke(notified())
-
-    assert second["duplicates"] == first["enqueued"]
-    assert redis.llen("queue:default") == 1
-
-
 def test_two_messages_that_say_the_same_are_two_jobs(invoke, redis):
     for identifier in "ab":
         invoke(notified(MessageId=identifier))

@@ -7,12 +7,6 @@ from support.sources import records_of
 FIFO = f"{QUEUE}.fifo"
 
 
-def test_each_message_is_a_job_in_their_order(invoke, redis):
-    assert failures(invoke(messages(job(1), job(2), job(3)))) == []
-
-    assert numbers(redis) == [1, 2, 3]
-
-
 def test_a_repeated_delivery_enqueues_nothing_and_is_a_success(invoke, redis):
     invoke(messages(job(1), job(2)))
 

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from kiqbridge.schedule.imports import guess_kind
-from kiqbridge.schedule.imports.record import ImportKindError
 from kiqbridge.schedule.template import read_schedules
 
 FORTY = Path(__file__).parent / "imports_files" / "crontab"
@@ -246,8 +245,3 @@ def test_an_interval_becomes_a_rate(run, tmp_path):
     assert "ScheduleExpression: rate(5 minutes)" in events
     assert "refused: line 2" in err
     assert "a: not compared: an interval counts from its own start" in err.lower()
-
-
-def test_what_says_nothing_is_asked_for():
-    with pytest.raises(ImportKindError, match="--kind"):
-        guess_kind("x", "hello")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.http_endpoint import body_of, http_endpoint, reply
+from support.http_endpoint import webhook
 from support.waiting import wait_until
 
 from kiqbridge.clocks.manifest_store import publish_manifest
@@ -31,16 +31,9 @@ RULE = {
 
 
 @pytest.fixture
-def webhook():
-    """A server that keeps what it gets: (its address, what came)."""
-    received = []
-
-    def answer(request):
-        received.append(json.loads(body_of(request)))
-        reply(request, 204)
-
-    with http_endpoint(answer) as port:
-        yield f"http://127.0.0.1:{port}/hooks/s3cret", received
+def hook():
+    with webhook() as listening:
+        yield listening
 
 
 @pytest.fixture
@@ -55,8 +48,8 @@ def expected(client, redis):
     return [since // 60 * 60 + 60 * number for number in (1, 2)]
 
 
-def test_without_aws_the_leader_finds_notifies_and_enqueues(start, redis, seen, webhook, expected):
-    address, received = webhook
+def test_without_aws_the_leader_finds_notifies_and_enqueues(start, redis, seen, expected, hook):
+    address, received = hook
 
     worker = start("-q", "default", KIQBRIDGE_MISSED_TICK_WEBHOOK=address)
     wait_until(lambda: sum(each["count"] for each in received) >= 4, timeout_s=60)

@@ -1,9 +1,11 @@
 """An HTTP server on loopback, for what this project calls."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -33,6 +35,19 @@ def http_endpoint(answer: Answer, port: int = 0) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[Any]]]:
+    """Its address, and the JSON documents that came."""
+    received: list[Any] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        received.append(json.loads(body_of(request)))
+        reply(request, 204)
+
+    with http_endpoint(answer) as port:
+        yield f"http://127.0.0.1:{port}/hooks/s3cret", received
 
 
 def body_of(request: BaseHTTPRequestHandler) -> bytes:

@@ -72,12 +72,10 @@ class Signed:
 
 
 class TestWithoutSignIn:
-    def test_everybody_is_a_viewer_unless_it_is_said(self):
-        assert browser_of().request("GET", "/").json()["role"] == "viewer"
+    def test_everybody_is_a_viewer_unless_it_is_said_and_acts_in_the_name_of_the_process(self):
+        found = browser_of().request("GET", "/").json()
+        assert (found["role"], found["by"]) == ("viewer", "me@here")
         assert browser_of(role="admin").request("GET", "/").json()["role"] == "admin"
-
-    def test_everybody_acts_in_the_name_of_the_process(self):
-        assert browser_of().request("GET", "/").json()["by"] == "me@here"
 
 
 class TestPasswords:
