@@ -10,12 +10,12 @@ from support.documents import ALL_SETTINGS, ROOT
 from kiqbridge import Client, redaction
 from kiqbridge.aws import allow_list
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.config.client_settings import CLIENT_SETTINGS, MAX_PAYLOAD_BYTES, REDIS_URL
+from kiqbridge.config.client_settings import CLIENT_SETTINGS, ForClients
 from kiqbridge.config.config import SETTINGS
-from kiqbridge.config.function_settings import FUNCTION_SETTINGS, TICK_AHEAD_S
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS, ForFunctions
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
-from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_SETTINGS
+from kiqbridge.config.web_settings import WEB_SETTINGS, ForWeb
 from kiqbridge.errors import ConfigError
 from kiqbridge.monitor.minute import MonitorSettings
 from kiqbridge.web.security import read_security
@@ -91,7 +91,11 @@ def test_the_page_reads_what_the_table_says():
     read_security(environ)
 
     # Of the server, not of the page.
-    elsewhere = {name for each in (WEB_HOST, WEB_PORT, WEB_BASE_PATH) for name in each.env}
+    elsewhere = {
+        name
+        for each in (ForWeb.web_host, ForWeb.web_port, ForWeb.web_base_path)
+        for name in each.env
+    }
     tokens_only = {
         name for name in variables_read_by("web") if name.startswith("KIQBRIDGE_WEB_JWT_")
     } - {"KIQBRIDGE_WEB_JWT_KEY"}
@@ -125,7 +129,7 @@ def test_each_row_is_in_the_part_of_its_readers_and_shares_no_name_or_variable()
     ],
 )
 def test_the_address_is_read_as_sidekiq_reads_it(environ, url):
-    assert read(REDIS_URL, environ) == url
+    assert read(ForClients.redis_url, environ) == url
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_the_address_is_read_as_sidekiq_reads_it(environ, url):
 )
 def test_a_provider_must_be_the_name_of_a_variable_for_commands_too(provider, message):
     environ = {"REDIS_PROVIDER": provider}
-    for act in (lambda: read(REDIS_URL, environ), lambda: merge(environ=environ, flags={})):
+    for act in (lambda: read(ForClients.redis_url, environ), lambda: merge(environ=environ, flags={})):
         with pytest.raises(ConfigError, match=message) as refusal:
             act()
         assert "s3cret" not in str(refusal.value)
@@ -164,9 +168,9 @@ def test_a_wrong_variable_is_named_wherever_it_is_read(monkeypatch, variable, va
 
 def test_a_wrong_argument_and_a_wrong_bound_for_ticks_are_named():
     with pytest.raises(ConfigError, match=r"\(from the argument max_payload_bytes\)"):
-        choose(MAX_PAYLOAD_BYTES, -1, {})
+        choose(ForClients.max_payload_bytes, -1, {})
     with pytest.raises(ConfigError, match="KIQBRIDGE_TICK_AHEAD_S: 'soon' is not a number of sec"):
-        read(TICK_AHEAD_S, {"KIQBRIDGE_TICK_AHEAD_S": "soon"})
+        read(ForFunctions.tick_ahead_s, {"KIQBRIDGE_TICK_AHEAD_S": "soon"})
 
 
 text = runpy.run_path(str(ROOT / ".make/settings_doc.py"))["text"]

@@ -90,10 +90,10 @@ __all__ = [
 
 
 def _names_to_redact() -> Any:
-    from kiqbridge.config.client_settings import REDACT  # noqa: PLC0415 - most never ask
+    from kiqbridge.config.client_settings import ForClients  # noqa: PLC0415 - most never ask
     from kiqbridge.config.setting import read  # noqa: PLC0415 - as above
 
-    return read(REDACT, os.environ)
+    return read(ForClients.redact, os.environ)
 
 
 redaction.configure_later(_names_to_redact)  # a worker chooses by its file, too

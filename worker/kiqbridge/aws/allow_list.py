@@ -15,15 +15,15 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from kiqbridge.aws.record import DIRECT, Sender
-from kiqbridge.config.function_settings import ALLOWED_CLASSES, ALLOWED_QUEUES
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import NotAllowed
 from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 
-[CLASSES] = ALLOWED_CLASSES.env
-[QUEUES] = ALLOWED_QUEUES.env
+[CLASSES] = ForFunctions.allowed_classes.env
+[QUEUES] = ForFunctions.allowed_queues.env
 
 Globs = tuple[str, ...]
 
@@ -73,7 +73,10 @@ class AllowList:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Read both lists, comma-separated; a missing one is empty."""
-        return cls(classes=read(ALLOWED_CLASSES, environ), queues=read(ALLOWED_QUEUES, environ))
+        return cls(
+            classes=read(ForFunctions.allowed_classes, environ),
+            queues=read(ForFunctions.allowed_queues, environ),
+        )
 
     def check(
         self, item: Mapping[str, Any], sender: Sender = DIRECT, schedule: str | None = None

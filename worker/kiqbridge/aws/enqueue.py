@@ -28,7 +28,7 @@ from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited
 from kiqbridge.client.client import Client
-from kiqbridge.config import function_settings as settings
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 from kiqbridge.records import dataclass
@@ -95,7 +95,7 @@ class Enqueuer:
     mapper: "Mapper | None" = None
     schemas: "JobSchemas | None" = None
     auth: Sequence[str] = sources.DEFAULT_AUTH
-    max_event_bytes: int = settings.MAX_EVENT_BYTES.default
+    max_event_bytes: int = ForFunctions.max_event_bytes.default
     shows_arguments: bool = True
     publisher: "Publisher | None" = None
 
@@ -121,12 +121,12 @@ class Enqueuer:
             client = open_client(environ)
             make = partial(_pusher, client, environ)
             pusher = FleetPusher(make, client.fleets.name_of) if client.fleets else make()
-            if stack := read(settings.STACK, environ):
+            if stack := read(ForFunctions.stack, environ):
                 from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is one
 
                 publisher = Publisher(client, stack)
         allowed, mapper, schemas = AllowList.from_environment(environ), None, None
-        name = read(settings.MAPPINGS, environ)
+        name = read(ForFunctions.mappings, environ)
         path = None if folder is None else document.find(folder, name)
         if path is not None and (found := document.load(path)) is not None:
             # Loaded only where there are mappings: a cold start waits for each module.
@@ -143,9 +143,9 @@ class Enqueuer:
             allowed,
             mapper,
             schemas,
-            read(settings.HTTP_AUTH, environ),
-            max_event_bytes=read(settings.MAX_EVENT_BYTES, environ),
-            shows_arguments=read(settings.LOG_ARGUMENTS, environ),
+            read(ForFunctions.http_auth, environ),
+            max_event_bytes=read(ForFunctions.max_event_bytes, environ),
+            shows_arguments=read(ForFunctions.log_arguments, environ),
             publisher=publisher,
         )
 
@@ -256,16 +256,16 @@ def _published(publisher: "Publisher", event: Any, by: str) -> Handled:
 
 
 def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
-    gate = DepthGate(read(settings.QUEUE_LIMITS, environ))
+    gate = DepthGate(read(ForFunctions.queue_limits, environ))
     pusher = Pusher(
         client,
-        tick_ahead_s=read(settings.TICK_AHEAD_S, environ),
-        tick_offset_s=read(settings.TICK_OFFSET_S, environ),
+        tick_ahead_s=read(ForFunctions.tick_ahead_s, environ),
+        tick_offset_s=read(ForFunctions.tick_offset_s, environ),
         gate=gate,
     )
     url, fifo_url = (
-        read(settings.SPILL_QUEUE_URL, environ),
-        read(settings.SPILL_FIFO_QUEUE_URL, environ),
+        read(ForFunctions.spill_queue_url, environ),
+        read(ForFunctions.spill_fifo_queue_url, environ),
     )
     gate.check_spill(has_queue=bool(url))
     if not (url or fifo_url):

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.config import function_settings as settings
-from kiqbridge.config.client_settings import MAX_PAYLOAD_BYTES, PROFILE, WAIT_REPLICAS
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
@@ -35,9 +35,9 @@ def open_client(environ: Mapping[str, str]) -> Client:
     client = Client(
         pool=RedisPool(access),
         namespace=access.namespace,
-        profile=read(PROFILE, environ),
-        wait_replicas=read(WAIT_REPLICAS, environ),
-        max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
+        profile=read(ForClients.profile, environ),
+        wait_replicas=read(ForClients.wait_replicas, environ),
+        max_payload_bytes=read(ForClients.max_payload_bytes, environ),
     )
     if environ.get("KIQBRIDGE_FLEETS"):
         from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
@@ -65,8 +65,8 @@ def make_logger(environ: Mapping[str, str]) -> "Logger":
     from aws_lambda_powertools import Logger  # noqa: PLC0415 - see the module
 
     return Logger(
-        service=read(settings.SERVICE, environ),
-        level=read(settings.FUNCTION_LOG_LEVEL, environ),
+        service=read(ForFunctions.service, environ),
+        level=read(ForFunctions.function_log_level, environ),
         json_serializer=_dumps,
         json_deserializer=str,  # a message is a text, and no JSON
         use_rfc3339=True,
@@ -88,6 +88,6 @@ def make_metrics(environ: Mapping[str, str]) -> "EphemeralMetrics":
     from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415 - see the module
 
     return EphemeralMetrics(
-        service=read(settings.SERVICE, environ),
-        namespace=read(settings.METRICS_NAMESPACE, environ),
+        service=read(ForFunctions.service, environ),
+        namespace=read(ForFunctions.metrics_namespace, environ),
     )

@@ -18,7 +18,7 @@ from kiqbridge.aws.environment import make_logger, make_metrics, seconds_for_red
 from kiqbridge.aws.record import alias_in, answer_of
 from kiqbridge.aws.report import Report
 from kiqbridge.aws.sources import failure_answer, is_http
-from kiqbridge.config import function_settings as settings
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.store import deadline
 
@@ -101,7 +101,7 @@ class EnqueueHandler:
     @functools.cached_property
     def _tracer(self) -> Any:
         """X-Ray's, if it was asked for; the SDK takes 50 ms at a start, and has to be in a layer of its own."""
-        if not read(settings.TRACING, self._environ):
+        if not read(ForFunctions.tracing, self._environ):
             return None
         if importlib.util.find_spec("aws_xray_sdk") is None:
             self._logger.warning(

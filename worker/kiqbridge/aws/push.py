@@ -14,7 +14,7 @@ from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.client.guarded_push import Enqueued
-from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import (
     EventError,
     KiqbridgeError,
@@ -62,8 +62,8 @@ class Pusher:
     """
 
     client: Client
-    tick_ahead_s: float = TICK_AHEAD_S.default
-    tick_offset_s: float = TICK_OFFSET_S.default
+    tick_ahead_s: float = ForFunctions.tick_ahead_s.default
+    tick_offset_s: float = ForFunctions.tick_offset_s.default
     gate: DepthGate = DepthGate()
 
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
@@ -183,7 +183,7 @@ class Pusher:
             early = EventError(
                 f"tick.at: {shorten(tick.at)} is more than {self.tick_ahead_s:g} s ahead of the clock of "
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
-                f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
+                f"duplicate (a clock that is wrong by more: {ForFunctions.tick_ahead_s.env[0]})"
             )
             return Result(record=record, error=early)
         if outcome.kind == "stale" and not tick.ignore_stale:

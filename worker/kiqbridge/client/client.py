@@ -20,11 +20,7 @@ from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
 from kiqbridge.client.registry import wire_name_of
 from kiqbridge.clock import client_now
-from kiqbridge.config.client_settings import (
-    MAX_PAYLOAD_BYTES,
-    PROFILE,
-    WAIT_REPLICAS,
-)
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.setting import choose
@@ -102,13 +98,15 @@ class Client:
             pool = RedisPool(where, client=redis, namespace=namespace)
         self.keys = Keys(namespace)
         replicas = parse_replicas(
-            choose(WAIT_REPLICAS, wait_replicas, environ), wait_timeout_ms, source="wait_replicas"
+            choose(ForClients.wait_replicas, wait_replicas, environ),
+            wait_timeout_ms,
+            source="wait_replicas",
         )
-        most = choose(MAX_PAYLOAD_BYTES, max_payload_bytes, environ)
+        most = choose(ForClients.max_payload_bytes, max_payload_bytes, environ)
 
         self._redis = pool
         self._writer = JobWriter(pool, self.keys, replicas=replicas, max_payload_bytes=most)
-        self.profile: ProfileSetting = choose(PROFILE, profile or None, environ)
+        self.profile: ProfileSetting = choose(ForClients.profile, profile or None, environ)
         self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.registry import JobDefinition
-from kiqbridge.config.client_settings import ENCRYPTION_KEYS, ENCRYPTION_KEYS_FILE
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ArgumentMismatch, ConfigError, DecryptionFailed, PayloadError
 from kiqbridge.wire import json_text
@@ -183,8 +183,8 @@ def _cipher(number: str) -> "AESGCM":
 def _load() -> "dict[str, AESGCM]":
     """The keys by their numbers; read again when the setting or the file has changed."""
     global _loaded  # noqa: PLW0603 - parsed once, not for each job
-    text, source = read(ENCRYPTION_KEYS, os.environ), "KIQBRIDGE_ENCRYPTION_KEYS"
-    path = read(ENCRYPTION_KEYS_FILE, os.environ)
+    text, source = read(ForClients.encryption_keys, os.environ), "KIQBRIDGE_ENCRYPTION_KEYS"
+    path = read(ForClients.encryption_keys_file, os.environ)
     if path and not text:
         source = f"the file {path}"
         try:

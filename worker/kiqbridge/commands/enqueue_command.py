@@ -24,7 +24,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, fields_of, warn
-from kiqbridge.config.function_settings import MAPPINGS
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity
@@ -68,7 +68,11 @@ def add_mappings(parser: argparse.ArgumentParser) -> None:
 
 def mappings_environ(options: argparse.Namespace) -> dict[str, str]:
     """The environment, with the mappings that are named."""
-    named = {} if options.mappings is None else {MAPPINGS.env[0]: str(options.mappings.resolve())}
+    named = (
+        {}
+        if options.mappings is None
+        else {ForFunctions.mappings.env[0]: str(options.mappings.resolve())}
+    )
     return {**os.environ, **named}
 
 

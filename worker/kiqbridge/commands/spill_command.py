@@ -26,7 +26,7 @@ from kiqbridge.commands.enqueue_command import (
     mappings_environ,
 )
 from kiqbridge.commands.output import answer, write_json, write_line
-from kiqbridge.config.function_settings import SPILL_FIFO_QUEUE_URL, SPILL_QUEUE_URL, TICK_AHEAD_S
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
 
@@ -184,7 +184,7 @@ def _take_all(options: argparse.Namespace) -> int:
     environ = mappings_environ(options)
     client = Client()
     pusher = ReplayPusher(
-        Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ)),
+        Pusher(client, tick_ahead_s=read(ForFunctions.tick_ahead_s, environ)),
         client,
         only_looks=options.dry_run,
         takes_stale=options.stale,
@@ -304,7 +304,9 @@ def _spilled(body: str) -> dict[str, Any]:
 
 def _urls(options: argparse.Namespace) -> list[str]:
     urls = options.queue_url or [
-        url for row in (SPILL_QUEUE_URL, SPILL_FIFO_QUEUE_URL) if (url := read(row, os.environ))
+        url
+        for row in (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
+        if (url := read(row, os.environ))
     ]
     if not urls:
         raise EventError(

@@ -12,11 +12,11 @@ import sys
 
 from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.config.setting import Setting, pick, shown_default
-from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_ROLE
+from kiqbridge.config.web_settings import ForWeb
 from kiqbridge.errors import ConfigError
 
 ROLES = ("viewer", "operator", "admin")
-FLAGS = (WEB_HOST, WEB_PORT, WEB_ROLE, WEB_BASE_PATH)
+FLAGS = (ForWeb.web_host, ForWeb.web_port, ForWeb.web_role, ForWeb.web_base_path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             *setting.flags,
             dest=setting.name,
             metavar=setting.metavar,
-            choices=ROLES if setting is WEB_ROLE else None,
+            choices=ROLES if setting is ForWeb.web_role else None,
             help=f"{setting.help} {default}",
         )
     text = "ask for a password, or read it from standard input, print what is kept of it, and end"
@@ -57,13 +57,13 @@ def run(options: argparse.Namespace) -> int:
     flags = {name: value for name, value in flags.items() if value is not None}
 
     def read(setting: Setting) -> object:
-        return setting.parse(*pick(setting, os.environ, flags=flags))
+        return setting.parsed(*pick(setting, os.environ, flags=flags))
 
     return serve(
-        str(read(WEB_HOST)),
-        int(str(read(WEB_PORT))),
+        str(read(ForWeb.web_host)),
+        int(str(read(ForWeb.web_port))),
         read_security(os.environ, flags),
-        base_path=str(read(WEB_BASE_PATH)),
+        base_path=str(read(ForWeb.web_base_path)),
         on_ready=_show,
     )
 

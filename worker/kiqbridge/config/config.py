@@ -9,19 +9,7 @@ from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kiqbridge.config import worker_parsers as worker
-from kiqbridge.config.client_settings import (
-    FLEET,
-    FLEETS,
-    MAX_PAYLOAD_BYTES,
-    NAMESPACE,
-    PROFILE,
-    REDACT,
-    REDIS_IAM_CACHE,
-    REDIS_IAM_USER,
-    REDIS_SECRET_ARN,
-    REDIS_SSM_PARAMETER,
-    REDIS_URL,
-)
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.parsers import (
     choice,
     seconds,
@@ -32,7 +20,7 @@ from kiqbridge.config.parsers import (
     words,
 )
 from kiqbridge.config.redis_access import OWN, RedisAccess
-from kiqbridge.config.setting import Setting
+from kiqbridge.config.setting import Reader, Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
 from kiqbridge.records import dataclass
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
@@ -44,23 +32,24 @@ if TYPE_CHECKING:
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
 
-MISSED_TICK_WEBHOOK: Final = Setting(
-    name="missed_tick_webhook",
-    parse=worker.missed_tick_webhook,
-    help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
-    read_by=("worker", "function"),
-)
 
-MISSED_TICK_SNS_TOPIC_ARN: Final = Setting(
-    name="missed_tick_sns_topic_arn",
-    help="SNS topic to which the same is published; none = no one",
-    read_by=("worker", "function"),
-)
+class OfMissedTicks:
+    """Who is notified of ticks that did not come."""
+
+    READ_BY: Final[tuple[Reader, ...]] = ("worker", "function")
+
+    missed_tick_webhook = Setting(
+        parse=worker.missed_tick_webhook,
+        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+    )
+    missed_tick_sns_topic_arn = Setting(
+        help="SNS topic to which the same is published; none = no one"
+    )
 
 
 def _row(setting: Setting | None = None, *, secret: bool = False, **row: Any) -> Any:
-    """A field that is a row of the table: a setting, or all of one but its name."""
-    return field(metadata={"row": setting or row}, repr=not secret)
+    """A field that is a row of the table: that of another table, or one of its own."""
+    return field(metadata={"row": setting or Setting(**row)}, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +75,7 @@ class Config:
         help="how many plain jobs run at once, one thread each; at most 1,000",
     )
     async_concurrency: int = _row(
-        parse=whole_number("async_concurrency", 1),
+        parse=whole_number(1),
         default=100,
         flags=("--async-concurrency",),
         metavar="INT",
@@ -100,7 +89,7 @@ class Config:
         "async_concurrency",
     )
     processes: int | Literal["auto"] = _row(
-        parse=worker.processes("processes"),
+        parse=worker.processes,
         default=1,
         flags=("--processes",),
         metavar="INT|auto",
@@ -108,25 +97,25 @@ class Config:
         "for each CPU that it may use; 1 = no supervisor",
     )
     max_memory_mb: int = _row(
-        parse=whole_number("max_memory_mb", 0),
+        parse=whole_number(0),
         default=0,
         flags=("--max-memory-mb",),
         metavar="INT",
         help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
     )
     pool_size: int | Literal["auto"] = _row(
-        parse=worker.processes("pool_size"),
+        parse=worker.processes,
         default="auto",
         help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
         "each CPU that it may use",
     )
     pool_max_jobs: int = _row(
-        parse=whole_number("pool_max_jobs", 0),
+        parse=whole_number(0),
         default=0,
         help="jobs after which such a child is replaced, against leaks; 0 = never",
     )
     timeout_s: float = _row(
-        parse=seconds("timeout"),
+        parse=seconds(),
         default=25,
         flags=("-t", "--timeout"),
         file_key="timeout",
@@ -135,7 +124,7 @@ class Config:
     )
     require: tuple[str, ...] = _row(
         env=(),
-        parse=texts("require"),
+        parse=texts,
         default=[],
         flags=("-r", "--require"),
         metavar="PATH|MODULE",
@@ -160,13 +149,13 @@ class Config:
         "applications of one namespace whose packages have the same name need it",
     )
     labels: tuple[str, ...] = _row(
-        parse=texts("labels"),
+        parse=texts,
         default=[],
         env=(),
         help="labels shown for this process",
     )
     log_level: str = _row(
-        parse=choice("log_level", "debug", "info", "warning", "warn", "error", "critical", "fatal"),
+        parse=choice("debug", "info", "warning", "warn", "error", "critical", "fatal"),
         default="info",
         flags=("--log-level",),
         switches=("-v", "--verbose"),
@@ -175,84 +164,84 @@ class Config:
         help="least important level that is logged: debug, info, warning or error; -v is debug",
     )
     log_format: str = _row(
-        parse=choice("log_format", "auto", "pretty", "json", "plain"),
+        parse=choice("auto", "pretty", "json", "plain"),
         default="auto",
         help="pretty, json or plain; auto is pretty on a terminal, else json",
     )
     logged_job_attributes: tuple[str, ...] = _row(
-        parse=words("logged_job_attributes"),
+        parse=words,
         default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
         help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
         "the environment with commas between them",
     )
     skip_default_job_logging: bool = _row(
-        parse=switch("skip_default_job_logging"),
+        parse=switch,
         default=False,
         help="true = no `start`, `done` and `fail` for each job",
     )
-    redact: tuple[str, ...] = _row(REDACT)
-    redis_url: str = _row(REDIS_URL, secret=True)
-    redis_secret_arn: str = _row(REDIS_SECRET_ARN)
-    redis_ssm_parameter: str = _row(REDIS_SSM_PARAMETER)
-    redis_iam_user: str = _row(REDIS_IAM_USER)
-    redis_iam_cache: str = _row(REDIS_IAM_CACHE)
-    namespace: str = _row(NAMESPACE)
-    fleets: "Fleets | None" = _row(FLEETS)
-    fleet: str = _row(FLEET)
-    profile: ProfileSetting = _row(PROFILE)
+    redact: tuple[str, ...] = _row(ForClients.redact)
+    redis_url: str = _row(ForClients.redis_url, secret=True)
+    redis_secret_arn: str = _row(ForClients.redis_secret_arn)
+    redis_ssm_parameter: str = _row(ForClients.redis_ssm_parameter)
+    redis_iam_user: str = _row(ForClients.redis_iam_user)
+    redis_iam_cache: str = _row(ForClients.redis_iam_cache)
+    namespace: str = _row(ForClients.namespace)
+    fleets: "Fleets | None" = _row(ForClients.fleets)
+    fleet: str = _row(ForClients.fleet)
+    profile: ProfileSetting = _row(ForClients.profile)
     fetch: str = _row(
-        parse=choice("fetch", "reliable", "basic"),
+        parse=choice("reliable", "basic"),
         default="reliable",
         help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
     )
     look_ahead: int = _row(
-        parse=whole_number("look_ahead", 1, 1000),
+        parse=whole_number(1, 1000),
         default=100,
         help="most short jobs that a thread claims at once; 1 = one at a time",
     )
     recover_after_s: float = _row(
-        parse=seconds("recover_after_s"),
+        parse=seconds(),
         default=30,
         help="bound within which the jobs of a killed worker are given back, in seconds",
     )
     orphan_limit: int = _row(
-        parse=whole_number("orphan_limit", 1),
+        parse=whole_number(1),
         default=3,
         help="how often a job may be found in the hands of a dead process until it is suspected of killing "
         "them and runs alone",
     )
     settle_replicas: int = _row(
-        parse=whole_number("settle_replicas", 0),
+        parse=whole_number(0),
         default=0,
         help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
         "before its worker goes on; 0 = none",
     )
     start_period_s: float = _row(
-        parse=seconds("start_period_s", zero_is_off=True),
+        parse=seconds(zero_is_off=True),
         default=60,
         help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
         "reached; 0 = for orchestrators that have a start period of their own",
     )
     stuck_after_s: float = _row(
-        parse=seconds("stuck_after_s", least=5),
+        parse=seconds(least=5),
         default=30.0,
         help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
         "with all stacks and makes its health red; from 5",
     )
     end_stuck_after_s: float = _row(
-        parse=seconds("end_stuck_after_s", least=5),
+        parse=seconds(least=5),
         default=120.0,
         help="seconds after which a worker with such a thread gives back what it holds and ends with "
         "status 70, to be started anew; from 5",
     )
     loop_blocked_s: float = _row(
-        parse=seconds("loop_blocked_s", zero_is_off=True),
+        parse=seconds(zero_is_off=True),
         default=1.0,
         help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
         "0 = never",
     )
     beat_s: float = _row(
-        parse=seconds("beat_s"),
+        parse=seconds(),
         default=10,
         help="seconds between heartbeats; buttons of the Web UI act at the next one",
     )
@@ -262,7 +251,7 @@ class Config:
         help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
     )
     prometheus_port: int = _row(
-        parse=whole_number("prometheus_port", 0, 65_535),
+        parse=whole_number(0, 65_535),
         default=0,
         help="port on which each worker process serves its own numbers at /metrics; several processes take the "
         "first free one of as many ports from it on; 0 = none",
@@ -276,7 +265,7 @@ class Config:
         help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
     )
     opentelemetry: bool = _row(
-        parse=switch("opentelemetry"),
+        parse=switch,
         default=False,
         help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
         "variables OTEL_…",
@@ -286,7 +275,7 @@ class Config:
         "among the system's temporary files",
     )
     foreign_jobs: ForeignJobs = _row(
-        parse=choice("foreign_jobs", "refuse", "run", "requeue"),
+        parse=choice("refuse", "run", "requeue"),
         default="refuse",
         help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
         "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
@@ -305,63 +294,63 @@ class Config:
         "is not declared",
     )
     shell_environment: tuple[str, ...] = _row(
-        parse=words("shell_environment"),
+        parse=words,
         default=(),
         help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
     )
     shell_time_limit_s: float = _row(
-        parse=seconds("shell_time_limit_s"),
+        parse=seconds(),
         default=3600,
         help="seconds after which such a command is ended",
     )
     ecs_protect_after_s: float = _row(
-        parse=seconds("ecs_protect_after_s", zero_is_off=True),
+        parse=seconds(zero_is_off=True),
         default=0,
         help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
         "until it ends; 0 = never",
     )
     task_heartbeat_s: float = _row(
-        parse=seconds("task_heartbeat_s", zero_is_off=True),
+        parse=seconds(zero_is_off=True),
         default=30,
         help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
         "for; `task_heartbeat_s` in a job counts first; 0 = none",
     )
     schedule_horizon_s: float = _row(
-        parse=seconds("schedule_horizon_s"),
+        parse=seconds(),
         default=300,
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
     )
-    missed_tick_webhook: str = _row(MISSED_TICK_WEBHOOK, secret=True)
-    missed_tick_sns_topic_arn: str = _row(MISSED_TICK_SNS_TOPIC_ARN)
+    missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
+    missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
     max_iteration_runtime_s: float | None = _row(
-        parse=seconds_or_none("max_iteration_runtime"),
+        parse=seconds_or_none,
         file_key="max_iteration_runtime",
         help="seconds after which an iterable job makes room for others and goes on later; none = "
         "when the worker stops",
     )
     max_retries: int = _row(
         env=(),
-        parse=whole_number("max_retries", 0),
+        parse=whole_number(0),
         default=25,
         help="retries of a job with retry: true",
     )
     dead_max_jobs: int = _row(
         env=(),
-        parse=whole_number("dead_max_jobs", 1),
+        parse=whole_number(1),
         default=DEFAULT_BOUNDS.max_jobs,
         help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
         "holds",
     )
     dead_timeout_s: int = _row(
         env=(),
-        parse=whole_number("dead_timeout_in_seconds", 1),
+        parse=whole_number(1),
         default=DEFAULT_BOUNDS.timeout_s,
         file_key="dead_timeout_in_seconds",
         help="seconds that a dead job is kept, unless younger ones fill the set",
     )
     dead_overflow: str = _row(
-        parse=choice("dead_overflow", "drop", "keep"),
+        parse=choice("drop", "keep"),
         default="drop",
         help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
         "keep = the set grows, and workers warn; Ruby processes drop in any case",
@@ -371,7 +360,7 @@ class Config:
         help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
         "kiqbridge restore; none = they are gone",
     )
-    max_payload_bytes: int = _row(MAX_PAYLOAD_BYTES)
+    max_payload_bytes: int = _row(ForClients.max_payload_bytes)
     sources: Mapping[str, str] = field(repr=False)
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The variables of the environment that are AWS's: region, endpoints, keys."""
@@ -402,9 +391,7 @@ class Config:
 
 
 SETTINGS: Final = tuple(
-    row if isinstance(row, Setting) else Setting(name=each.name, **row)
-    for each in fields(Config)
-    if (row := each.metadata.get("row")) is not None
+    row.named(each.name) for each in fields(Config) if (row := each.metadata.get("row")) is not None
 )
 """The rows of the worker."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kiqbridge.config.client_settings import NAMESPACE
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import RedisAccess, base_access
 from kiqbridge.config.setting import read
 
@@ -25,4 +25,4 @@ def read_namespace(environ: Mapping[str, str]) -> str:
     """The namespace that the environment says; raises as `read_access`."""
     if environ.get("KIQBRIDGE_FLEET"):
         return read_access(environ).namespace
-    return str(read(NAMESPACE, environ))
+    return str(read(ForClients.namespace, environ))

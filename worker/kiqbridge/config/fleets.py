@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from kiqbridge.config.client_settings import FLEET, FLEETS, REDIS_URL
+from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
@@ -111,7 +111,7 @@ def read_fleets(environ: Mapping[str, str]) -> Fleets:
     Raises:
         ConfigError: as `parse_fleets` and `Fleets.of`.
     """
-    given, own = read(FLEETS, environ), read(FLEET, environ)
+    given, own = read(ForClients.fleets, environ), read(ForClients.fleet, environ)
     return Fleets.of(given or {}, own, base_access(environ), environ)
 
 
@@ -145,7 +145,7 @@ def _access(
         return replace(base, namespace=namespace)
     fleet_environ = {**environ, "REDIS_URL": given["url"], "REDIS_PROVIDER": given["provider"]}
     try:
-        url, source = pick(REDIS_URL, fleet_environ)
+        url, source = pick(ForClients.redis_url, fleet_environ)
     except ConfigError as error:
         raise ConfigError(f"fleets.{name}: {error}") from error
     return RedisAccess(

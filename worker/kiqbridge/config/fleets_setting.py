@@ -49,12 +49,12 @@ def _parsed(name: str, value: Any, source: str) -> dict[str, Any]:
             f"{name}: {unknown[0]!r} is not known (from {source}); known are {', '.join(known)}"
         )
     found: dict[str, Any] = {
-        key: text(f"{name}.{key}")(value[key], source) if value.get(key) is not None else ""
+        key: text(value[key], source, f"{name}.{key}") if value.get(key) is not None else ""
         for key in _TEXTS
     }
     if found["url"] and found["provider"]:
         raise ConfigError(f"{name}: url and provider are both an address (from {source}); keep one")
-    found["queues"] = texts(f"{name}.queues")(value.get("queues") or [], source)
+    found["queues"] = texts(value.get("queues") or [], source, f"{name}.queues")
     if not all(found["queues"]) or not found["queues"]:
         raise ConfigError(
             f"{name}.queues: has no queue (from {source}); write names or globs, such as [mail, mail-*]"

@@ -4,21 +4,17 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from kiqbridge.config.parsers import switch, whole_number, words
+from kiqbridge.config.parsers import Parser, switch, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
-from kiqbridge.config.setting import Rows
+from kiqbridge.config.setting import Reader, Setting, rows
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.queues import parse_queue
-
-FUNCTION_SETTINGS: Final = Rows("function")
 
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
 
-def _seconds(
-    kind: str, hint: str, is_allowed: Callable[[float], bool]
-) -> Callable[[Any, str], float]:
-    def parse(value: Any, source: str) -> float:
+def _seconds(kind: str, hint: str, is_allowed: Callable[[float], bool]) -> Parser:
+    def parse(value: Any, source: str, _name: str) -> float:
         try:
             seconds = float(str(value))
         except ValueError:
@@ -30,140 +26,131 @@ def _seconds(
     return parse
 
 
-def _ways_of_authentication(value: Any, source: str) -> tuple[str, ...]:
-    chosen: tuple[str, ...] = words("http_auth")(value, source)
+def _ways_of_authentication(value: Any, source: str, name: str) -> tuple[str, ...]:
+    chosen = words(value, source, name)
     unknown = [each for each in chosen if each not in _HTTP_AUTH]
     if unknown or not chosen:
         raise ConfigError(
-            f"http_auth: {(unknown or [value])[0]!r} is no way of authentication (from {source}); write some "
+            f"{name}: {(unknown or [value])[0]!r} is no way of authentication (from {source}); write some "
             f"of {', '.join(_HTTP_AUTH)}, with commas between them"
         )
     return chosen
 
 
-def _queue_names(value: Any, source: str) -> tuple[str, ...]:
+def _queue_names(value: Any, source: str, _name: str) -> tuple[str, ...]:
     return tuple(parse_queue(each, source=source)[0] for each in str(value).split())
 
 
-ALLOWED_CLASSES: Final = FUNCTION_SETTINGS.add(
-    name="allowed_classes",
-    parse=words("allowed_classes"),
-    help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
-)
+class ForFunctions:
+    """See the module."""
 
-ALLOWED_QUEUES: Final = FUNCTION_SETTINGS.add(
-    name="allowed_queues",
-    parse=words("allowed_queues"),
-    help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
-)
+    READ_BY: Final[tuple[Reader, ...]] = ("function",)
 
-MAPPINGS: Final = FUNCTION_SETTINGS.add(
-    name="mappings",
-    help="file beside the function that maps events to jobs",
-    default_text="mappings.yml",
-)
+    allowed_classes = Setting(
+        parse=words,
+        help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
+    )
 
-TICK_AHEAD_S: Final = FUNCTION_SETTINGS.add(
-    name="tick_ahead_s",
-    parse=_seconds(
-        " from 0",
-        "how far a tick may lie ahead of the clock of Redis, such as 60",
-        lambda seconds: seconds >= 0,
-    ),
-    default=60,
-    help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
-)
+    allowed_queues = Setting(
+        parse=words,
+        help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
+    )
 
-TICK_OFFSET_S: Final = FUNCTION_SETTINGS.add(
-    name="tick_offset_s",
-    parse=_seconds(
-        "",
-        "how far the clock of the schedules is ahead of the clock of Redis (below 0: behind), or leave it unset",
-        math.isfinite,
-    ),
-    default=0,
-    help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
-    "`kiqbridge dev --at`, not for production",
-)
+    mappings = Setting(
+        help="file beside the function that maps events to jobs",
+        default_text="mappings.yml",
+    )
 
-HTTP_AUTH: Final = FUNCTION_SETTINGS.add(
-    name="http_auth",
-    parse=_ways_of_authentication,
-    default="iam,jwt,authorizer",
-    help="how callers of HTTP must have been authenticated: any of iam, jwt, authorizer, alb (the load "
-    "balancer's rules do it) and none (anybody may enqueue), with commas between them",
-)
+    tick_ahead_s = Setting(
+        parse=_seconds(
+            " from 0",
+            "how far a tick may lie ahead of the clock of Redis, such as 60",
+            lambda seconds: seconds >= 0,
+        ),
+        default=60,
+        help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
+    )
 
-MAX_EVENT_BYTES: Final = FUNCTION_SETTINGS.add(
-    name="max_event_bytes",
-    parse=whole_number("max_event_bytes", 1),
-    default=1_048_576,
-    help="largest text in an event that is parsed (body, message, data of a record), in bytes; a larger one "
-    "is refused before",
-)
+    tick_offset_s = Setting(
+        parse=_seconds(
+            "",
+            "how far the clock of the schedules is ahead of the clock of Redis (below 0: behind), or leave it unset",
+            math.isfinite,
+        ),
+        default=0,
+        help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
+        "`kiqbridge dev --at`, not for production",
+    )
 
-LOG_ARGUMENTS: Final = FUNCTION_SETTINGS.add(
-    name="log_arguments",
-    parse=switch("log_arguments"),
-    default=False,
-    help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
-)
+    http_auth = Setting(
+        parse=_ways_of_authentication,
+        default="iam,jwt,authorizer",
+        help="how callers of HTTP must have been authenticated: any of iam, jwt, authorizer, alb (the load "
+        "balancer's rules do it) and none (anybody may enqueue), with commas between them",
+    )
 
-TRACING: Final = FUNCTION_SETTINGS.add(
-    name="tracing",
-    parse=switch("tracing"),
-    default=False,
-    help="true = each invocation is a subsegment of X-Ray, and jobs without a trace of their own carry its "
-    "header; needs aws-xray-sdk in a layer",
-)
+    max_event_bytes = Setting(
+        parse=whole_number(1),
+        default=1_048_576,
+        help="largest text in an event that is parsed (body, message, data of a record), in bytes; a larger one "
+        "is refused before",
+    )
 
-QUEUE_LIMITS: Final = FUNCTION_SETTINGS.add(
-    name="queue_limits",
-    parse=parse_queue_limits,
-    help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
-    "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
-)
+    log_arguments = Setting(
+        parse=switch,
+        default=False,
+        help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
+    )
 
-SPILL_QUEUE_URL: Final = FUNCTION_SETTINGS.add(
-    name="spill_queue_url",
-    help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
-)
+    tracing = Setting(
+        parse=switch,
+        default=False,
+        help="true = each invocation is a subsegment of X-Ray, and jobs without a trace of their own carry its "
+        "header; needs aws-xray-sdk in a layer",
+    )
 
-SPILL_FIFO_QUEUE_URL: Final = FUNCTION_SETTINGS.add(
-    name="spill_fifo_queue_url",
-    help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
-)
+    queue_limits = Setting(
+        parse=parse_queue_limits,
+        help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
+        "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
+    )
 
-STACK: Final = FUNCTION_SETTINGS.add(
-    name="stack",
-    help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
-    "empty = it publishes none",
-)
+    spill_queue_url = Setting(
+        help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
+    )
 
-SERVICE: Final = FUNCTION_SETTINGS.add(
-    name="service",
-    default="kiqbridge-enqueue",
-    env=("POWERTOOLS_SERVICE_NAME",),
-    help="name of the function in its log lines and metrics",
-)
+    spill_fifo_queue_url = Setting(
+        help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
+    )
 
-FUNCTION_LOG_LEVEL: Final = FUNCTION_SETTINGS.add(
-    name="function_log_level",
-    default="INFO",
-    env=("POWERTOOLS_LOG_LEVEL",),
-    help="least important level that the function logs",
-)
+    stack = Setting(
+        help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
+        "empty = it publishes none",
+    )
 
-METRICS_NAMESPACE: Final = FUNCTION_SETTINGS.add(
-    name="metrics_namespace",
-    default="Kiqbridge",
-    env=("POWERTOOLS_METRICS_NAMESPACE",),
-    help="CloudWatch namespace of the function's metrics",
-)
+    service = Setting(
+        default="kiqbridge-enqueue",
+        env=("POWERTOOLS_SERVICE_NAME",),
+        help="name of the function in its log lines and metrics",
+    )
 
-MONITOR_QUEUES: Final = FUNCTION_SETTINGS.add(
-    name="monitor_queues",
-    parse=_queue_names,
-    help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
-    "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
-)
+    function_log_level = Setting(
+        default="INFO",
+        env=("POWERTOOLS_LOG_LEVEL",),
+        help="least important level that the function logs",
+    )
+
+    metrics_namespace = Setting(
+        default="Kiqbridge",
+        env=("POWERTOOLS_METRICS_NAMESPACE",),
+        help="CloudWatch namespace of the function's metrics",
+    )
+
+    monitor_queues = Setting(
+        parse=_queue_names,
+        help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
+        "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
+    )
+
+
+FUNCTION_SETTINGS: Final = rows(ForFunctions)

@@ -42,13 +42,13 @@ def merge(
     refuse_shards(environ, content, file_name)
     # Which section of the file counts is looked up first, at the file's top level too.
     [setting] = [setting for setting in SETTINGS if setting.name == "environment"]
-    environment = setting.parse(*pick(setting, environ, content, file_name, flags))
+    environment = setting.parsed(*pick(setting, environ, content, file_name, flags))
     known_file = file_layer(content, environment, file_name, warn)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
         raw, source = pick(setting, environ, known_file, file_name, flags)
-        values[setting.name] = setting.parse(raw, source)
+        values[setting.name] = setting.parsed(raw, source)
         sources[setting.name] = source
     aws = aws_variables(environ)
     if values["fleets"] or values["fleet"]:

@@ -1,6 +1,6 @@
-"""Parsers of values: each gets a raw value and its source, and raises ConfigError naming both.
+"""Parsers of values: each gets a raw value, its source and the name of its setting, and raises ConfigError with them.
 
-Those with a name build the parser of the setting of that name.
+Those with arguments of their own build a parser.
 """
 
 from collections.abc import Callable
@@ -9,14 +9,16 @@ from typing import Any
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.payload import ProfileSetting, parse_profile
 
+Parser = Callable[[Any, str, str], Any]
+
 
 def whole_number(
-    name: str, least: int, largest: int | None = None, *, hint: str = ""
-) -> Callable[[Any, str], int]:
+    least: int, largest: int | None = None, *, hint: str = ""
+) -> Callable[[Any, str, str], int]:
     """A whole number from `least` to `largest`; `hint` ends the message, in the imperative."""
     allowed = f"from {least}" if largest is None else f"from {least} to {largest:,}"
 
-    def parse(value: Any, source: str) -> int:
+    def parse(value: Any, source: str, name: str) -> int:
         try:
             number = int(str(value))
         except ValueError:
@@ -30,13 +32,11 @@ def whole_number(
     return parse
 
 
-def seconds(
-    name: str, least: float = 0.0, *, zero_is_off: bool = False
-) -> Callable[[Any, str], float]:
+def seconds(least: float = 0.0, *, zero_is_off: bool = False) -> Callable[[Any, str, str], float]:
     """A number of seconds above 0, or from `least`."""
     allowed = f"from {least:g}" if least else "above 0"
 
-    def parse(value: Any, source: str) -> float:
+    def parse(value: Any, source: str, name: str) -> float:
         try:
             number = float(str(value))
         except ValueError:
@@ -53,62 +53,45 @@ def seconds(
     return parse
 
 
-def seconds_or_none(name: str) -> Callable[[Any, str], float | None]:
+def seconds_or_none(value: Any, source: str, name: str) -> float | None:
     """A number of seconds above 0; an empty text = None."""
-    above_0 = seconds(name)
-    return lambda value, source: None if value == "" else above_0(value, source)
+    return None if value == "" else seconds()(value, source, name)
 
 
-def text(name: str) -> Callable[[Any, str], str]:
+def text(value: Any, source: str, name: str) -> str:
     """A text; a number is taken as its text."""
-
-    def parse(value: Any, source: str) -> str:
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            # Not the value: it may hold a password.
-            raise ConfigError(f"{name}: a {type(value).__name__} is not a text (from {source})")
-        return str(value)
-
-    return parse
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        # Not the value: it may hold a password.
+        raise ConfigError(f"{name}: a {type(value).__name__} is not a text (from {source})")
+    return str(value)
 
 
-def texts(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+def texts(value: Any, source: str, name: str) -> tuple[str, ...]:
     """A list of texts, or one text."""
-
-    def parse(value: Any, source: str) -> tuple[str, ...]:
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(text(name)(item, source) for item in items)
-
-    return parse
+    items = value if isinstance(value, list | tuple) else [value]
+    return tuple(text(item, source, name) for item in items)
 
 
-def words(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+def words(value: Any, source: str, name: str) -> tuple[str, ...]:
     """A list of texts, or one text with commas between them."""
-
-    def parse(value: Any, source: str) -> tuple[str, ...]:
-        if isinstance(value, str):
-            value = value.split(",")
-        return tuple(text.strip() for text in texts(name)(value, source) if text.strip())
-
-    return parse
+    if isinstance(value, str):
+        value = value.split(",")
+    return tuple(text.strip() for text in texts(value, source, name) if text.strip())
 
 
-def switch(name: str) -> Callable[[Any, str], bool]:
+def switch(value: Any, source: str, name: str) -> bool:
     """True or false, in the usual words."""
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-    def parse(value: Any, source: str) -> bool:
-        chosen = known.get(str(value).lower())
-        if chosen is None:
-            raise ConfigError(f"{name}: {value!r} is neither true nor false (from {source})")
-        return chosen
-
-    return parse
+    chosen = known.get(str(value).lower())
+    if chosen is None:
+        raise ConfigError(f"{name}: {value!r} is neither true nor false (from {source})")
+    return chosen
 
 
-def choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
+def choice(*allowed: str) -> Callable[[Any, str, str], str]:
     """One of some words, in whatever case."""
 
-    def parse(value: Any, source: str) -> str:
+    def parse(value: Any, source: str, name: str) -> str:
         if str(value).lower() not in allowed:
             raise ConfigError(
                 f"{name}: {value!r} is not one of {', '.join(allowed)} (from {source})"
@@ -118,6 +101,6 @@ def choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
     return parse
 
 
-def wire_profile(value: Any, source: str) -> ProfileSetting:
+def wire_profile(value: Any, source: str, _name: str) -> ProfileSetting:
     """`7`, `8` or `auto`."""
     return parse_profile(str(value), source=source)

@@ -43,7 +43,7 @@ class QueueLimit:
     delay_s: int = 0
 
 
-def parse_queue_limits(value: Any, source: str) -> tuple[QueueLimit, ...]:
+def parse_queue_limits(value: Any, source: str, _name: str = "") -> tuple[QueueLimit, ...]:
     """Read `default=100000:reject,low=50000:delay:60,mail=1000:spill`.
 
     Raises:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
+from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
@@ -74,9 +74,9 @@ def base_access(environ: Mapping[str, str]) -> RedisAccess:
     """
     refuse_shards(environ)
     return RedisAccess(
-        url_is_default=pick(REDIS_URL, environ)[1] == "default",
+        url_is_default=pick(ForClients.redis_url, environ)[1] == "default",
         aws=aws_variables(environ),
-        namespace=read(NAMESPACE, environ),
+        namespace=read(ForClients.namespace, environ),
         **{name: read(setting, environ) for name, setting in OWN.items()},
     )
 
@@ -97,7 +97,7 @@ def refuse_shards(
         return
     raise ConfigError(
         f"{source}: there are no shards any more; write fleets (KIQBRIDGE_FLEETS) with a namespace and queues for each "
-        "server, or the address of a cluster into redis_url (REDIS_URL), and remove this setting (docs/scaling.md)"
+        "server, or the address of a cluster into redis_url (ForClients.redis_url), and remove this setting (docs/scaling.md)"
     )
 
 

@@ -1,9 +1,9 @@
 """One setting: its row in the table, and where its value is looked for."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
-from kiqbridge.config.parsers import text
+from kiqbridge.config.parsers import Parser, text
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 
@@ -11,17 +11,18 @@ Reader = Literal["worker", "client", "function", "web"]
 """Who reads a setting: `kiqbridge worker`, a client wherever it is, the enqueue function, or the web page."""
 
 
-_TEXT: Final = text("")
 _OWN_VARIABLE: Final = ("KIQBRIDGE_",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table.
+    """One row of a table, which is a class: an attribute there, whose name is that of the setting.
 
     Attributes:
-        parse: gets the raw value and the source, for its message; raises ConfigError. Default: a text.
-        read_by: who reads it: the worker's command line, clients, the enqueue function, the web page.
+        parse: gets the raw value, and for its message the source and the name; raises ConfigError.
+        name: that of the attribute.
+        read_by: who reads it: the worker's command line, clients, the enqueue function, the web page; default: as the
+            table says it in `READ_BY`.
         env: variables that hold it, the strongest first; default: `KIQBRIDGE_` and its name.
         provider: a variable that names another one, which then holds it instead of `env`.
         switches: flags without a value, which stand for `switch_value`.
@@ -29,11 +30,11 @@ class Setting:
         default_text: the default in words, where it depends on what is loaded.
     """
 
-    name: str
     help: str
-    parse: Callable[[Any, str], Any] = _TEXT
+    parse: Parser = text
     default: Any = ""
-    read_by: tuple[Reader, ...] = ("worker",)
+    name: str = ""
+    read_by: tuple[Reader, ...] = ()
     env: tuple[str, ...] = _OWN_VARIABLE
     provider: str | None = None
     flags: tuple[str, ...] = ()
@@ -43,29 +44,31 @@ class Setting:
     default_text: str | None = None
     metavar: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.parse is _TEXT:
-            object.__setattr__(self, "parse", text(self.name))
-        if self.env is _OWN_VARIABLE:
-            object.__setattr__(self, "env", (f"KIQBRIDGE_{self.name.upper()}",))
+    def __set_name__(self, table: Any, name: str) -> None:
+        self.named(name, table.READ_BY)
+
+    def named(self, name: str, read_by: tuple[Reader, ...] = ("worker",)) -> Self:
+        """This row with its name, and what follows from that; as it is, if it has a name."""
+        if not self.name:
+            own = (f"KIQBRIDGE_{name.upper()}",)
+            values = {"name": name, "read_by": self.read_by or read_by}
+            values["env"] = own if self.env is _OWN_VARIABLE else self.env
+            for attribute, value in values.items():
+                object.__setattr__(self, attribute, value)
+        return self
+
+    def parsed(self, value: Any, source: str) -> Any:
+        """The value out of a raw one.
+
+        Raises:
+            ConfigError: a wrong value; names the setting and the source.
+        """
+        return self.parse(value, source, self.file_key or self.name)
 
 
-class Rows(list[Setting]):
-    """A part of the table.
-
-    Args:
-        read_by: who reads its rows, unless one says otherwise.
-    """
-
-    def __init__(self, *read_by: Reader) -> None:
-        self._read_by = read_by
-        super().__init__()
-
-    def add(self, **row: Any) -> Setting:
-        """Append a row, with the arguments of `Setting`, and return it."""
-        made = Setting(**{"read_by": self._read_by, **row})
-        self.append(made)
-        return made
+def rows(table: type) -> tuple[Setting, ...]:
+    """All rows of a table, in their order."""
+    return tuple(each for each in vars(table).values() if isinstance(each, Setting))
 
 
 def read(setting: Setting, environ: Mapping[str, str]) -> Any:
@@ -74,7 +77,7 @@ def read(setting: Setting, environ: Mapping[str, str]) -> Any:
     Raises:
         ConfigError: a wrong value; names the variable.
     """
-    return setting.parse(*pick(setting, environ))
+    return setting.parsed(*pick(setting, environ))
 
 
 def choose(setting: Setting, argument: object, environ: Mapping[str, str]) -> Any:
@@ -85,7 +88,7 @@ def choose(setting: Setting, argument: object, environ: Mapping[str, str]) -> An
     """
     if argument is None:
         return read(setting, environ)
-    return setting.parse(argument, f"the argument {setting.name}")
+    return setting.parsed(argument, f"the argument {setting.name}")
 
 
 def pick(

@@ -1,6 +1,6 @@
 """Parsers of what only a worker has: queues, capsules, processes; see `parsers`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -36,7 +36,7 @@ class CapsuleSettings:
     async_concurrency: int | None
 
 
-def queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:
+def queues(value: Any, source: str, _name: str = "") -> tuple[tuple[str, int], ...]:
     """A list of `name`, `name,weight` and [name, weight], or a mapping of names to weights.
 
     In the environment blanks stand between them.
@@ -63,29 +63,21 @@ def _queue(item: Any, source: str) -> tuple[str, int]:
     return parse_queue(",".join(str(part) for part in parts), source=source)
 
 
-def processes(name: str) -> Callable[[Any, str], int | Literal["auto"]]:
+def processes(value: Any, source: str, name: str) -> int | Literal["auto"]:
     """A number of processes from 1, or `auto`."""
-
-    def parse(value: Any, source: str) -> int | Literal["auto"]:
-        if str(value).lower() == "auto":
-            return "auto"
-        try:
-            return whole_number(name, 1)(value, source)
-        except ConfigError as error:
-            raise ConfigError(
-                f"{error}; write how many processes, or auto for one per CPU"
-            ) from None
-
-    return parse
+    hint = "write how many processes, or auto for one per CPU"
+    return (
+        "auto" if str(value).lower() == "auto" else whole_number(1, hint=hint)(value, source, name)
+    )
 
 
-def metrics(value: Any, source: str) -> str:
+def metrics(value: Any, source: str, name: str) -> str:
     """Whose charts: `both`, `7`, `8` or `off`."""
     # A bare off is YAML's false.
-    return choice("metrics", "both", "7", "8", "off")("off" if value is False else value, source)
+    return choice("both", "7", "8", "off")("off" if value is False else value, source, name)
 
 
-def statsd(value: Any, source: str) -> str:
+def statsd(value: Any, source: str, _name: str) -> str:
     """HOST:PORT, or an empty text."""
     text = str(value).strip()
     host, separator, port = text.rpartition(":")
@@ -96,7 +88,7 @@ def statsd(value: Any, source: str) -> str:
     return text
 
 
-def unknown_class(value: Any, source: str) -> str:
+def unknown_class(value: Any, source: str, _name: str) -> str:
     """`retry`, or `route:QUEUE`; see `config.routed_queue`."""
     text = str(value)
     if text == "retry" or (
@@ -109,7 +101,7 @@ def unknown_class(value: Any, source: str) -> str:
     )
 
 
-def capsules(value: Any, source: str) -> tuple[CapsuleSettings, ...]:
+def capsules(value: Any, source: str, _name: str) -> tuple[CapsuleSettings, ...]:
     """A mapping of names to queues, concurrency and async_concurrency."""
     if not isinstance(value, Mapping):
         raise ConfigError(
@@ -142,13 +134,13 @@ def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
         concurrency=concurrency(section.get("concurrency", 1), where),
         async_concurrency=None
         if asynchronous is None
-        else whole_number("concurrency", 1)(asynchronous, where),
+        else whole_number(1)(asynchronous, where, "concurrency"),
     )
 
 
-def concurrency(value: Any, source: str) -> int:
+def concurrency(value: Any, source: str, name: str = "concurrency") -> int:
     """How many threads, from 1 to `MAX_THREADS`."""
-    number = whole_number("concurrency", 1)(value, source)
+    number = whole_number(1)(value, source, name)
     if number > MAX_THREADS:
         raise ConfigError(
             f"concurrency: {value!r} is more than {MAX_THREADS:,} (from {source}); each is a thread of one "
@@ -158,7 +150,7 @@ def concurrency(value: Any, source: str) -> int:
     return number
 
 
-def missed_tick_webhook(value: Any, source: str) -> str:
+def missed_tick_webhook(value: Any, source: str, _name: str) -> str:
     """An https address, or an http one of this machine; empty = none. No message holds it: it may be a secret."""
     url = str(value).strip()
     if not url:
@@ -178,9 +170,9 @@ def missed_tick_webhook(value: Any, source: str) -> str:
     return url
 
 
-def dead_archive(value: Any, source: str) -> str:
+def dead_archive(value: Any, source: str, name: str) -> str:
     """A folder, or a bucket of S3 with or without a prefix; empty = none."""
-    place = text("dead_archive")(value, source).strip()
+    place = text(value, source, name).strip()
     scheme, mark, rest = place.partition("://")
     if mark and (scheme != "s3" or not rest.partition("/")[0]):
         raise ConfigError(
@@ -189,11 +181,11 @@ def dead_archive(value: Any, source: str) -> str:
     return place
 
 
-def shell_commands(value: Any, source: str) -> tuple[str, ...]:
+def shell_commands(value: Any, source: str, name: str) -> tuple[str, ...]:
     """Commands and patterns of commands: a list, or one text with line breaks or, if it has none, commas."""
     if isinstance(value, str):
         value = value.splitlines() if "\n" in value.strip() else value.split(",")
-    entries = tuple(each.strip() for each in texts("shell_commands")(value, source) if each.strip())
+    entries = tuple(each.strip() for each in texts(value, source, name) if each.strip())
     for entry in entries:
         if not entry.split()[0].strip("*?="):
             raise ConfigError(

@@ -1,7 +1,7 @@
 """`kiqbridge dev`, what `make up` runs: server, cron rules and worker on this machine.
 
 1. The schedules of the template are read, the job classes loaded: all faults are reported at once.
-2. A server: the embedded one, or that of REDIS_URL.
+2. A server: the embedded one, or that of ForClients.redis_url.
 3. The functions of the rules and the worker, each in a child of its own; then the page.
 4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
 5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last. When the template
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.config.client_settings import FLEET, FLEETS, NAMESPACE, REDIS_SETTINGS, REDIS_URL
-from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
+from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
@@ -55,7 +55,7 @@ def run_dev(options: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: template, jobs, settings or the embedded server are wrong.
-        RedisUnavailable: the server of REDIS_URL is not there.
+        RedisUnavailable: the server of ForClients.redis_url is not there.
     """
     schedules = read_schedules(options.template) if options.template else []
     if options.fire and not options.template:
@@ -139,7 +139,7 @@ class Dev:
             served=self._queues(),
             registry=default_registry,
             pool=RedisPool(url),
-            keys=Keys(read(NAMESPACE, environ)),
+            keys=Keys(read(ForClients.namespace, environ)),
         )
         self._worker = self._worker_child(environ)
         self._page = WebChild(environ=environ, console=console)
@@ -272,8 +272,12 @@ class Dev:
     @property
     def _address(self) -> dict[str, str]:
         """The address alone; an empty variable counts as not set, also where a rule's template sets one."""
-        nothing = {name: "" for each in (*REDIS_SETTINGS, FLEETS, FLEET) for name in each.env}
-        return {**nothing, REDIS_URL.env[0]: self._url}
+        nothing = {
+            name: ""
+            for each in (*REDIS_SETTINGS, ForClients.fleets, ForClients.fleet)
+            for name in each.env
+        }
+        return {**nothing, ForClients.redis_url.env[0]: self._url}
 
     def _functions_of(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
         folder = self._options.template.parent if self._options.template else Path()
@@ -299,8 +303,8 @@ class Dev:
         if not self._clock.is_simulated:
             return {}
         return {
-            TICK_OFFSET_S.env[0]: repr(self._clock.offset_s),
-            **({TICK_AHEAD_S.env[0]: "inf"} if self._clock.speed != 1 else {}),
+            ForFunctions.tick_offset_s.env[0]: repr(self._clock.offset_s),
+            **({ForFunctions.tick_ahead_s.env[0]: "inf"} if self._clock.speed != 1 else {}),
         }
 
     def _queues(self) -> list[str]:
@@ -343,7 +347,7 @@ class Dev:
         )
         what = self._options.template or "jobs alone, without a template,"
         console.heading(f"kiqbridge dev: {what} on {kept}")
-        console.text(f"  REDIS_URL={without_password(self._url)}")
+        console.text(f"  ForClients.redis_url={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
         if self._clock.is_simulated:
@@ -378,7 +382,7 @@ class Dev:
 def _external_url(environ: Mapping[str, str]) -> str | None:
     if not (environ.get("REDIS_URL") or environ.get("REDIS_PROVIDER")):
         return None
-    url: str = read(REDIS_URL, environ)
+    url: str = read(ForClients.redis_url, environ)
     try:
         RedisPool(url).call("PING")
     except (RedisRefused, RedisUnavailable) as error:

@@ -9,8 +9,8 @@ from kiqbridge.api.facts import QueueFacts
 from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.clocks.missed import MissedTick, check_missed
-from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
-from kiqbridge.config.function_settings import MONITOR_QUEUES
+from kiqbridge.config.config import OfMissedTicks
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
 from kiqbridge.monitor.fleet import Fleet, read_fleet
@@ -51,12 +51,12 @@ class MonitorSettings(NamedTuple):
         """
         hooks = partial(
             hooks_of,
-            webhook=read(MISSED_TICK_WEBHOOK, environ),
-            sns_topic_arn=read(MISSED_TICK_SNS_TOPIC_ARN, environ),
+            webhook=read(OfMissedTicks.missed_tick_webhook, environ),
+            sns_topic_arn=read(OfMissedTicks.missed_tick_sns_topic_arn, environ),
             aws=aws_variables(environ),
             pauses_s=PAUSES_S,
         )
-        return cls(frozenset(read(MONITOR_QUEUES, environ)), hooks)
+        return cls(frozenset(read(ForFunctions.monitor_queues, environ)), hooks)
 
 
 def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.config.setting import read
-from kiqbridge.config.web_settings import WEB_BASE_PATH
+from kiqbridge.config.web_settings import ForWeb
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import deadline
 from kiqbridge.web.app import create_app
@@ -53,7 +53,7 @@ class WebFunction:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._security = read_security(environ)
-        self._base = parse_base_path(read(WEB_BASE_PATH, environ))
+        self._base = parse_base_path(read(ForWeb.web_base_path, environ))
         self._lock = threading.Lock()
         self._made: Mangum | None = None
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from starlette.middleware import Middleware
 
 from kiqbridge import redaction
-from kiqbridge.config import web_settings as settings
 from kiqbridge.config.setting import Setting, pick
+from kiqbridge.config.web_settings import ForWeb
 from kiqbridge.errors import ConfigError
 from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth, parse_users
@@ -56,9 +56,9 @@ class Security:
     hosts: tuple[str, ...] | None = None
     origins: tuple[str, ...] = ()
     proxies: tuple[Network, ...] = ()
-    writes_per_minute: int = settings.WEB_WRITES_PER_MINUTE.default
-    session_s: float = settings.WEB_SESSION_S.default
-    max_body_bytes: int = settings.WEB_MAX_BODY_BYTES.default
+    writes_per_minute: int = ForWeb.web_writes_per_minute.default
+    session_s: float = ForWeb.web_session_s.default
+    max_body_bytes: int = ForWeb.web_max_body_bytes.default
     hidden: tuple[str, ...] | None = None
     shows_all_to: Role | None = "operator"
 
@@ -117,52 +117,52 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
 
     def read(setting: Setting) -> Any:
         value, source = pick(setting, environ, flags=flags)
-        return value if value is None else setting.parse(value, source)
+        return value if value is None else setting.parsed(value, source)
 
-    shows_all_to = read(settings.WEB_SHOWS_ALL_TO)
-    users = parse_users(read(settings.WEB_USERS), settings.WEB_USERS.env[0])
-    if path := read(settings.WEB_USERS_FILE):
+    shows_all_to = read(ForWeb.web_shows_all_to)
+    users = parse_users(read(ForWeb.web_users), ForWeb.web_users.env[0])
+    if path := read(ForWeb.web_users_file):
         what = "the path of a file with one NAME:ROLE:HASH a line"
         users |= parse_users(read_file(path, f"web_users_file: {path!r}", what), path)
-    secret = read(settings.WEB_SECRET)
+    secret = read(ForWeb.web_secret)
     return Security(
         auth=Auth(
             users=users,
             tokens=_read_tokens(read),
-            is_iam=read(settings.WEB_IAM),
-            roles=RoleRules.parse(read(settings.WEB_ROLES), settings.WEB_ROLES.env[0]),
+            is_iam=read(ForWeb.web_iam),
+            roles=RoleRules.parse(read(ForWeb.web_roles), ForWeb.web_roles.env[0]),
             secret=secret.encode() if secret else None,
         ),
-        role=read(settings.WEB_ROLE),
-        hosts=read(settings.WEB_HOSTS) or None,
-        origins=read(settings.WEB_ORIGINS),
-        proxies=parse_networks(read(settings.WEB_PROXIES), settings.WEB_PROXIES.env[0]),
-        writes_per_minute=read(settings.WEB_WRITES_PER_MINUTE),
-        session_s=read(settings.WEB_SESSION_S),
-        max_body_bytes=read(settings.WEB_MAX_BODY_BYTES),
-        hidden=read(settings.WEB_REDACT) or None,
+        role=read(ForWeb.web_role),
+        hosts=read(ForWeb.web_hosts) or None,
+        origins=read(ForWeb.web_origins),
+        proxies=parse_networks(read(ForWeb.web_proxies), ForWeb.web_proxies.env[0]),
+        writes_per_minute=read(ForWeb.web_writes_per_minute),
+        session_s=read(ForWeb.web_session_s),
+        max_body_bytes=read(ForWeb.web_max_body_bytes),
+        hidden=read(ForWeb.web_redact) or None,
         shows_all_to=None if shows_all_to == NOBODY else shows_all_to,
     )
 
 
 def _read_tokens(read: Reader) -> TokenRules | None:
-    key = read(settings.WEB_JWT_KEY)
+    key = read(ForWeb.web_jwt_key)
     if not key:
         return None
-    header, signer = read(settings.WEB_JWT_HEADER), read(settings.WEB_JWT_SIGNER)
+    header, signer = read(ForWeb.web_jwt_header), read(ForWeb.web_jwt_signer)
     if header.lower() == OIDC_HEADER and not signer:
         raise ConfigError(
             f"web_jwt_signer: {OIDC_HEADER} is signed with keys that all load balancers of a region share; set "
-            f"{settings.WEB_JWT_SIGNER.env[0]} to the ARN of yours"
+            f"{ForWeb.web_jwt_signer.env[0]} to the ARN of yours"
         )
-    algorithms: Iterable[str] = read(settings.WEB_JWT_ALGORITHMS)
+    algorithms: Iterable[str] = read(ForWeb.web_jwt_algorithms)
     check_algorithms(tuple(algorithms))
     return TokenRules(
         key=key,
-        issuer=read(settings.WEB_JWT_ISSUER) or None,
-        audience=read(settings.WEB_JWT_AUDIENCE) or None,
+        issuer=read(ForWeb.web_jwt_issuer) or None,
+        audience=read(ForWeb.web_jwt_audience) or None,
         header=header,
         algorithms=tuple(algorithms),
-        role_claim=read(settings.WEB_JWT_ROLE_CLAIM),
+        role_claim=read(ForWeb.web_jwt_role_claim),
         signer=signer or None,
     )

@@ -56,7 +56,7 @@ def _text(setting: Setting, value: Any) -> str:
     else:
         text = str(value)
     try:
-        setting.parse(text, variable)
+        setting.parsed(text, variable)
     except ConfigError as error:
         raise ImproperlyConfigured(f"KIQBRIDGE[{name!r}]: {error}") from error
     return text

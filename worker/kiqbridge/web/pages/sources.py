@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.api.sources import fetch_sources
-from kiqbridge.config.function_settings import MAPPINGS, SPILL_FIFO_QUEUE_URL, SPILL_QUEUE_URL
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.context import render, view_of
@@ -70,7 +70,7 @@ def read_mappings(environ: Mapping[str, str], folder: Path = FUNCTION_FOLDER) ->
     from kiqbridge.aws.mapping.document import find, load  # noqa: PLC0415 - other pages need none
 
     try:
-        path = find(folder, read(MAPPINGS, environ))
+        path = find(folder, read(ForFunctions.mappings, environ))
         if path is None:
             return Mappings()
         document = load(path)
@@ -106,7 +106,10 @@ def _row(mapping: "EventMapping") -> tuple[str, str, str]:
 
 def read_spill(environ: Mapping[str, str]) -> Sequence[SpillQueue]:
     """The depth of each spill queue that the settings of this process name; asks SQS, for seconds at most."""
-    urls = [read(each, environ) for each in (SPILL_QUEUE_URL, SPILL_FIFO_QUEUE_URL)]
+    urls = [
+        read(each, environ)
+        for each in (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
+    ]
     return [_depth(url) for url in urls if url]
 
 
