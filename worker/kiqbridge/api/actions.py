@@ -22,18 +22,8 @@ from kiqbridge.api.retrying import pushed_text
 from kiqbridge.errors import JobRemoved, PayloadError
 from kiqbridge.settle.dying import killed
 from kiqbridge.settle.ending import ending
+from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.operating import (
-    BATCH,
-    NEAR,
-    Act,
-    Batch,
-    clear,
-    end_cleared,
-    operate,
-    read_queue,
-    read_set,
-)
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.job_text import WATCHERS, watched_payload
@@ -57,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 COMPARED_AT_ONCE: Final = 60_000
 """What one script may cost, in jobs that it compares: one to two milliseconds at the server."""
-_WHOLE: Final = 2 * NEAR
+_WHOLE: Final = 2 * operating.NEAR
 """Jobs of a queue through which a script may look as a whole."""
 
 _AWAITED: Final = "\n".join(f'"{name}"' for name in WATCHERS).encode()
@@ -135,7 +125,7 @@ class Operation(Generic[_Listed]):
         now = time.time()
         length = self._jobs.size if self._jobs.is_queue else 0
         is_short = length <= _WHOLE
-        acts: list[Act] = []
+        acts: list[operating.Act] = []
         left: list[_Listed] = []
         size = cost = 0
         for job in jobs:
@@ -146,7 +136,9 @@ class Operation(Generic[_Listed]):
                 left.append(job)
                 continue
             more = len(act.member) + len(act.text)
-            is_full = len(acts) == BATCH or size + more > BATCH_BYTES or cost > COMPARED_AT_ONCE
+            is_full = (
+                len(acts) == operating.BATCH or size + more > BATCH_BYTES or cost > COMPARED_AT_ONCE
+            )
             if acts and (is_full or (thorough and not is_short)):
                 self._send(acts, now, thorough=thorough or is_short)
                 acts, size, cost = [], 0, 0
@@ -182,36 +174,36 @@ class Operation(Generic[_Listed]):
             self._action == "kill" and self._jobs.name == "dead" and entry.score >= self.started_at
         )
 
-    def _act(self, job: _Listed, now: float) -> Act:
+    def _act(self, job: _Listed, now: float) -> operating.Act:
         read = job.text, job.place
         has_ended = self._jobs.target == "dead"
         if self._action == "reschedule" or (self._action == "kill" and has_ended):
-            return Act(*read, "score")
+            return operating.Act(*read, "score")
         if self._action == "move":
-            return Act(*read, "push", _moved(job, self._to), self._to)
+            return operating.Act(*read, "push", _moved(job, self._to), self._to)
         if self._action == "retry":
             is_retry = self._jobs.target != "schedule"
             pushed = pushed_text(self._operator, job, now, is_retry=is_retry)
             if pushed is not None:
-                return Act(*read, "push", pushed[1], pushed[0])
+                return operating.Act(*read, "push", pushed[1], pushed[0])
             # As in the poller: who stops a push has the job.
             stopped = self._removal(job, "skipped", "client middleware stopped its push", now)
-            return Act(*read, "drop", effects=stopped)
+            return operating.Act(*read, "drop", effects=stopped)
         by = f"{self._operator.by} (via {self._operator.via})"
         if self._action == "kill":
             profile = self._operator.client.wire_profile()
             death = killed(self._operator.keys, job, by, now=now, profile=profile)
-            return Act(*read, "bury", death.text, effects=death.effects)
+            return operating.Act(*read, "bury", death.text, effects=death.effects)
         effects = self._removal(job, "discarded", f"{by} deleted it", now)
-        return Act(*read, "drop", effects=() if has_ended else effects)
+        return operating.Act(*read, "drop", effects=() if has_ended else effects)
 
     def _removal(self, job: _Listed, outcome: EndKind, reason: str, now: float) -> Sequence[Effect]:
         return removal_effects(self._operator.keys, job.text, outcome, reason, now)
 
-    def _send(self, acts: Sequence[Act], now: float, *, thorough: bool) -> None:
+    def _send(self, acts: Sequence[operating.Act], now: float, *, thorough: bool) -> None:
         self._number += 1
-        batch = Batch(self._note, self._number, now if self._at is None else self._at)
-        self.done = operate(
+        batch = operating.Batch(self._note, self._number, now if self._at is None else self._at)
+        self.done = operating.operate(
             self._operator.pool,
             self._operator.keys,
             self._jobs.redis_key,
@@ -241,13 +233,13 @@ def clear_jobs(jobs: "JobList[Any]") -> int:
     note = new_note(operator, "clear", jobs.target, "all")
     has_ends = jobs.target != "dead"  # what is dead has had its end
     queue = jobs.name if jobs.is_queue else ""
-    total = clear(pool, keys, jobs.redis_key, queue=queue, note=note, has_ends=has_ends)
+    total = operating.clear(pool, keys, jobs.redis_key, queue=queue, note=note, has_ends=has_ends)
     left, passed, step = total if has_ends else 0, 0, 1
     held = keys.cleared(note.id)
     reason = f"{operator.by} (via {operator.via}) cleared {queue or jobs.redis_key}"
     while left > 0:
         if queue:
-            part = read_queue(
+            part = operating.read_queue(
                 pool,
                 held,
                 passed,
@@ -259,7 +251,7 @@ def clear_jobs(jobs: "JobList[Any]") -> int:
             step = part.step
             found, texts = part.looked_at, [text for text, _ in part.jobs]
         else:
-            page = read_set(pool, held, passed, (), needle=_AWAITED)
+            page = operating.read_set(pool, held, passed, (), needle=_AWAITED)
             found, texts = page.looked_at, [text for text, _ in page.members]
         if not found:
             break
@@ -271,7 +263,7 @@ def clear_jobs(jobs: "JobList[Any]") -> int:
             for effect in removal_effects(keys, text, "discarded", reason, now)
         ]
         if effects or not left:
-            end_cleared(pool, held, left, effects)
+            operating.end_cleared(pool, held, left, effects)
             passed = 0
     return total
 
@@ -288,7 +280,7 @@ def _cost(place: float | None, length: int) -> int:
     if place is None:
         return length
     depth = max(min(int(place), length - int(place)), 0)
-    return 2 * depth if depth <= NEAR else 200 + depth // 8
+    return 2 * depth if depth <= operating.NEAR else 200 + depth // 8
 
 
 def _moved(job: "ListedJob", to: str) -> bytes:

@@ -15,14 +15,7 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram, read_histogram
 from kiqbridge.api.processes import Process, ProcessSet
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.wire.measures import (
-    field_name,
-    histogram_minute_7,
-    histogram_minute_8,
-    minute_7,
-    minute_8,
-    ten_minutes_8,
-)
+from kiqbridge.wire import measures
 from kiqbridge.wire.names import text_of
 
 MOST_MINUTES: Final = 480
@@ -139,11 +132,11 @@ def top_jobs(
     if hours:
         starts = _starts(moment, _TEN_MINUTES_S, _within(hours, MOST_HOURS) * 6)
         for start in starts:
-            reading.ask_counts(start, 8, ten_minutes_8(time.gmtime(start)))
+            reading.ask_counts(start, 8, measures.ten_minutes_8(time.gmtime(start)))
         for minute in _starts(moment, _MINUTE_S, min(MOST_MINUTES, hours * 60)):
             bucket = minute // _TEN_MINUTES_S * _TEN_MINUTES_S
             if bucket in reading.asked:  # Sidekiq 7 has minutes only
-                reading.ask_counts(bucket, 7, minute_7(time.gmtime(minute)))
+                reading.ask_counts(bucket, 7, measures.minute_7(time.gmtime(minute)))
     else:
         starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
         for start in starts:
@@ -180,7 +173,7 @@ def job_metrics(
     """
     moment = time.time() if now is None else now
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
-    name = field_name(job_class)
+    name = measures.field_name(job_class)
     reading = MetricReading(operator or default_operator())
     for start in starts:
         reading.ask_minute(start, only=name)
@@ -216,9 +209,9 @@ def class_histograms(
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
     reading = MetricReading(operator or default_operator())
     for name in names:
-        reading.ask_histograms(field_name(name), starts)
+        reading.ask_histograms(measures.field_name(name), starts)
     reading.read()
-    return {name: reading.histogram(field_name(name)) for name in names}
+    return {name: reading.histogram(measures.field_name(name)) for name in names}
 
 
 class MetricReading:
@@ -247,8 +240,8 @@ class MetricReading:
     def ask_minute(self, start: float, only: str = "") -> None:
         """The counters of a minute in both forms, of all classes or one."""
         at = time.gmtime(start)
-        self.ask_counts(start, 7, minute_7(at), only=only)
-        self.ask_counts(start, 8, minute_8(at), only=only)
+        self.ask_counts(start, 7, measures.minute_7(at), only=only)
+        self.ask_counts(start, 8, measures.minute_8(at), only=only)
 
     def ask_counts(self, bucket: float, form: int, key_part: str, only: str = "") -> None:
         """The counters of a bucket, of all classes or one; several keys may belong to one bucket."""
@@ -271,8 +264,8 @@ class MetricReading:
 
             self._ask(("MGET", *found), take)
 
-        ask(7, (keys.histogram_7(name, histogram_minute_7(at)) for at in moments))
-        ask(8, (keys.histogram_8(name, histogram_minute_8(at)) for at in moments))
+        ask(7, (keys.histogram_7(name, measures.histogram_minute_7(at)) for at in moments))
+        ask(8, (keys.histogram_8(name, measures.histogram_minute_8(at)) for at in moments))
 
     def ask_marks(self, starts: Iterable[float]) -> None:
         """The deployments of each UTC day of these buckets."""

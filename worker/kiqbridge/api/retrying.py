@@ -7,16 +7,8 @@ from kiqbridge.api.operator import Operator
 from kiqbridge.api.record import JobRecord
 from kiqbridge.client.prepare import prepare
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire import json_text
+from kiqbridge.wire import json_text, raw_job
 from kiqbridge.wire.payload import timestamp
-from kiqbridge.wire.raw_job import (
-    MAX_PARSED_BYTES,
-    check_size,
-    moved_text,
-    outline,
-    retry_count_in,
-    with_more,
-)
 
 
 def pushed_text(
@@ -34,8 +26,8 @@ def pushed_text(
         PayloadError: it cannot be a job, and why.
     """
     text, client = job.text, operator.client
-    if len(text) > MAX_PARSED_BYTES and not len(client.middleware):
-        queue, moved = moved_text(text, now, client.wire_profile())
+    if len(text) > raw_job.MAX_PARSED_BYTES and not len(client.middleware):
+        queue, moved = raw_job.moved_text(text, now, client.wire_profile())
         return queue, _counted_down(text, moved) if is_retry else moved
     payload = _parsed(job)
     if is_retry:
@@ -65,7 +57,7 @@ def edited(
         return None
     prepared.payload["enqueued_at"] = timestamp(now, prepared.profile)
     text = json_text.dumps_moved(prepared.payload, job.text)
-    check_size(text, client.max_payload_bytes)
+    raw_job.check_size(text, client.max_payload_bytes)
     return prepared.queue, text
 
 
@@ -92,7 +84,7 @@ def _count_down(payload: dict[str, Any]) -> None:
 
 def _counted_down(original: bytes, text: bytes) -> bytes:
     """By the bytes alone: of a name that is written twice, all readers take the last."""
-    found, count = outline(original), retry_count_in(original)
+    found, count = raw_job.outline(original), raw_job.retry_count_in(original)
     if found is None or count is None or b"retry_count" not in found.others:
         return text
-    return with_more(text, {"retry_count": count - 1})
+    return raw_job.with_more(text, {"retry_count": count - 1})

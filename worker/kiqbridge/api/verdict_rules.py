@@ -11,16 +11,8 @@ from urllib.parse import quote
 from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import LIMITS, Fact, Verdict
+from kiqbridge.store import server_check
 from kiqbridge.store.pauses import Pause
-from kiqbridge.store.server_check import (
-    CLUSTERED,
-    NOEVICTION,
-    RUBY,
-    UNCLUSTER,
-    WHAT_TO_DO,
-    WITHOUT_RUBY,
-    what_can_be_lost,
-)
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 from kiqbridge.wire.names import shown
 
@@ -147,13 +139,13 @@ def _memory(facts: Facts) -> Iterator[Fact]:
 
 def eviction_facts(policy: str) -> Iterator[Fact]:
     """What is wrong with an eviction policy; empty = not known."""
-    if policy and policy != NOEVICTION:
+    if policy and policy != server_check.NOEVICTION:
         yield Fact(
             kind="eviction",
             severity="critical",
             what=f"Redis has the eviction policy {policy}: when its memory is full it loses "
-            f"{what_can_be_lost(policy)}.",
-            do=f"{WHAT_TO_DO[0].upper()}{WHAT_TO_DO[1:]}.",
+            f"{server_check.what_can_be_lost(policy)}.",
+            do=f"{server_check.WHAT_TO_DO[0].upper()}{server_check.WHAT_TO_DO[1:]}.",
             link="/doctor",
         )
 
@@ -163,16 +155,16 @@ def _cluster(facts: Facts) -> Iterator[Fact]:
         yield Fact(
             kind="cluster",
             severity="critical",
-            what=f"Redis is in cluster mode: {CLUSTERED}.",
-            do=f"{UNCLUSTER[0].upper()}{UNCLUSTER[1:]}.",
+            what=f"Redis is in cluster mode: {server_check.CLUSTERED}.",
+            do=f"{server_check.UNCLUSTER[0].upper()}{server_check.UNCLUSTER[1:]}.",
             link="/doctor",
         )
     if facts.ruby_in_cluster:
         yield Fact(
             kind="cluster",
             severity="critical",
-            what=f"Redis is in cluster mode, and Ruby processes use it: {_names(facts.ruby_in_cluster)}. {RUBY}.",
-            do=f"{WITHOUT_RUBY[0].upper()}{WITHOUT_RUBY[1:]}.",
+            what=f"Redis is in cluster mode, and Ruby processes use it: {_names(facts.ruby_in_cluster)}. {server_check.RUBY}.",
+            do=f"{server_check.WITHOUT_RUBY[0].upper()}{server_check.WITHOUT_RUBY[1:]}.",
             link="/doctor",
         )
 

@@ -29,21 +29,8 @@ from kiqbridge.aws.plain import check_plain
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.records import dataclass
-from kiqbridge.wire import active_job
+from kiqbridge.wire import active_job, payload
 from kiqbridge.wire.guards import Identity, task_identity
-from kiqbridge.wire.payload import (
-    DEFAULT_OPTIONS,
-    INTERVAL_LIMIT,
-    MILLISECONDS_FROM,
-    TASK_TOKEN,
-    check_json,
-    check_payload,
-    check_queue,
-    epoch_seconds,
-    shorten,
-    shorten_argument,
-    validate,
-)
 from kiqbridge.wire.tick_mark import Overlap, policy_faults
 
 JOB_KEYS: Final = frozenset({"class", "args", "jobs", active_job.KEY})
@@ -103,7 +90,7 @@ class JobRequest:
     @property
     def queue(self) -> str:
         """The queue to which it is pushed."""
-        return str(self.item.get("queue") or DEFAULT_OPTIONS["queue"])
+        return str(self.item.get("queue") or payload.DEFAULT_OPTIONS["queue"])
 
     @property
     def item_with_jid(self) -> Mapping[str, Any]:
@@ -149,7 +136,9 @@ def parse_jobs(
         alone = {key: each for key, each in value.items() if key != "tick"} if tick else value
         jobs = [_job(alone, now, tick)]
     elif not isinstance(items, list) or not items:
-        raise EventError(f"jobs: {shorten_argument(items)} is not a list with at least one job")
+        raise EventError(
+            f"jobs: {payload.shorten_argument(items)} is not a list with at least one job"
+        )
     elif others:
         raise EventError(
             f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
@@ -198,7 +187,9 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
         elif isinstance(value, list):
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
-            raise EventError(f"{path}: {shorten(found[0])} was not filled in; {_FILLED_IN_BY}")
+            raise EventError(
+                f"{path}: {payload.shorten(found[0])} was not filled in; {_FILLED_IN_BY}"
+            )
 
 
 def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -211,7 +202,7 @@ def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
     wanted = (_SCHEDULE_ARN, _SCHEDULED_TIME)
     if not isinstance(context, Mapping) or not all(name in context for name in wanted):
         raise EventError(
-            f"{_CONTEXT}: {shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
+            f"{_CONTEXT}: {payload.shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
             f"attempts of Scheduler look like occurrences; write {_TICK_FORM} instead"
         )
     others = {name: value for name, value in event.items() if name != _CONTEXT}
@@ -220,26 +211,26 @@ def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _tick(tick: object) -> Tick:
     if not isinstance(tick, Mapping) or "schedule" not in tick or "at" not in tick:
-        raise EventError(f"tick: {shorten(tick)} needs schedule and at; write {_TICK_FORM}")
+        raise EventError(f"tick: {payload.shorten(tick)} needs schedule and at; write {_TICK_FORM}")
     schedule, at = tick["schedule"], tick["at"]
     for field, value in (("schedule", schedule), ("at", at)):
         if isinstance(value, str) and (found := _PLACEHOLDER.search(value)):
             raise EventError(
-                f"tick.{field}: {shorten(found[0])} was not filled in; a rule's InputTransformer "
+                f"tick.{field}: {payload.shorten(found[0])} was not filled in; a rule's InputTransformer "
                 "fills in what its InputPathsMap names, and !Sub what stands in ${…}"
             )
     if not isinstance(schedule, str) or not schedule.strip():
         raise EventError(
-            f"tick.schedule: {shorten(schedule)} is not a name; write the text STACK/RULE"
+            f"tick.schedule: {payload.shorten(schedule)} is not a name; write the text STACK/RULE"
         )
     try:
-        check_json(schedule, "tick.schedule")
+        payload.check_json(schedule, "tick.schedule")
         instant = int(_point_in_time(at, field="tick.at")) // MINUTE * MINUTE
     except PayloadError as error:
         raise EventError(str(error)) from error
     on_stale = tick.get("on_stale", "error")
     if on_stale not in ("error", "ignore"):
-        raise EventError(f"tick.on_stale: {shorten(on_stale)} is neither error nor ignore")
+        raise EventError(f"tick.on_stale: {payload.shorten(on_stale)} is neither error nor ignore")
     for fault in policy_faults(tick):
         raise EventError(f"tick.{fault}")
     return Tick(
@@ -265,7 +256,7 @@ def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequ
 def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     if not isinstance(item, (dict, Mapping)):
         raise PayloadError(
-            f"job: {shorten_argument(item)} is not an object with the keys class and args"
+            f"job: {payload.shorten_argument(item)} is not an object with the keys class and args"
         )
     if "tick" in item:
         raise EventError("tick: belongs beside jobs, once for all of them; move it there")
@@ -273,29 +264,29 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
         raise EventError("dedupe_key: a tick is enqueued once already; leave it out")
     job = {key: value for key, value in item.items() if key not in OWN_KEYS}
     # Checked as the client will wrap it; which wrapper, the client knows.
-    validate(
+    payload.validate(
         active_job.wrap(active_job.parse(job), now, "7") if active_job.is_active_job(job) else job
     )
-    check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
+    payload.check_queue(job.get("queue", payload.DEFAULT_OPTIONS["queue"]))
     check_plain(job)
     dedupe_key: str | Identity | None = None
     if "dedupe_key" in item:
         dedupe_key = _dedupe_key(item["dedupe_key"])
-    elif job.get(TASK_TOKEN) is not None and tick is None:
-        dedupe_key = task_identity(job[TASK_TOKEN])
+    elif job.get(payload.TASK_TOKEN) is not None and tick is None:
+        dedupe_key = task_identity(job[payload.TASK_TOKEN])
     at = _run_at(item, now)
     if at is not None:
         job["at"] = at
-    check_payload(job)
+    payload.check_payload(job)
     return JobRequest(item=job, dedupe_key=dedupe_key)
 
 
 def _dedupe_key(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise PayloadError(
-            f"dedupe_key: {shorten(value)} is not a text with at least one character"
+            f"dedupe_key: {payload.shorten(value)} is not a text with at least one character"
         )
-    check_json(value, "dedupe_key")
+    payload.check_json(value, "dedupe_key")
     return value
 
 
@@ -303,7 +294,7 @@ def _run_at(job: Mapping[str, Any], now: float) -> float | None:
     """When to run (epoch seconds), None = at once, also for what lies in the past (§5.6)."""
     if "in" in job and "at" in job:
         raise PayloadError(
-            f"in: {shorten(job['in'])} cannot be given together with at; leave one of them out"
+            f"in: {payload.shorten(job['in'])} cannot be given together with at; leave one of them out"
         )
     if "in" in job:
         at = now + _interval(job["in"])
@@ -316,9 +307,9 @@ def _run_at(job: Mapping[str, Any], now: float) -> float | None:
 
 def _interval(value: object) -> float:
     seconds = _seconds(value, "in", "is not a number of seconds from now, such as 60")
-    if seconds >= INTERVAL_LIMIT:
+    if seconds >= payload.INTERVAL_LIMIT:
         raise PayloadError(
-            f"in: {shorten(value)} seconds are over 31 years; give a point in time as at"
+            f"in: {payload.shorten(value)} seconds are over 31 years; give a point in time as at"
         )
     return seconds
 
@@ -331,23 +322,23 @@ def _point_in_time(value: object, *, field: str) -> float:
                 return moment.astimezone(UTC).timestamp()
         except (ValueError, OverflowError) as error:
             raise PayloadError(
-                f"{field}: {shorten(value)} is no ISO 8601 time; write a text such as "
+                f"{field}: {payload.shorten(value)} is no ISO 8601 time; write a text such as "
                 "2026-11-20T02:00:00Z or epoch seconds as a number"
             ) from error
         raise PayloadError(
-            f"{field}: {shorten(value)} has no time zone; append Z, or an offset such as +01:00"
+            f"{field}: {payload.shorten(value)} has no time zone; append Z, or an offset such as +01:00"
         )
     instead = "write epoch seconds or a text such as 2026-11-20T02:00:00Z"
     seconds = _seconds(value, field, f"is no point in time; {instead}")
-    if seconds >= MILLISECONDS_FROM:
+    if seconds >= payload.MILLISECONDS_FROM:
         raise PayloadError(
-            f"{field}: {shorten(value)} are milliseconds by their size; write epoch seconds"
+            f"{field}: {payload.shorten(value)} are milliseconds by their size; write epoch seconds"
         )
     return seconds
 
 
 def _seconds(value: object, field: str, fault: str) -> float:
     try:
-        return float(epoch_seconds(value, field=field))
+        return float(payload.epoch_seconds(value, field=field))
     except PayloadError as error:
-        raise PayloadError(f"{field}: {shorten(value)} {fault}") from error
+        raise PayloadError(f"{field}: {payload.shorten(value)} {fault}") from error

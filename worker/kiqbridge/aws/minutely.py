@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from kiqbridge.aws.environment import (
-    make_logger,
-    make_metrics,
-    open_client,
-    seconds_for_redis,
-)
+from kiqbridge.aws import environment
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
 
@@ -86,9 +81,9 @@ class Minutely:
         self, name: str, environ: Mapping[str, str], work: Callable[[Turn], dict[str, Any]]
     ) -> None:
         self.name = name
-        self.logger = make_logger(environ)
-        self.metrics = make_metrics(environ)
-        self.client = open_client(environ)
+        self.logger = environment.make_logger(environ)
+        self.metrics = environment.make_metrics(environ)
+        self.client = environment.open_client(environ)
         self.connection: RedisConnection = self.client.pool.connection()
         self._work = work
         self.handle = self.logger.inject_lambda_context(self._handle, log_event=False)
@@ -99,7 +94,7 @@ class Minutely:
         self.client.close()
 
     def _handle(self, _event: Any, context: Any) -> dict[str, Any]:
-        left_s = min(seconds_for_redis(context), LONGEST_S)
+        left_s = min(environment.seconds_for_redis(context), LONGEST_S)
         turn = Turn(self, context.aws_request_id, left_s)
         try:
             with deadline.within(left_s):

@@ -8,22 +8,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from kiqbridge import __version__
+from kiqbridge import __version__, errors
 from kiqbridge.commands.arguments import HelpFormatter, add
 from kiqbridge.commands.table import COMMANDS, GROUPS
-from kiqbridge.errors import (
-    EventError,
-    KiqbridgeError,
-    PayloadError,
-    RedisUnavailable,
-    did_you_mean,
-)
 from kiqbridge.wire.names import printable
 
 Command = Callable[[argparse.Namespace], int]
 INTERRUPTED: Final = 130
 """As shells say it: 128 and the number of SIGINT."""
-_CODES: Final = {PayloadError: 2, EventError: 2, RedisUnavailable: 3}
+_CODES: Final = {errors.PayloadError: 2, errors.EventError: 2, errors.RedisUnavailable: 3}
 """Error → exit code; 1 of all others of ours, such as of a Redis that answers, but refuses."""
 
 
@@ -67,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     command: Command = options.command
     try:
         return command(options)
-    except KiqbridgeError as error:
+    except errors.KiqbridgeError as error:
         # What an error quotes may come from Redis, and must not act on the terminal.
         text = "\n".join(map(printable, str(error).split("\n")))
         sys.stderr.write(f"kiqbridge: {text}\n")
@@ -110,13 +103,14 @@ class Parser(argparse.ArgumentParser):
         if not words or words[0].startswith("-"):
             return True
         # A word that is nearly a verb is a mistyped one.
-        return self.default_takes_word and not did_you_mean(words[0], _verbs_of(self))
+        return self.default_takes_word and not errors.did_you_mean(words[0], _verbs_of(self))
 
     def _flags_meant(self) -> str:
         known = self._option_string_actions
         flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
         return next(
-            filter(None, (did_you_mean(flag, known) for flag in flags if flag not in known)), ""
+            filter(None, (errors.did_you_mean(flag, known) for flag in flags if flag not in known)),
+            "",
         )
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -124,7 +118,7 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            hint = did_you_mean(str(value), map(str, action.choices or ()))
+            hint = errors.did_you_mean(str(value), map(str, action.choices or ()))
             if not hint and not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 raise
             hint = hint or f"; {self.prog} --help lists them"

@@ -9,14 +9,7 @@ from pathlib import Path
 from kiqbridge.client.job import remote_jobs
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.commands.arguments import (
-    add,
-    add_json,
-    add_require,
-    add_verb,
-    add_verbs,
-    read_input,
-)
+from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer, write, write_line
 from kiqbridge.contract.compare import compare
 from kiqbridge.contract.document import Contract, export, read_contract
@@ -26,13 +19,15 @@ from kiqbridge.errors import ConfigError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A verb for each step."""
-    verbs = add_verbs(parser)
+    verbs = arguments.add_verbs(parser)
     line = "kiqbridge contract export -r jobs"
     text = "write the contract of this application's jobs"
-    exporting = add_verb(verbs, "export", _export, text, line, f"{line} --output contract.json")
-    add_require(exporting, required=True)
-    add(exporting, "--app NAME", "its name in messages (that of the folder)")
-    checking = add_verb(
+    exporting = arguments.add_verb(
+        verbs, "export", _export, text, line, f"{line} --output contract.json"
+    )
+    arguments.add_require(exporting, required=True)
+    arguments.add(exporting, "--app NAME", "its name in messages (that of the folder)")
+    checking = arguments.add_verb(
         verbs,
         "check",
         _check,
@@ -41,15 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Compare contracts of applications that share a Redis, and with -r the jobs of this one. "
         "Exit code 1: they disagree.",
     )
-    add(checking, "FILE...", "a contract; - is standard input", dest="files")
-    add_require(checking)
-    add_json(checking)
+    arguments.add(checking, "FILE...", "a contract; - is standard input", dest="files")
+    arguments.add_require(checking)
+    arguments.add_json(checking)
     text = "write typed Python classes that enqueue the jobs of a contract"
     example = "kiqbridge contract stubs rails.json --output ruby_jobs.py"
-    stubs = add_verb(verbs, "stubs", _stubs, text, example)
-    add(stubs, "FILE", "the contract; - is standard input")
+    stubs = arguments.add_verb(verbs, "stubs", _stubs, text, example)
+    arguments.add(stubs, "FILE", "the contract; - is standard input")
     for verb in (exporting, stubs):
-        add(verb, "-o --output FILE", "write there, not to standard output")
+        arguments.add(verb, "-o --output FILE", "write there, not to standard output")
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -81,7 +76,7 @@ def _own(require: list[str], app: str | None) -> Contract:
 
 
 def _read(file: str) -> Contract:
-    return read_contract(read_input(file), file)
+    return read_contract(arguments.read_input(file), file)
 
 
 def _write_out(output: str | None, text: str) -> int:

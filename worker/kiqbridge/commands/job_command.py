@@ -10,19 +10,10 @@ from typing import Any, Final
 
 from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job, open_operator
 from kiqbridge.api.job_list import ListedJob
+from kiqbridge.commands import output
 from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
 from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
 from kiqbridge.commands.jobs_command import MORE, add_destination, destination_of
-from kiqbridge.commands.output import (
-    args_cell,
-    class_cell,
-    is_terminal,
-    job_fields,
-    since_cell,
-    warn,
-    write_json,
-    write_line,
-)
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.names import printable, text_of
@@ -59,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _show(options: argparse.Namespace) -> int:
     found = find_job(options.jid, open_operator(via="cli"))
     if options.json:
-        write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
+        output.write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
     elif not found:
         _say_missing(options.jid)
     else:
@@ -69,7 +60,7 @@ def _show(options: argparse.Namespace) -> int:
                 _write_raw(each)
                 continue
             if place:
-                write_line()
+                output.write_line()
             _print(each, now)
     return 0 if found else REFUSED
 
@@ -78,15 +69,15 @@ def _fields(found: Found) -> dict[str, Any]:
     return {
         "place": found.place,
         "name": found.name,
-        **job_fields(found.job),
+        **output.job_fields(found.job),
         "error_backtrace": found.job.error_backtrace,
         "raw": text_of(found.job.text),
     }
 
 
 def _write_raw(found: Found) -> None:
-    if is_terminal():
-        write_line(text_of(found.job.text))
+    if output.is_terminal():
+        output.write_line(text_of(found.job.text))
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(found.job.text + b"\n")
@@ -99,27 +90,27 @@ def _print(found: Found, now: float) -> None:
     tries = "" if job.retry_count is None else f"{job.retry_count} (0 is the first failure)"
     for title, value in (
         ("jid", job.jid),
-        ("class", class_cell(job)),
+        ("class", output.class_cell(job)),
         ("where", where),
         ("queue", job.queue),
         ("tags", ", ".join(job.tags)),
         ("batch", job.bid or ""),
-        ("arguments", args_cell(job.display_args, most=10_000)),
+        ("arguments", output.args_cell(job.display_args, most=10_000)),
         ("retries", tries),
     ):
         if value:
-            write_line(f"{title:<12}{value}")
+            output.write_line(f"{title:<12}{value}")
     due = {_DUE[found.place]: job.at} if isinstance(job, SortedEntry) else {}
     times = {"created": job.created_at, "enqueued": job.enqueued_at, "failed": job.failed_at}
     for title, at in {**times, "failed again": job.retried_at, **due}.items():
         if at is not None:
-            write_line(f"{title:<12}{instant_text(at)}  {since_cell(at, now)}")
+            output.write_line(f"{title:<12}{instant_text(at)}  {output.since_cell(at, now)}")
     if job.error_class or job.error_message:
-        write_line(f"{'error':<12}{job.error_class}: {job.error_message}")
+        output.write_line(f"{'error':<12}{job.error_class}: {job.error_message}")
     for line in job.error_backtrace:
-        write_line(f"{'':<12}{line}")
+        output.write_line(f"{'':<12}{line}")
     if not job.is_readable:
-        write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
+        output.write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
 
 
 def _act(options: argparse.Namespace) -> int:
@@ -147,7 +138,7 @@ def _act(options: argparse.Namespace) -> int:
         noun="job",
         where=Filter(),
         count=1,
-        ending=f"{goal} ({class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
+        ending=f"{goal} ({output.class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
     )
 
     def act(_advance: Advance) -> int:
@@ -159,4 +150,6 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _say_missing(jid: str) -> None:
-    warn(f"{jid}: no such job in any queue or set, and none runs; it was performed, or deleted")
+    output.warn(
+        f"{jid}: no such job in any queue or set, and none runs; it was performed, or deleted"
+    )

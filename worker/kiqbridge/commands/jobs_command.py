@@ -19,6 +19,7 @@ from kiqbridge.api import (
     SortedEntry,
     open_operator,
 )
+from kiqbridge.commands import output
 from kiqbridge.commands.acting import Advance, Plan, carry_out
 from kiqbridge.commands.arguments import (
     Verbs,
@@ -27,17 +28,6 @@ from kiqbridge.commands.arguments import (
     add_listing,
     add_verb,
     add_verbs,
-)
-from kiqbridge.commands.output import (
-    args_cell,
-    class_cell,
-    error_cell,
-    job_fields,
-    listed,
-    since_cell,
-    write_json,
-    write_line,
-    write_table,
 )
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text
@@ -177,29 +167,29 @@ def _show(options: argparse.Namespace) -> int:
         matching: Iterator[Any] = jobs.scan(where, now=now)
     else:
         matching = (job for job in _in_order(jobs) if where.matches(job, now))
-    rows = listed(options, matching, job_fields, LIMIT)
+    rows = output.listed(options, matching, output.job_fields, LIMIT)
     if options.jsonl:
         return 0
     total = jobs.size
     if options.json:
         about = _about_queue(jobs, total) if isinstance(jobs, Queue) else {"total": total}
-        write_json({**about, "jobs": [job_fields(job) for job in rows]})
+        output.write_json({**about, "jobs": [output.job_fields(job) for job in rows]})
         return 0
     if isinstance(jobs, Queue):
         _write_head(jobs, total)
     elif not rows:
         which = f" that matches {where}" if where else ""
-        write_line(
+        output.write_line(
             f"There is no {_KINDS[options.kind].noun}{which}; the set has {total:,} members."
         )
     if rows:
         _write_rows(rows, options.kind)
     elif where and total and isinstance(jobs, Queue):
-        write_line(f"None that match {where}.")
+        output.write_line(f"None that match {where}.")
     if where and len(rows) >= LIMIT:
-        write_line(f"the first {len(rows):,} that match {where}; --limit shows more")
+        output.write_line(f"the first {len(rows):,} that match {where}; --limit shows more")
     elif not where and 0 < len(rows) < total:
-        write_line(f"{len(rows):,} of {total:,}; --limit shows more")
+        output.write_line(f"{len(rows):,} of {total:,}; --limit shows more")
     return 0
 
 
@@ -221,9 +211,9 @@ def _write_head(queue: Queue, total: int) -> None:
     pause = queue.pause
     held = f"; paused{f' by {pause.by}' if pause.by else ''}" if pause else ""
     oldest = f", {oldest_text(queue.latency)}" if total else ""
-    write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}{held}")
+    output.write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}{held}")
     if total:
-        write_line()
+        output.write_line()
 
 
 def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
@@ -236,11 +226,11 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
     for job in jobs:
         enqueued_at = job.created_at if job.enqueued_at is None else job.enqueued_at
         at = job.at if isinstance(job, SortedEntry) else enqueued_at
-        row = [since_cell(at, now), job.jid or "-", job.queue, class_cell(job)]
+        row = [output.since_cell(at, now), job.jid or "-", job.queue, output.class_cell(job)]
         tries = "-" if job.retry_count is None else str(job.retry_count)
-        row += [args_cell(job.display_args), tries, error_cell(job)]
+        row += [output.args_cell(job.display_args), tries, output.error_cell(job)]
         rows.append([row[place] for place in kept])
-    write_table([titles[place] for place in kept], rows)
+    output.write_table([titles[place] for place in kept], rows)
 
 
 def _act(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from kiqbridge.client.schedule import Schedule
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands import (
+    arguments,
     schedule_due,
     schedule_import,
     schedule_list,
@@ -22,14 +23,6 @@ from kiqbridge.commands import (
     schedule_review,
 )
 from kiqbridge.commands.acting import REFUSED, confirm
-from kiqbridge.commands.arguments import (
-    add,
-    add_changing,
-    add_verb,
-    add_verbs,
-    read_input,
-    user_input,
-)
 from kiqbridge.commands.output import answer, warn, write_line
 from kiqbridge.commands.pause_command import add_pause_verbs, warn_of_unknown
 from kiqbridge.schedule.due import next_instants
@@ -55,11 +48,11 @@ _GIVEN: Final = "cron every at expression queue timezone start end description o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of schedule."""
-    verbs = add_verbs(parser)
+    verbs = arguments.add_verbs(parser)
     for module in (schedule_due, schedule_list, schedule_review, schedule_import, schedule_publish):
         module.add_arguments(verbs)
     line = "kiqbridge schedule"
-    save = add_verb(
+    save = arguments.add_verb(
         verbs,
         "save",
         _save,
@@ -68,19 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Create a dynamic schedule, or change it: what is not given is the default. In effect within "
         "seconds, without a deploy.",
     )
-    add(save, "NAME")
+    arguments.add(save, "NAME")
     when = save.add_mutually_exclusive_group(required=True)
     for words, text in _WHEN.items():
-        add(when, words, text, type=str)
-    add(save, "--class CLASS", dest="job_class", required=True)
-    add(save, "--args JSON", "such as '[1]'", type=_json_list, default=[])
+        arguments.add(when, words, text, type=str)
+    arguments.add(save, "--class CLASS", dest="job_class", required=True)
+    arguments.add(save, "--args JSON", "such as '[1]'", type=_json_list, default=[])
     for words, text in _BESIDES.items():
-        add(save, words, text, type=str)
-    add(save, "--overlap", "default: allow", choices=get_args(Overlap))
-    add(save, "--jitter SECONDS", dest="jitter_s", type=int)
-    add(save, "--max-age SECONDS", dest="max_age_s")
-    add(save, "--missed", "default: last", choices=get_args(Missed))
-    apply = add_verb(
+        arguments.add(save, words, text, type=str)
+    arguments.add(save, "--overlap", "default: allow", choices=get_args(Overlap))
+    arguments.add(save, "--jitter SECONDS", dest="jitter_s", type=int)
+    arguments.add(save, "--max-age SECONDS", dest="max_age_s")
+    arguments.add(save, "--missed", "default: last", choices=get_args(Missed))
+    apply = arguments.add_verb(
         verbs,
         "apply",
         _apply,
@@ -89,10 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
         "written unless all of the file is right: exit 2, with line and key of each fault.",
     )
-    add(apply, "FILE", "- = standard input")
+    arguments.add(apply, "FILE", "- = standard input")
     text = "delete dynamic schedules that the file does not have; asks, unless --yes is given"
-    add(apply, "--prune", text)
-    delete = add_verb(
+    arguments.add(apply, "--prune", text)
+    delete = arguments.add_verb(
         verbs,
         "delete",
         _delete,
@@ -101,15 +94,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Delete dynamic schedules, with what was placed ahead. Exit 0 if they were there, 1 if one "
         "was not, 2 without --yes where nobody can be asked.",
     )
-    add(delete, "NAME...", dest="names")
+    arguments.add(delete, "NAME...", dest="names")
     about = "Pause schedules, those of templates as well: what comes due meanwhile is not caught up. What was placed "
     about += "ahead is withdrawn; jobs that are in a queue run."
     add_pause_verbs(verbs, "schedule", "let schedules fire no more", description=about)
     text = "let the next occurrences of a schedule not fire"
-    skip = add_verb(verbs, "skip", _skip, text, f"{line} skip nightly-report --count 2")
-    add(skip, "NAME")
-    add(skip, "--count N", "how many (default: 1)", type=int, default=1)
-    run = add_verb(
+    skip = arguments.add_verb(verbs, "skip", _skip, text, f"{line} skip nightly-report --count 2")
+    arguments.add(skip, "NAME")
+    arguments.add(skip, "--count N", "how many (default: 1)", type=int, default=1)
+    run = arguments.add_verb(
         verbs,
         "run",
         _run,
@@ -118,16 +111,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Enqueue the jobs of a schedule now, whether or not it is paused. Repeat it only after a look "
         "at the ledger: each call is a run.",
     )
-    add(run, "NAME")
+    arguments.add(run, "NAME")
     text = "in the place of an occurrence, which fires no more: the last one, if it was missed, else the next"
-    add(run, "--counted", text)
+    arguments.add(run, "--counted", text)
     for verb in (save, apply, delete, skip, run):
-        add_changing(verb, asks=verb in (apply, delete))
+        arguments.add_changing(verb, asks=verb in (apply, delete))
 
 
 def _save(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in _GIVEN.split()}
-    with user_input():
+    with arguments.user_input():
         schedule = Schedule(
             options.name,
             options.job_class,
@@ -138,8 +131,8 @@ def _save(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace) -> int:
-    with user_input():
-        definitions = read_schedule_file(read_input(options.file), options.file)
+    with arguments.user_input():
+        definitions = read_schedule_file(arguments.read_input(options.file), options.file)
     schedules = _schedules()
     known = schedules.list() if options.prune else []
     names = {each.name for each in definitions}

@@ -11,26 +11,10 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.api import Operator, ScheduleView, open_operator
 from kiqbridge.api.schedules import RUBY, ruby_view, schedule_view
-from kiqbridge.clocks.ledger import (
-    LedgerEntry,
-    known_schedules,
-    read_ledger,
-    read_ledgers,
-    read_missed,
-)
+from kiqbridge.clocks import ledger
 from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
+from kiqbridge.commands import output
 from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
-from kiqbridge.commands.output import (
-    BOLD,
-    DIM,
-    fields_of,
-    painter,
-    since_cell,
-    warn,
-    write_json,
-    write_line,
-    write_table,
-)
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError, PayloadError
@@ -106,7 +90,7 @@ class Row:
     view: ScheduleView
     job: str
     place: str
-    last: LedgerEntry | None = None
+    last: ledger.LedgerEntry | None = None
     last_at: float | None = None
 
     @property
@@ -156,7 +140,7 @@ def _list(options: argparse.Namespace) -> int:
         sources = read_sources(options)
     rows = _rows(sources, now)
     if options.json:
-        write_json([_document(row) for row in rows])
+        output.write_json([_document(row) for row in rows])
     else:
         write_rows(sys.stdout, rows, now, with_last=sources.server is not None)
     return 0
@@ -164,12 +148,12 @@ def _list(options: argparse.Namespace) -> int:
 
 def _rows(sources: Sources, now: datetime) -> list[Row]:
     """By the next firing; then what does not fire, then what Ruby fires."""
-    last: Mapping[str, Sequence[LedgerEntry]] = {}
+    last: Mapping[str, Sequence[ledger.LedgerEntry]] = {}
     ruby: list[Row] = []
     at, server = now.timestamp(), sources.server
     if server is not None:
         names = [each.name for each in sources.schedules]
-        last = read_ledgers(server.pool, server.keys, names, most=1, until=at)
+        last = ledger.read_ledgers(server.pool, server.keys, names, most=1, until=at)
         for job in read_sidekiq_cron(server.pool, server.keys):
             text, last_at = f"{job.job_class} in {job.queue}", job.last_enqueue_time
             ruby.append(Row(view=ruby_view(job, at), job=text, place="Redis", last_at=last_at))
@@ -192,8 +176,8 @@ def _rows(sources: Sources, now: datetime) -> list[Row]:
 def _document(row: Row) -> dict[str, Any]:
     view, last = row.view, row.last
     return {
-        **fields_of(view, "name expression timezone state"),
-        **fields_of(row, "job origin place note detail took_s"),
+        **output.fields_of(view, "name expression timezone state"),
+        **output.fields_of(row, "job origin place note detail took_s"),
         "next": None if view.next_at is None else instant_text(view.next_at),
         "last": None if row.last_at is None else instant_text(row.last_at),
         "outcome": row.outcome or None,
@@ -204,25 +188,25 @@ def _document(row: Row) -> dict[str, Any]:
 
 def write_rows(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool) -> None:
     """Two lines a schedule: name, next and last firing; expression, job, origin; perhaps a third."""
-    paint = painter(stream)
+    paint = output.painter(stream)
     cells = [(shown(row.view.name), _next_text(row, now), _last_text(row, now)) for row in rows]
     headings = ("SCHEDULE", "NEXT", "LAST" if with_last else "")
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     line = f"{headings[0]:<{widths[0]}}  {headings[1]:<{widths[1]}}  {headings[2]}"
     if rows:
-        stream.write(f"{paint(DIM, line.rstrip())}\n")
+        stream.write(f"{paint(output.DIM, line.rstrip())}\n")
     for row, texts in zip(rows, cells, strict=True):
         view, is_ruby = row.view, row.view.origin == RUBY
-        shade = _COLOURS.get(view.state, DIM if view.next_at is None or is_ruby else "")
+        shade = _COLOURS.get(view.state, output.DIM if view.next_at is None or is_ruby else "")
         painted = (
-            paint(DIM if is_ruby else BOLD, texts[0].ljust(widths[0])),
+            paint(output.DIM if is_ruby else output.BOLD, texts[0].ljust(widths[0])),
             paint(shade, texts[1].ljust(widths[1])),
-            paint(DIM if is_ruby else _COLOURS.get(row.outcome, ""), texts[2]),
+            paint(output.DIM if is_ruby else _COLOURS.get(row.outcome, ""), texts[2]),
         )
         stream.write("  ".join(painted).rstrip() + "\n")
         zone = f" {view.timezone}" if view.timezone and view.timezone not in view.expression else ""
         about = f"  {view.expression}{zone} · {row.job} · {row.origin}"
-        stream.write(f"{paint(DIM, shown(about))}\n")
+        stream.write(f"{paint(output.DIM, shown(about))}\n")
         if row.detail:
             stream.write(f"  {paint(shade, shown(row.detail))}\n")
     stream.write(f"{count_text(len(rows), 'schedule')}\n")
@@ -240,7 +224,7 @@ def _next_text(row: Row, now: datetime) -> str:
 def _last_text(row: Row, now: datetime) -> str:
     if row.last_at is None:
         return ""
-    ago = since_cell(row.last_at, now.timestamp())
+    ago = output.since_cell(row.last_at, now.timestamp())
     took = "" if row.took_s is None else f", {row.took_s:.1f} s"
     return f"{row.outcome} {ago}{took}" if row.last else ago
 
@@ -250,17 +234,19 @@ def _history(options: argparse.Namespace) -> int:
     pool, keys, name, most = server.pool, server.keys, options.name, options.count
     since, until = (each and each.timestamp() for each in (options.since, options.until))
     asked = {"most": most, "since": since, "until": until}
-    by_instant = {entry.at: entry for entry in read_ledger(pool, keys, name, **asked)}
-    missed = set(read_missed(pool, keys, name, **asked))
+    by_instant = {entry.at: entry for entry in ledger.read_ledger(pool, keys, name, **asked)}
+    missed = set(ledger.read_missed(pool, keys, name, **asked))
     instants = sorted({*by_instant, *missed}, reverse=True)[:most]
     rows = [_Row(at, by_instant.get(at), at in missed) for at in instants]
-    if not rows and name not in (known := known_schedules(pool, keys)):
+    if not rows and name not in (known := ledger.known_schedules(pool, keys)):
         raise PayloadError(_unknown(name, known))
     definition = _definition(server, name)
     if options.json:
         names = "expression timezone"
-        about = fields_of(definition, names) if definition else dict.fromkeys(names.split())
-        write_json({"schedule": name, **about, "instants": [_described(row) for row in rows]})
+        about = output.fields_of(definition, names) if definition else dict.fromkeys(names.split())
+        output.write_json(
+            {"schedule": name, **about, "instants": [_described(row) for row in rows]}
+        )
     else:
         _print(name, definition, rows)
     return 0
@@ -270,7 +256,7 @@ class _Row(NamedTuple):
     """An instant: its entry in the ledger, or that it did not come in time, or both."""
 
     at: int
-    entry: LedgerEntry | None
+    entry: ledger.LedgerEntry | None
     is_missed: bool
 
     @property
@@ -286,7 +272,7 @@ def _definition(server: Operator, name: str) -> ScheduleDefinition | None:
     try:
         return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
     except (ConfigError, ValueError) as error:
-        warn(f"{name} in {key} cannot be read: {error}")
+        output.warn(f"{name} in {key} cannot be read: {error}")
         return None
 
 
@@ -326,13 +312,13 @@ def _described(row: _Row) -> dict[str, Any]:
 def _print(name: str, definition: ScheduleDefinition | None, rows: Sequence[_Row]) -> None:
     zone = definition.timezone if definition is not None else "UTC"
     expression = f"  {definition.expression}  {zone}" if definition is not None else ""
-    write_line(f"{name}{expression}")
+    output.write_line(f"{name}{expression}")
     if not rows:
-        write_line("nothing has fired within this time")
+        output.write_line("nothing has fired within this time")
         return
     local = () if zone == "UTC" else (f"due ({zone})",)
     titles = ("due (UTC)", ">late", "by", ">deliveries", "!job", "outcome", ">took", "notes")
-    write_table((*local, *titles), [line for row in rows for line in _lines(row, zone)])
+    output.write_table((*local, *titles), [line for row in rows for line in _lines(row, zone)])
 
 
 def _lines(row: _Row, zone: str) -> Iterator[tuple[str, ...]]:

@@ -14,16 +14,9 @@ from kiqbridge.api import open_operator
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.clocks.manifest_store import read_manifests
+from kiqbridge.commands import schedule_sources
 from kiqbridge.commands.arguments import Verbs, add, add_verb, user_input, within
 from kiqbridge.commands.output import BOLD, DIM, painter, write, write_json
-from kiqbridge.commands.schedule_sources import (
-    DEFAULT_STACK,
-    Sources,
-    add_source_arguments,
-    add_template_arguments,
-    read_sources,
-    read_template,
-)
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -60,7 +53,7 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     text = f"so many schedules at one minute are too many (default: {CROWD})"
     add(verb, "--crowd N", text, type=within(2), default=CROWD)
     add(verb, "--from TIME", "look ahead from there (default: now)")
-    add_source_arguments(verb)
+    schedule_sources.add_source_arguments(verb)
     verb = add_verb(
         verbs,
         "plan",
@@ -82,14 +75,14 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     text = "markdown: for a comment in a pull request (default: table)"
     add(verb, "--format", text, choices=["table", "markdown"], default="table")
     add(verb, "--exit-zero", "exit 0 for differences too")
-    add_template_arguments(verb)
+    schedule_sources.add_template_arguments(verb)
     verb.set_defaults(stack_name=None)
 
 
 def _lint(options: argparse.Namespace) -> int:
     now = options.from_ or datetime.now(UTC)
     with user_input():
-        sources = read_sources(options)
+        sources = schedule_sources.read_sources(options)
     findings = lint(sources.schedules, now=now, took_s=_took_s(sources), crowd=options.crowd)
     if options.json:
         write_json([asdict(each) for each in findings])
@@ -117,7 +110,7 @@ def write_findings(stream: TextIO, findings: Sequence[Finding], count: int) -> N
     stream.write(f"{count_text(count, 'schedule')}: {', '.join(words) or 'nothing to say'}\n")
 
 
-def _took_s(sources: Sources) -> dict[str, list[float]]:
+def _took_s(sources: schedule_sources.Sources) -> dict[str, list[float]]:
     """Seconds that the last jobs of each schedule took, by the ledger."""
     server = sources.server
     if server is None:
@@ -252,13 +245,13 @@ def _read(options: argparse.Namespace) -> tuple[_Definitions, _Definitions]:
     """The definitions of both sides, under the name of the same stack."""
     live = _live(options) if LIVE in (options.old, options.new) else {}
     if options.stack_name is None:
-        options.stack_name = DEFAULT_STACK
+        options.stack_name = schedule_sources.DEFAULT_STACK
     sides = []
     for name in (options.old, options.new):
         if name == LIVE:
             sides.append(live)
             continue
-        schedules = read_template(Path(name), options)
+        schedules = schedule_sources.read_template(Path(name), options)
         # A manifest has the schedules that enqueue, not those of functions of your own.
         sides.append(
             {each.name: each.definition for each in schedules if each.definition.jobs or not live}

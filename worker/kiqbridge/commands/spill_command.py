@@ -17,14 +17,9 @@ from kiqbridge.aws.push import HeldBack, Pusher, StaleTick
 from kiqbridge.aws.record import Result
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.client.client import Client
+from kiqbridge.commands import enqueue_command
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_json, add_verb, add_verbs, within
-from kiqbridge.commands.enqueue_command import (
-    FUNCTION_FOLDER,
-    add_mappings,
-    enqueued_fields,
-    mappings_environ,
-)
 from kiqbridge.commands.output import answer, write_json, write_line
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
@@ -148,7 +143,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "only print what would become of each message, which counts as received once more"
     for verb in (drain, replay):
         add(verb, "--limit N", "at most N messages of a queue", type=within(0))
-        add_mappings(verb)
+        enqueue_command.add_mappings(verb)
         add(verb, "--dry-run", text)
         add(verb, "-y --yes", "do not ask")
     for verb in (show, drain, replay):
@@ -181,7 +176,7 @@ def _take_all(options: argparse.Namespace) -> int:
         count = sum(queue.counts()["waiting"] for queue in queues)
         if not confirm(f"Enqueue and delete about {count} messages?", options):
             return REFUSED
-    environ = mappings_environ(options)
+    environ = enqueue_command.mappings_environ(options)
     client = Client()
     pusher = ReplayPusher(
         Pusher(client, tick_ahead_s=read(ForFunctions.tick_ahead_s, environ)),
@@ -189,7 +184,7 @@ def _take_all(options: argparse.Namespace) -> int:
         only_looks=options.dry_run,
         takes_stale=options.stale,
     )
-    enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER, pusher)
+    enqueuer = Enqueuer.from_environment(environ, enqueue_command.FUNCTION_FOLDER, pusher)
     outcomes: list[dict[str, Any]] = []
     try:
         for queue in queues:
@@ -245,7 +240,7 @@ def _outcome(handled: Handled) -> dict[str, Any]:
     if isinstance(error, RedisUnavailable):
         raise error
     jobs = [
-        {**enqueued_fields(job), "jid": job.jid or None}
+        {**enqueue_command.enqueued_fields(job), "jid": job.jid or None}
         for result in handled.results
         for job in result.jobs
     ]

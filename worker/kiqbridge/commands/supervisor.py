@@ -28,13 +28,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from kiqbridge.commands.forked import (
-    SupervisorLink,
-    can_run,
-    check_before_fork,
-    resident_mb,
-    settle_in_child,
-)
+from kiqbridge.commands import forked
 from kiqbridge.commands.supervision import Child, Fleet, Slot
 from kiqbridge.config.config import Config
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
@@ -64,7 +58,7 @@ lock is held, and no other worker gets its jobs while the parent renews its leas
 
 _BLOCKED = (*(signal.Signals[f"SIG{name}"] for name in PASSED_ON), signal.SIGUSR2, signal.SIGCHLD)
 
-Work = Callable[[SignalInbox, SupervisorLink], None]
+Work = Callable[[SignalInbox, forked.SupervisorLink], None]
 """What a child does until a signal ends it; a KiqbridgeError is reported to the parent."""
 
 
@@ -113,7 +107,7 @@ class Supervisor:
             ConfigError: the loaded code alone exceeds the memory ceiling.
             KiqbridgeError: none of the processes could start.
         """
-        check_before_fork(self._ceiling_mb)
+        forked.check_before_fork(self._ceiling_mb)
         for end in (self._wakeup_out, self._wakeup_in):
             end.setblocking(False)
         os.set_blocking(self._reports, False)
@@ -203,14 +197,14 @@ class Supervisor:
     def _be_child(self, mask: Iterable[int]) -> NoReturn:
         """Work; never returns to what the parent was doing."""
         code = 1
-        link = SupervisorLink(
+        link = forked.SupervisorLink(
             supervisor=self._pid,
             reports=self._reports_in,
             lifeline=self._lifeline,
             has_reached_redis=self._fleet.any_registered,
         )
         try:
-            settle_in_child(self._pid)
+            forked.settle_in_child(self._pid)
             for handle in (self._reports, self._lifeline_held):
                 os.close(handle)
             self._connection.close()
@@ -309,7 +303,7 @@ class Supervisor:
     def _beat(self, now: float) -> None:
         """Renew the leases of the children, which do so themselves as long as their threads run."""
         for child in self._fleet.children.values():
-            if not can_run(child.pid):  # frozen, it must be found dead as any other
+            if not forked.can_run(child.pid):  # frozen, it must be found dead as any other
                 child.heard_at = now
             elif child.incarnation is not None:
                 silent_for = now - child.heard_at
@@ -334,7 +328,7 @@ class Supervisor:
 
     def _look_at_memory(self, now: float) -> None:
         for slot, child in self._fleet.measured():
-            used_mb = resident_mb(child.pid)
+            used_mb = forked.resident_mb(child.pid)
             pause_s = self._fleet.replace_above(slot, used_mb, self._ceiling_mb, now)
             if pause_s is not None:
                 logger.warning("%s is replaced in %.1f s: %s", child, pause_s, slot.replace_for)

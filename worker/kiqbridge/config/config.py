@@ -8,17 +8,9 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
 from kiqbridge.config.client_settings import ForClients
-from kiqbridge.config.parsers import (
-    choice,
-    seconds,
-    seconds_or_none,
-    switch,
-    texts,
-    whole_number,
-    words,
-)
 from kiqbridge.config.redis_access import OWN, RedisAccess
 from kiqbridge.config.setting import Reader, Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
@@ -75,7 +67,7 @@ class Config:
         help="how many plain jobs run at once, one thread each; at most 1,000",
     )
     async_concurrency: int = _row(
-        parse=whole_number(1),
+        parse=parsers.whole_number(1),
         default=100,
         flags=("--async-concurrency",),
         metavar="INT",
@@ -97,7 +89,7 @@ class Config:
         "for each CPU that it may use; 1 = no supervisor",
     )
     max_memory_mb: int = _row(
-        parse=whole_number(0),
+        parse=parsers.whole_number(0),
         default=0,
         flags=("--max-memory-mb",),
         metavar="INT",
@@ -110,12 +102,12 @@ class Config:
         "each CPU that it may use",
     )
     pool_max_jobs: int = _row(
-        parse=whole_number(0),
+        parse=parsers.whole_number(0),
         default=0,
         help="jobs after which such a child is replaced, against leaks; 0 = never",
     )
     timeout_s: float = _row(
-        parse=seconds(),
+        parse=parsers.seconds(),
         default=25,
         flags=("-t", "--timeout"),
         file_key="timeout",
@@ -124,7 +116,7 @@ class Config:
     )
     require: tuple[str, ...] = _row(
         env=(),
-        parse=texts,
+        parse=parsers.texts,
         default=[],
         flags=("-r", "--require"),
         metavar="PATH|MODULE",
@@ -149,13 +141,13 @@ class Config:
         "applications of one namespace whose packages have the same name need it",
     )
     labels: tuple[str, ...] = _row(
-        parse=texts,
+        parse=parsers.texts,
         default=[],
         env=(),
         help="labels shown for this process",
     )
     log_level: str = _row(
-        parse=choice("debug", "info", "warning", "warn", "error", "critical", "fatal"),
+        parse=parsers.choice("debug", "info", "warning", "warn", "error", "critical", "fatal"),
         default="info",
         flags=("--log-level",),
         switches=("-v", "--verbose"),
@@ -164,18 +156,18 @@ class Config:
         help="least important level that is logged: debug, info, warning or error; -v is debug",
     )
     log_format: str = _row(
-        parse=choice("auto", "pretty", "json", "plain"),
+        parse=parsers.choice("auto", "pretty", "json", "plain"),
         default="auto",
         help="pretty, json or plain; auto is pretty on a terminal, else json",
     )
     logged_job_attributes: tuple[str, ...] = _row(
-        parse=words,
+        parse=parsers.words,
         default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
         help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
         "the environment with commas between them",
     )
     skip_default_job_logging: bool = _row(
-        parse=switch,
+        parse=parsers.switch,
         default=False,
         help="true = no `start`, `done` and `fail` for each job",
     )
@@ -190,58 +182,58 @@ class Config:
     fleet: str = _row(ForClients.fleet)
     profile: ProfileSetting = _row(ForClients.profile)
     fetch: str = _row(
-        parse=choice("reliable", "basic"),
+        parse=parsers.choice("reliable", "basic"),
         default="reliable",
         help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
     )
     look_ahead: int = _row(
-        parse=whole_number(1, 1000),
+        parse=parsers.whole_number(1, 1000),
         default=100,
         help="most short jobs that a thread claims at once; 1 = one at a time",
     )
     recover_after_s: float = _row(
-        parse=seconds(),
+        parse=parsers.seconds(),
         default=30,
         help="bound within which the jobs of a killed worker are given back, in seconds",
     )
     orphan_limit: int = _row(
-        parse=whole_number(1),
+        parse=parsers.whole_number(1),
         default=3,
         help="how often a job may be found in the hands of a dead process until it is suspected of killing "
         "them and runs alone",
     )
     settle_replicas: int = _row(
-        parse=whole_number(0),
+        parse=parsers.whole_number(0),
         default=0,
         help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
         "before its worker goes on; 0 = none",
     )
     start_period_s: float = _row(
-        parse=seconds(zero_is_off=True),
+        parse=parsers.seconds(zero_is_off=True),
         default=60,
         help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
         "reached; 0 = for orchestrators that have a start period of their own",
     )
     stuck_after_s: float = _row(
-        parse=seconds(least=5),
+        parse=parsers.seconds(least=5),
         default=30.0,
         help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
         "with all stacks and makes its health red; from 5",
     )
     end_stuck_after_s: float = _row(
-        parse=seconds(least=5),
+        parse=parsers.seconds(least=5),
         default=120.0,
         help="seconds after which a worker with such a thread gives back what it holds and ends with "
         "status 70, to be started anew; from 5",
     )
     loop_blocked_s: float = _row(
-        parse=seconds(zero_is_off=True),
+        parse=parsers.seconds(zero_is_off=True),
         default=1.0,
         help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
         "0 = never",
     )
     beat_s: float = _row(
-        parse=seconds(),
+        parse=parsers.seconds(),
         default=10,
         help="seconds between heartbeats; buttons of the Web UI act at the next one",
     )
@@ -251,7 +243,7 @@ class Config:
         help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
     )
     prometheus_port: int = _row(
-        parse=whole_number(0, 65_535),
+        parse=parsers.whole_number(0, 65_535),
         default=0,
         help="port on which each worker process serves its own numbers at /metrics; several processes take the "
         "first free one of as many ports from it on; 0 = none",
@@ -265,7 +257,7 @@ class Config:
         help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
     )
     opentelemetry: bool = _row(
-        parse=switch,
+        parse=parsers.switch,
         default=False,
         help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
         "variables OTEL_…",
@@ -275,7 +267,7 @@ class Config:
         "among the system's temporary files",
     )
     foreign_jobs: ForeignJobs = _row(
-        parse=choice("refuse", "run", "requeue"),
+        parse=parsers.choice("refuse", "run", "requeue"),
         default="refuse",
         help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
         "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
@@ -294,29 +286,29 @@ class Config:
         "is not declared",
     )
     shell_environment: tuple[str, ...] = _row(
-        parse=words,
+        parse=parsers.words,
         default=(),
         help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
     )
     shell_time_limit_s: float = _row(
-        parse=seconds(),
+        parse=parsers.seconds(),
         default=3600,
         help="seconds after which such a command is ended",
     )
     ecs_protect_after_s: float = _row(
-        parse=seconds(zero_is_off=True),
+        parse=parsers.seconds(zero_is_off=True),
         default=0,
         help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
         "until it ends; 0 = never",
     )
     task_heartbeat_s: float = _row(
-        parse=seconds(zero_is_off=True),
+        parse=parsers.seconds(zero_is_off=True),
         default=30,
         help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
         "for; `task_heartbeat_s` in a job counts first; 0 = none",
     )
     schedule_horizon_s: float = _row(
-        parse=seconds(),
+        parse=parsers.seconds(),
         default=300,
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
@@ -324,33 +316,33 @@ class Config:
     missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
     missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
     max_iteration_runtime_s: float | None = _row(
-        parse=seconds_or_none,
+        parse=parsers.seconds_or_none,
         file_key="max_iteration_runtime",
         help="seconds after which an iterable job makes room for others and goes on later; none = "
         "when the worker stops",
     )
     max_retries: int = _row(
         env=(),
-        parse=whole_number(0),
+        parse=parsers.whole_number(0),
         default=25,
         help="retries of a job with retry: true",
     )
     dead_max_jobs: int = _row(
         env=(),
-        parse=whole_number(1),
+        parse=parsers.whole_number(1),
         default=DEFAULT_BOUNDS.max_jobs,
         help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
         "holds",
     )
     dead_timeout_s: int = _row(
         env=(),
-        parse=whole_number(1),
+        parse=parsers.whole_number(1),
         default=DEFAULT_BOUNDS.timeout_s,
         file_key="dead_timeout_in_seconds",
         help="seconds that a dead job is kept, unless younger ones fill the set",
     )
     dead_overflow: str = _row(
-        parse=choice("drop", "keep"),
+        parse=parsers.choice("drop", "keep"),
         default="drop",
         help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
         "keep = the set grows, and workers warn; Ruby processes drop in any case",

@@ -11,15 +11,9 @@ from typing import Any, Final
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
+from kiqbridge.dev import ledger_watch
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
-from kiqbridge.dev.ledger_watch import (
-    LOOK_EVERY_S,
-    LedgerWatch,
-    clock_of,
-    lateness_text,
-    outcome_text,
-)
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
@@ -89,14 +83,14 @@ class Overview:
     places: JobPlaces
     rules: Sequence[TemplateSchedule]
     clock: SimulatedClock
-    watch: LedgerWatch
+    watch: ledger_watch.LedgerWatch
     _find_at: float = field(init=False, default=float("-inf"))
     _names: list[str] = field(init=False, default_factory=list)
 
     @property
     def look_again_s(self) -> float:
         """In how many seconds there may be something to show."""
-        return LOOK_EVERY_S if self.watch.is_waiting else _LOOK_S
+        return ledger_watch.LOOK_EVERY_S if self.watch.is_waiting else _LOOK_S
 
     def look(self, now_s: float, now: datetime, *, is_asked: bool, is_ready: bool) -> None:
         """Show what has ended, and all tables if somebody has asked for them.
@@ -228,10 +222,10 @@ class Overview:
         return (
             f"{instant:%a %Y-%m-%d %H:%M:%S}Z",
             name,
-            clock_of(entry.by),
-            "at once" if late_s is None else lateness_text(late_s),
+            ledger_watch.clock_of(entry.by),
+            "at once" if late_s is None else ledger_watch.lateness_text(late_s),
             str(entry.attempts),
-            outcome_text([entry]),
+            ledger_watch.outcome_text([entry]),
         )
 
 

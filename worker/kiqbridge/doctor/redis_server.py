@@ -11,21 +11,8 @@ from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.doctor.system import Checks, System
 from kiqbridge.errors import RedisRefused
+from kiqbridge.store import server_check
 from kiqbridge.store.scripts import from_text
-from kiqbridge.store.server_check import (
-    ALONE,
-    CLUSTERED,
-    FOLLOW,
-    NOEVICTION,
-    TOO_OLD,
-    UNCLUSTER,
-    UPGRADE,
-    WHAT_TO_DO,
-    fetch_policy,
-    is_clustered,
-    is_too_old,
-    server_version,
-)
 
 _PROBE: Final = from_text("#!lua flags=no-writes,allow-oom\nreturn 1\n")
 _CLOUDS: Final = (
@@ -45,20 +32,20 @@ REACHABLE: Final = _rule(
 VERSION: Final = _rule(
     id="version",
     reports="a server older than Redis 7.0 or Valkey 7.2",
-    why=TOO_OLD,
-    action=UPGRADE,
+    why=server_check.TOO_OLD,
+    action=server_check.UPGRADE,
 )
 CLUSTER: Final = _rule(
     id="cluster",
     reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
-    why=CLUSTERED,
-    action=UNCLUSTER,
+    why=server_check.CLUSTERED,
+    action=server_check.UNCLUSTER,
 )
 EVICTION: Final = _rule(
     id="eviction",
-    reports=f"another eviction policy than {NOEVICTION}",
+    reports=f"another eviction policy than {server_check.NOEVICTION}",
     why="with another policy a server forgets what it holds when its memory is full",
-    action=WHAT_TO_DO,
+    action=server_check.WHAT_TO_DO,
 )
 SCRIPTS: Final = _rule(
     id="scripts",
@@ -89,18 +76,22 @@ def check_reachable(system: System) -> Iterator[Finding]:
 def check_version(system: System) -> Iterator[Finding]:
     """Old servers cannot run the scripts."""
     info = system.info("server")
-    shown = " ".join(server_version(info))
-    yield VERSION.problem(f"{shown} is too old") if is_too_old(info) else VERSION.ok(shown)
+    shown = " ".join(server_check.server_version(info))
+    yield (
+        VERSION.problem(f"{shown} is too old")
+        if server_check.is_too_old(info)
+        else VERSION.ok(shown)
+    )
 
 
 def check_cluster(system: System) -> Iterator[Finding]:
     """A script may only use keys of one slot."""
-    clustered = is_clustered(system.info("cluster"))
+    clustered = server_check.is_clustered(system.info("cluster"))
     if clustered and not system.found(CLUSTER) and not system.pool.follows_slots:
         yield CLUSTER.warning(
             "the server is a node of a cluster, and the address names it alone",
-            why=ALONE,
-            action=FOLLOW,
+            why=server_check.ALONE,
+            action=server_check.FOLLOW,
         )
         return
     well = "all keys lie in one slot of the cluster" if clustered else "cluster mode is off"
@@ -109,13 +100,13 @@ def check_cluster(system: System) -> Iterator[Finding]:
 
 def check_eviction(system: System) -> Iterator[Finding]:
     """What a full server does."""
-    policy = fetch_policy(system.connection.run)
+    policy = server_check.fetch_policy(system.connection.run)
     if policy is None:
         yield EVICTION.unknown(
             "neither INFO memory nor CONFIG GET answers the eviction policy",
             action="allow +info in the ACL of this user, or look at the parameter group",
         )
-    elif policy == NOEVICTION:
+    elif policy == server_check.NOEVICTION:
         yield EVICTION.ok(f"the policy is {policy}")
     else:
         yield from (EVICTION.judged(fact) for fact in eviction_facts(policy))

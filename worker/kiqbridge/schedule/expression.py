@@ -15,17 +15,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from kiqbridge.schedule.cron import (
-    LONGEST_S,
-    At,
-    Bounds,
-    Rate,
-    ScheduleExpression,
-    bounds_of,
-    check_zone,
-    first_coming,
-    parse,
-)
+from kiqbridge.schedule import cron
 from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR, ExpressionError
 from kiqbridge.schedule.crontab import parse_cron_line
 from kiqbridge.schedule.natural import UNDERSTOOD, parse_natural
@@ -44,30 +34,30 @@ def parse_expression(
     *,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> ScheduleExpression:
+) -> cron.ScheduleExpression:
     """Read an expression of any form; see `cron.parse` for the arguments.
 
     Raises:
         ExpressionError: naming the field, its value and what is allowed instead.
     """
     if _CALL.match(text.strip()):
-        return parse(text, timezone, start=start, end=end)
+        return cron.parse(text, timezone, start=start, end=end)
     try:
-        return _read(text, timezone, bounds_of(start, end))
+        return _read(text, timezone, cron.bounds_of(start, end))
     except ExpressionError as error:
         raise ExpressionError(f"schedule expression {text!r}: {error}") from None
 
 
-def _read(text: str, timezone: str, bounds: Bounds) -> ScheduleExpression:
+def _read(text: str, timezone: str, bounds: cron.Bounds) -> cron.ScheduleExpression:
     begun = text.strip()
     if _EVERY_SO_OFTEN.fullmatch(begun) and not re.match(r"every +[0-9]+(st|nd|rd|th)", begun):
         period_s = parse_duration(text.strip()[len("every") :])
-        check_zone(timezone)
-        return Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)
+        cron.check_zone(timezone)
+        return cron.Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)
     if _IS_ONCE.match(begun):
         # A date with a time of day (default: midnight) and a zone (default: `timezone`).
         moment, zone = _placed(text.strip(), timezone)
-        return At(text=text, timezone=zone, bounds=bounds, moment=moment)
+        return cron.At(text=text, timezone=zone, bounds=bounds, moment=moment)
     if _WORDS.match(begun):
         return parse_natural(text, timezone, bounds)
     if _DURATION.fullmatch(begun):
@@ -127,7 +117,7 @@ def parse_duration(text: str) -> int:
             f"duration {text!r} cannot be read; write whole numbers with w, d, h, m or s such as 1h30m, one"
             " number with its unit such as 5 minutes, or ISO 8601 such as PT1H30M"
         )
-    if not 0 < seconds <= LONGEST_S:
+    if not 0 < seconds <= cron.LONGEST_S:
         raise ExpressionError(
             f"duration {text!r} is {'0' if not seconds else 'longer than the calendar'}; write one from 1"
             " second"
@@ -188,7 +178,7 @@ def _placed(text: str, timezone: str) -> tuple[datetime | None, str]:
         raise wrong from None
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise wrong
-    place = check_zone(name)
+    place = cron.check_zone(name)
     if aware is not None:
         return aware.astimezone(UTC), name
-    return first_coming(wall.replace(tzinfo=place)), name
+    return cron.first_coming(wall.replace(tzinfo=place)), name

@@ -11,14 +11,7 @@ from contextvars import ContextVar
 from typing import Final, Unpack
 
 from kiqbridge.client.registry import default_registry
-from kiqbridge.testing.asking import (
-    Asked,
-    Wanted,
-    WantedCall,
-    absent_text,
-    present_text,
-    wrong_count_text,
-)
+from kiqbridge.testing import asking
 from kiqbridge.testing.memory import Memory, Place
 from kiqbridge.testing.passing_time import enqueue_due, pass_time
 from kiqbridge.testing.performing import EndlessJobs, MemoryPerformer
@@ -96,7 +89,7 @@ class FakeJobs:
         """Jobs that are given up, the first to die first; `at` is when."""
         return self._members("dead")
 
-    def enqueued(self, job: object = None, **wanted: Unpack[Wanted]) -> list[RecordedJob]:
+    def enqueued(self, job: object = None, **wanted: Unpack[asking.Wanted]) -> list[RecordedJob]:
         """The jobs that wait, in queues or scheduled, and match all that is given.
 
         Args:
@@ -106,7 +99,7 @@ class FakeJobs:
         return self._waiting(self._asked(job, **wanted))
 
     def assert_enqueued(
-        self, job: object, *, count: int | None = None, **wanted: Unpack[Wanted]
+        self, job: object, *, count: int | None = None, **wanted: Unpack[asking.Wanted]
     ) -> RecordedJob:
         """Fail unless such a job waits; `count`: exactly so many do. Other arguments as `enqueued`.
 
@@ -121,11 +114,11 @@ class FakeJobs:
         found = self._waiting(asked)
         if not found and count != 0:
             performed = [each.job for each in self.performed]
-            raise AssertionError(absent_text(asked, self.jobs, performed))
+            raise AssertionError(asking.absent_text(asked, self.jobs, performed))
         _check_count(asked, found, count)
         return found[0] if found else RecordedJob(payload={}, queue="")
 
-    def assert_not_enqueued(self, job: object = None, **wanted: Unpack[Wanted]) -> None:
+    def assert_not_enqueued(self, job: object = None, **wanted: Unpack[asking.Wanted]) -> None:
         """Fail if such a job waits; without arguments, if any does. Arguments as `enqueued`.
 
         Raises:
@@ -134,7 +127,7 @@ class FakeJobs:
         __tracebackhide__ = True
         asked = self._asked(job, **wanted)
         if found := self._waiting(asked):
-            raise AssertionError(present_text(asked, found))
+            raise AssertionError(asking.present_text(asked, found))
 
     def assert_enqueued_count(
         self, count: int, job: object = None, *, queue: str | None = None
@@ -149,7 +142,7 @@ class FakeJobs:
         _check_count(asked, self._waiting(asked), count)
 
     def assert_performed(
-        self, job: object, *, count: int | None = None, **wanted: Unpack[WantedCall]
+        self, job: object, *, count: int | None = None, **wanted: Unpack[asking.WantedCall]
     ) -> PerformedJob:
         """Fail unless such a job was performed, whatever became of it; arguments as `assert_enqueued`.
 
@@ -160,11 +153,11 @@ class FakeJobs:
             AssertionError: shows what was performed instead, the most alike first.
         """
         __tracebackhide__ = True
-        asked = Asked(job, **wanted, verb="performed", registry=default_registry)
+        asked = asking.Asked(job, **wanted, verb="performed", registry=default_registry)
         found = [each for each in self.performed if asked.matches(each.job)]
         if not found:
             others = [each.job for each in self.performed]
-            raise AssertionError(absent_text(asked, others, self.jobs))
+            raise AssertionError(asking.absent_text(asked, others, self.jobs))
         _check_count(asked, [each.job for each in found], count)
         return found[0]
 
@@ -224,10 +217,10 @@ class FakeJobs:
         """Close the resources that jobs opened; `fake` and `inline` do so at their end."""
         self._performer.close()
 
-    def _asked(self, job: object, **wanted: Unpack[Wanted]) -> Asked:
-        return Asked(job, **wanted, registry=default_registry)
+    def _asked(self, job: object, **wanted: Unpack[asking.Wanted]) -> asking.Asked:
+        return asking.Asked(job, **wanted, registry=default_registry)
 
-    def _waiting(self, asked: Asked) -> list[RecordedJob]:
+    def _waiting(self, asked: asking.Asked) -> list[RecordedJob]:
         return [each for each in self.jobs if asked.matches(each)]
 
     def _members(self, name: str) -> list[RecordedJob]:
@@ -237,7 +230,7 @@ class FakeJobs:
             for score, text in self.memory.sorted_set(getattr(keys, name))
         ]
 
-    def _next(self, asked: Asked) -> Place | None:
+    def _next(self, asked: asking.Asked) -> Place | None:
         if asked.is_any:
             return self.memory.next_waiting(lambda _place: True)
         return self.memory.next_waiting(lambda place: asked.matches(_read_place(place)))
@@ -281,10 +274,10 @@ class FakeJobs:
         self._pushed(number, number + 1)
 
 
-def _check_count(asked: Asked, found: Sequence[RecordedJob], count: int | None) -> None:
+def _check_count(asked: asking.Asked, found: Sequence[RecordedJob], count: int | None) -> None:
     __tracebackhide__ = True
     if count is not None and len(found) != count:
-        raise AssertionError(wrong_count_text(asked, found, count))
+        raise AssertionError(asking.wrong_count_text(asked, found, count))
 
 
 def _read_place(place: Place) -> RecordedJob:

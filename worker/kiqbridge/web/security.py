@@ -12,19 +12,10 @@ from kiqbridge.config.setting import Setting, pick
 from kiqbridge.config.web_settings import ForWeb
 from kiqbridge.errors import ConfigError
 from kiqbridge.redaction import Redactor
+from kiqbridge.web import middleware
 from kiqbridge.web.auth import Auth, parse_users
 from kiqbridge.web.gate import Gate
 from kiqbridge.web.guard import Role, RoleRules, allows
-from kiqbridge.web.middleware import (
-    Layer,
-    Network,
-    body_limit,
-    faults,
-    known_hosts,
-    parse_networks,
-    security_headers,
-    trusted_proxies,
-)
 from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
 from kiqbridge.web.tokens import TokenRules, check_algorithms, read_file
 
@@ -55,7 +46,7 @@ class Security:
     role: Role | None = None
     hosts: tuple[str, ...] | None = None
     origins: tuple[str, ...] = ()
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[middleware.Network, ...] = ()
     writes_per_minute: int = ForWeb.web_writes_per_minute.default
     session_s: float = ForWeb.web_session_s.default
     max_body_bytes: int = ForWeb.web_max_body_bytes.default
@@ -95,11 +86,11 @@ def protections(security: Security, *, by: str) -> list[Middleware]:
         )
     sessions = Sessions(key or secrets.token_bytes(MIN_KEY_BYTES), security.session_s)
     return [
-        Middleware(Layer, trusted_proxies(security.proxies)),
-        Middleware(Layer, security_headers),
-        Middleware(Layer, faults),
-        Middleware(Layer, known_hosts(security.hosts)),
-        Middleware(Layer, body_limit(security.max_body_bytes)),
+        Middleware(middleware.Layer, middleware.trusted_proxies(security.proxies)),
+        Middleware(middleware.Layer, middleware.security_headers),
+        Middleware(middleware.Layer, middleware.faults),
+        Middleware(middleware.Layer, middleware.known_hosts(security.hosts)),
+        Middleware(middleware.Layer, middleware.body_limit(security.max_body_bytes)),
         Middleware(Gate, security=security, sessions=sessions, by=by),
     ]
 
@@ -136,7 +127,7 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         role=read(ForWeb.web_role),
         hosts=read(ForWeb.web_hosts) or None,
         origins=read(ForWeb.web_origins),
-        proxies=parse_networks(read(ForWeb.web_proxies), ForWeb.web_proxies.env[0]),
+        proxies=middleware.parse_networks(read(ForWeb.web_proxies), ForWeb.web_proxies.env[0]),
         writes_per_minute=read(ForWeb.web_writes_per_minute),
         session_s=read(ForWeb.web_session_s),
         max_body_bytes=read(ForWeb.web_max_body_bytes),
