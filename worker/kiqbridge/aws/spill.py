@@ -16,18 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kiqbridge import errors
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.push import HeldBack, Pusher, held_back
 from kiqbridge.aws.record import SPILLED, Answering, Record, Result
 from kiqbridge.aws.spill_form import Message, message_of
 from kiqbridge.aws.spill_queue import MAX_BYTES, SpillQueues
 from kiqbridge.client.client import Client
-from kiqbridge.errors import (
-    KiqbridgeError,
-    PushOutcomeUnknown,
-    QueueTooDeep,
-    RedisUnavailable,
-)
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.payload import new_jids
 
@@ -124,11 +119,13 @@ class SpillingPusher:
 
     def _may_spill(self, record: Record, error: Exception | None) -> bool:
         """Whether an error says that nothing was written, and that it will be possible later."""
-        if isinstance(error, PushOutcomeUnknown):  # sent again, only what has a guard is known
+        if isinstance(
+            error, errors.PushOutcomeUnknown
+        ):  # sent again, only what has a guard is known
             return record.tick is not None or all(job.dedupe_key for job in record.jobs)
-        if isinstance(error, QueueTooDeep):
+        if isinstance(error, errors.QueueTooDeep):
             return self.gate.is_spilled(error)
-        return isinstance(error, RedisUnavailable)
+        return isinstance(error, errors.RedisUnavailable)
 
     def _spill(
         self, records: Sequence[Record], places: Sequence[int], answering: Answering, by: str
@@ -191,7 +188,7 @@ class SpillingPusher:
             if tick is not None:
                 return self.client.find_tick(tick.schedule, tick.instant) is not None
             return self.client.find_enqueued([last.item], [last.dedupe_key]) != [None]
-        except KiqbridgeError:  # the push that follows reports it
+        except errors.KiqbridgeError:  # the push that follows reports it
             return False
 
 
@@ -254,18 +251,18 @@ class Breaker:
         self._clock = clock
         self._since = -OPEN_S
 
-    def refusal(self) -> RedisUnavailable | None:
+    def refusal(self) -> errors.RedisUnavailable | None:
         """Why Redis is not asked now; None = ask it."""
         if not 0 <= self._clock() - self._since < OPEN_S:
             return None
-        return RedisUnavailable(
+        return errors.RedisUnavailable(
             f"Redis did not answer less than {OPEN_S:g} s ago, so that it was not asked again; "
             "check REDIS_URL, that the server runs, and its security group"
         )
 
     def note(self, results: Sequence[Result]) -> None:
         """What became of a push."""
-        if any(isinstance(each.error, RedisUnavailable) for each in results):
+        if any(isinstance(each.error, errors.RedisUnavailable) for each in results):
             self._since = self._clock()
         elif any(each.error is None for each in results):
             self._since = -OPEN_S

@@ -7,20 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeGuard, cast, get_args
 
+from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.limited import LimiterRule, limited
-from kiqbridge.client.registry import (
-    ERROR_ACTIONS,
-    Exhausted,
-    Handling,
-    JobDefinition,
-    OnError,
-    OnMaxRun,
-    Pool,
-    RetryIn,
-    definition_of,
-    place_of,
-)
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import (
     BESIDE,
@@ -39,13 +28,13 @@ class JobDeclaration(DeclaredOptions, total=False):
     name: str | None
     queue: str
     retry: bool | int
-    pool: Pool | None
+    pool: registry.Pool | None
     timeout_s: float | None
     max_run_s: float | None
-    on_max_run: OnMaxRun
-    retry_in: RetryIn | None
-    retries_exhausted: Exhausted | None
-    on_error: OnError | None
+    on_max_run: registry.OnMaxRun
+    retry_in: registry.RetryIn | None
+    retries_exhausted: registry.Exhausted | None
+    on_error: registry.OnError | None
     check_arguments: bool
     limiter: LimiterRule | None
     encrypted: bool | Sequence[str]
@@ -109,7 +98,7 @@ def define(
     perform_of: Callable[[Any], Callable[..., Any]],
     signature: inspect.Signature,
     active_job: bool = False,
-) -> JobDefinition:
+) -> registry.JobDefinition:
     """A checked definition; see `JobDefinition` for the other arguments.
 
     Args:
@@ -129,14 +118,14 @@ def define(
         if not active_job:
             _check_signature(signature)
         _check_options(name, options)
-        definition = JobDefinition(
+        definition = registry.JobDefinition(
             name=name,
             options=dict(options),
             instantiate=instantiate,
             perform_of=perform_of,
             signature=signature,
             origin=f"{declared.__module__}.{declared.__qualname__}",
-            place=place_of(declared),
+            place=registry.place_of(declared),
             handling=_handling_of(perform, given),
             arguments=(
                 JobArguments(name, perform, signature)
@@ -191,7 +180,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         raise ConfigError(f"option {error}") from error
 
 
-def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinition:
+def _scheduled(definition: registry.JobDefinition, given: dict[str, Any]) -> registry.JobDefinition:
     """The definition with the schedule and the rule of flow control that its declaration asks for."""
     rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
     if rules:
@@ -227,7 +216,7 @@ def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinitio
 
 def _handling_of(  # noqa: C901 - a line for each option
     function: Callable[..., Any], given: Mapping[str, Any]
-) -> Handling:
+) -> registry.Handling:
     """How jobs of a declaration are run; raises ConfigError for a value that cannot be used."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
@@ -237,7 +226,7 @@ def _handling_of(  # noqa: C901 - a line for each option
         )
     is_async = inspect.iscoroutinefunction(function)
     pool, on_error = given.get("pool"), given.get("on_error") or {}
-    if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
+    if pool not in (None, *get_args(registry.Pool)) or (pool == "thread" and is_async):
         raise ConfigError(
             f"pool {pool!r} is not thread or process; an `async def` job runs on the event loop, or in a process "
             "with pool='process'"
@@ -251,7 +240,7 @@ def _handling_of(  # noqa: C901 - a line for each option
                 f"{what} {shorten(value)} is not a number of seconds above 0; write one such as 30"
             )
     on_max_run = given.get("on_max_run", "requeue")
-    if on_max_run not in get_args(OnMaxRun):
+    if on_max_run not in get_args(registry.OnMaxRun):
         raise ConfigError(f"on_max_run {on_max_run!r} is not requeue or dead")
     if max_run_s is not None and timeout_s is not None and max_run_s <= timeout_s:
         raise ConfigError(
@@ -261,12 +250,12 @@ def _handling_of(  # noqa: C901 - a line for each option
     for kind, action in on_error.items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ConfigError(f"on_error {kind!r} is not an exception class")
-        if action not in ERROR_ACTIONS and not (_is_number(action) and action > 0):
+        if action not in registry.ERROR_ACTIONS and not (_is_number(action) and action > 0):
             raise ConfigError(
-                f"on_error {kind.__name__}: {action!r} is not one of {', '.join(ERROR_ACTIONS)} or a number of "
+                f"on_error {kind.__name__}: {action!r} is not one of {', '.join(registry.ERROR_ACTIONS)} or a number of "
                 "seconds above 0"
             )
-    return Handling(
+    return registry.Handling(
         pool=pool or ("async" if is_async else "thread"),
         timeout_s=timeout_s,
         max_run_s=max_run_s,
@@ -277,7 +266,7 @@ def _handling_of(  # noqa: C901 - a line for each option
     )
 
 
-def _encrypting(definition: JobDefinition, encrypted: Any) -> JobDefinition:
+def _encrypting(definition: registry.JobDefinition, encrypted: Any) -> registry.JobDefinition:
     """The definition with the places of the arguments that are encrypted."""
     placed = [
         each.name
@@ -293,13 +282,13 @@ def _encrypting(definition: JobDefinition, encrypted: Any) -> JobDefinition:
     return replace(definition, encrypted=tuple(sorted(map(placed.index, names))))
 
 
-def require_definition(declared: object) -> JobDefinition:
+def require_definition(declared: object) -> registry.JobDefinition:
     """The definition behind a declared function or class.
 
     Raises:
         ConfigError: it is a class without `perform`.
     """
-    definition = definition_of(declared)
+    definition = registry.definition_of(declared)
     if definition is None:
         name = getattr(declared, "__qualname__", repr(declared))
         raise ConfigError(f"{name} defines no perform, so it is no job; define perform in it")

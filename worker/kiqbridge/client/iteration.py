@@ -18,14 +18,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kiqbridge import errors
 from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
-from kiqbridge.errors import (
-    JobInterrupted,
-    KiqbridgeError,
-    PayloadError,
-    RedisUnavailable,
-    Shutdown,
-)
 from kiqbridge.runtime import frames, job_forks, user_code
 from kiqbridge.runtime.interruption import PENDING, check
 from kiqbridge.store.redis_pool import RedisPool
@@ -139,7 +133,7 @@ class Iteration:
             await self._redis(state.forget)
             return Cancelled.CANCELLED if self.cancelled else None
         await self._redis(state.flush)
-        interruption = JobInterrupted(
+        interruption = errors.JobInterrupted(
             f"{type(job).__qualname__} is interrupted at cursor {shorten(state.cursor)}"
         )
         interruption.is_saved = True
@@ -272,7 +266,7 @@ class Iteration:
         while True:
             try:
                 return await _off_loop(call) if self._is_async else call()
-            except RedisUnavailable as error:
+            except errors.RedisUnavailable as error:
                 if not is_reported:
                     logger.warning("the iteration waits for Redis: %s", error)
                 is_reported = True
@@ -289,7 +283,7 @@ class Iteration:
             job_forks.end(error)
         try:
             await self._redis(self.state.flush)
-        except KiqbridgeError as second:
+        except errors.KiqbridgeError as second:
             logger.warning(
                 "after %s the progress could not be saved, the next try begins at an earlier item: %s",
                 type(error).__name__,
@@ -298,7 +292,7 @@ class Iteration:
 
     def _was_given_back(self, error: BaseException) -> bool:
         """Whether the worker's end cut it off: then another may have the job, and write its progress."""
-        if isinstance(error, Shutdown):
+        if isinstance(error, errors.Shutdown):
             return True
         stopping = self._runtime is not None and self._runtime.is_stopping()
         return stopping and not isinstance(error, Exception)
@@ -381,7 +375,7 @@ class IterationState:
             self.cursor = json_text.loads(found.get(b"c") or b"null")
             self.runtime_s = float(found.get(b"rt") or 0) or 0
         except ValueError as error:
-            raise PayloadError(
+            raise errors.PayloadError(
                 f"{self._key}: {shorten(found)} is no progress of an iterable job: {error}; delete the "
                 "key to begin anew"
             ) from error
@@ -438,7 +432,7 @@ def request_cancel(
         now: the time of the request, epoch seconds.
     """
     if not isinstance(jid, str) or not jid:
-        raise PayloadError(f"jid: {shorten(jid)} is not a text with at least one character")
+        raise errors.PayloadError(f"jid: {shorten(jid)} is not a text with at least one character")
     check_json(jid, "jid")
     key = keys.iteration(jid)
     replies = redis.run(

@@ -17,25 +17,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack, cast, overload
 
+from kiqbridge.client import declaration, registry
 from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
-from kiqbridge.client.declaration import (
-    JobDeclaration,
-    define,
-    name_of_function,
-    naming,
-    wire_options,
-)
 from kiqbridge.client.function_job import FunctionJob, P, R
-from kiqbridge.client.registry import (
-    MARK,
-    JobDefinition,
-    OnError,
-    OnMaxRun,
-    Pool,
-    default_registry,
-)
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
 from kiqbridge.wire.options import (
@@ -59,12 +45,12 @@ _CLASS_HANDLING = LOCAL - BESIDE - {"name", "limiter"}
 def job(function: Callable[P, R], /) -> FunctionJob[P, R]: ...
 @overload
 def job(
-    **options: Unpack[JobDeclaration],
+    **options: Unpack[declaration.JobDeclaration],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
     function: Callable[P, R] | None = None,
     /,
-    **options: Unpack[JobDeclaration],
+    **options: Unpack[declaration.JobDeclaration],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
 
@@ -98,11 +84,11 @@ def job(
     """
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
-        wire_name = name_of_function(function, options.get("name"))
+        wire_name = declaration.name_of_function(function, options.get("name"))
         given = {key: value for key, value in options.items() if key not in LOCAL}
-        with naming(wire_name):
-            on_wire = wire_options({"retry": True, "queue": "default", **given})
-        definition = define(
+        with declaration.naming(wire_name):
+            on_wire = declaration.wire_options({"retry": True, "queue": "default", **given})
+        definition = declaration.define(
             wire_name,
             on_wire,
             function,
@@ -113,7 +99,7 @@ def job(
             signature=signature_of(function),
         )
         declared = FunctionJob(function, definition)
-        default_registry.register(definition)
+        registry.default_registry.register(definition)
         return declared
 
     return declare if function is None else declare(function)
@@ -142,11 +128,11 @@ class Job(ClassCalls):
     queue: ClassVar[str] = "default"
     retry: ClassVar[bool | int] = True
     sidekiq_options: ClassVar[Mapping[str, Any]] = {}
-    pool: ClassVar[Pool | None] = None
+    pool: ClassVar[registry.Pool | None] = None
     timeout_s: ClassVar[float | None] = None
     max_run_s: ClassVar[float | None] = None
-    on_max_run: ClassVar[OnMaxRun] = "requeue"
-    on_error: ClassVar[OnError | None] = None
+    on_max_run: ClassVar[registry.OnMaxRun] = "requeue"
+    on_error: ClassVar[registry.OnError | None] = None
     check_arguments: ClassVar[bool] = True
     encrypted: ClassVar[bool | Sequence[str]] = False
     jid: str
@@ -160,7 +146,7 @@ class Job(ClassCalls):
             return
         options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
         given = [*cls.sidekiq_options, *(name for name in ENTERPRISE if hasattr(cls, name))]
-        with naming(cls.__name__):
+        with declaration.naming(cls.__name__):
             if (unknown := foreign_word(given)) is not None:
                 raise ConfigError(unknown)
             on_wire = with_attributes({**options, **cls.sidekiq_options})
@@ -175,7 +161,7 @@ class Job(ClassCalls):
             own = {}
         else:
             names |= SCHEDULED - own.keys()
-        definition = define(
+        definition = declaration.define(
             cls.__dict__.get("class_name", cls.__name__),
             on_wire,
             cls,
@@ -190,11 +176,11 @@ class Job(ClassCalls):
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
             active_job=cls._is_active_job,
         )
-        setattr(cls, MARK, definition)
+        setattr(cls, registry.MARK, definition)
         if cls._is_remote:
             _remote[definition.name] = definition
         else:
-            default_registry.register(definition)
+            registry.default_registry.register(definition)
 
     @property
     def interrupted(self) -> bool:
@@ -209,7 +195,7 @@ def _instantiate(declared: type[Job], jid: str) -> Job:
     return instance
 
 
-_remote: dict[str, JobDefinition] = {}
+_remote: dict[str, registry.JobDefinition] = {}
 """What `RemoteJob` declares."""
 
 
@@ -246,6 +232,6 @@ class RemoteActiveJob(RemoteJob):
     _is_active_job: ClassVar[bool] = True
 
 
-def remote_jobs() -> list[JobDefinition]:
+def remote_jobs() -> list[registry.JobDefinition]:
     """Those that are declared, by name."""
     return [_remote[name] for name in sorted(_remote)]

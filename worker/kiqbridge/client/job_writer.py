@@ -7,15 +7,9 @@ is never repeated here: `PushOutcomeUnknown`.
 from collections.abc import Sequence
 from typing import Any
 
+from kiqbridge import errors
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
-from kiqbridge.errors import (
-    KiqbridgeError,
-    PushNotReplicated,
-    PushOutcomeUnknown,
-    RedisRefused,
-    RedisUnavailable,
-)
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import NotReplicated, Replicas, ReplyLost
@@ -104,7 +98,7 @@ class JobWriter:
         are_pushed: bool | None = True
         try:
             self.send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
-        except KiqbridgeError as error:
+        except errors.KiqbridgeError as error:
             are_pushed = are_pushed_after(error, commands)
             raise
         finally:
@@ -148,11 +142,11 @@ class JobWriter:
         return answer, None
 
 
-def are_pushed_after(error: KiqbridgeError, commands: Sequence[Command]) -> bool | None:
+def are_pushed_after(error: errors.KiqbridgeError, commands: Sequence[Command]) -> bool | None:
     """Whether the jobs of a `send` that failed are in Redis; None: nobody can say, at least of some."""
-    if isinstance(error, PushNotReplicated):
+    if isinstance(error, errors.PushNotReplicated):
         return True
-    if not isinstance(error, RedisUnavailable | RedisRefused):
+    if not isinstance(error, errors.RedisUnavailable | errors.RedisRefused):
         return None
     pushes = {place for place, command in enumerate(commands) if command[0] != "SADD"}
     refused = pushes.intersection(error.refused or pushes)
@@ -164,10 +158,10 @@ def score(at: float) -> str:
     return repr(int(at) if isinstance(at, int) else float(at))
 
 
-def not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplicated:
+def not_replicated(jids: Sequence[str], doubt: NotReplicated) -> errors.PushNotReplicated:
     """The error for jobs that too few replicas confirmed."""
     several = f"jobs {jids[0]} and {len(jids) - 1} more are"
-    return PushNotReplicated(
+    return errors.PushNotReplicated(
         f"{several if len(jids) > 1 else f'job {jids[0]} is'} enqueued on the primary, but {doubt}; a "
         "failover now may lose them. Pushing again would run them twice, except with the same dedupe_key "
         "or tick",
@@ -175,9 +169,9 @@ def not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplicat
     )
 
 
-def outcome_unknown(jid: str, job_class: str, error: ReplyLost) -> PushOutcomeUnknown:
+def outcome_unknown(jid: str, job_class: str, error: ReplyLost) -> errors.PushOutcomeUnknown:
     """The error for a push whose reply was lost."""
-    return PushOutcomeUnknown(
+    return errors.PushOutcomeUnknown(
         f"job {jid} ({job_class}) was sent but not confirmed: {error}; it may or may not "
         "be enqueued. Push it again with the same jid if running twice is better than not at all",
         jid,

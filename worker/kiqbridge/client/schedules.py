@@ -10,18 +10,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.known_schedules import (
-    KnownSchedule,
-    Read,
-    digest_of,
-    jobs_of_occurrence,
-    known_of,
-    list_schedules,
-    parsed,
-    read_schedule,
-)
 from kiqbridge.client.schedule import Schedule, check_expression
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.records import dataclass
@@ -74,7 +65,7 @@ class Schedules:
         self._keys = self._client.keys
         self._pool = self._client.pool
 
-    def __iter__(self) -> Iterator[KnownSchedule]:
+    def __iter__(self) -> Iterator[known_schedules.KnownSchedule]:
         return iter(self.list())
 
     def __repr__(self) -> str:
@@ -98,7 +89,7 @@ class Schedules:
                 self._client.fleets.check_own(str(job.get("queue", "default")))
         text = json_text.dumps(definition.to_document())
         for read in self._reads(definition.name):
-            former = parsed(definition.name, read.definition)
+            former = known_schedules.parsed(definition.name, read.definition)
             if former is not None and former.origin != definition.origin:
                 raise ConfigError(_taken(former))
             if former is not None and former.to_document() == definition.to_document():
@@ -136,21 +127,21 @@ class Schedules:
         looked_at = [(each.name, self.save(each, dry_run=True)) for each in schedules]
         return looked_at if dry_run else [(each.name, self.save(each)) for each in schedules]
 
-    def get(self, name: str) -> KnownSchedule | None:
+    def get(self, name: str) -> known_schedules.KnownSchedule | None:
         """The schedule of this name, if there is one that can be read.
 
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return known_of(name, self._read(name))
+        return known_schedules.known_of(name, self._read(name))
 
-    def list(self) -> list[KnownSchedule]:
+    def list(self) -> list[known_schedules.KnownSchedule]:
         """All schedules by name, those of templates as well; one that cannot be read is logged and left out.
 
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return list_schedules(self._pool, self._keys)
+        return known_schedules.list_schedules(self._pool, self._keys)
 
     def delete(self, name: str) -> bool:
         """Delete a schedule that is not of a template, with its state; whether there was one.
@@ -160,7 +151,7 @@ class Schedules:
             RedisUnavailable: delete again, which does no harm.
         """
         for read in self._reads(name):
-            known = parsed(name, read.definition)
+            known = known_schedules.parsed(name, read.definition)
             if known is not None and known.origin == "template":
                 raise ConfigError(
                     f"schedule {name!r} is a rule of a template: delete it there and deploy, or pause it"
@@ -267,12 +258,12 @@ class Schedules:
         for read in self._reads(name):
             known = self._required(name, read)
             instant = self._instant(known, read, counted=counted)
-            jobs = jobs_of_occurrence(
+            jobs = known_schedules.jobs_of_occurrence(
                 self._client, known.definition, instant, due=int(read.now), by=by, now=read.now
             )
             placement = Placement(
                 name=name,
-                definition=digest_of(read.definition),
+                definition=known_schedules.digest_of(read.definition),
                 state=ANY,
                 cursor=ANY,
                 new_cursor=None,
@@ -292,7 +283,7 @@ class Schedules:
                 )
         raise _busy(name)
 
-    def require(self, name: str) -> KnownSchedule:
+    def require(self, name: str) -> known_schedules.KnownSchedule:
         """The schedule of this name.
 
         Raises:
@@ -309,7 +300,9 @@ class Schedules:
         """
         return server_time(self._pool.call("TIME"))
 
-    def counted_instant(self, known: KnownSchedule, now: float | None = None) -> int:
+    def counted_instant(
+        self, known: known_schedules.KnownSchedule, now: float | None = None
+    ) -> int:
         """The occurrence that a counted run would stand for, epoch seconds; `now`: default the clock of Redis.
 
         Raises:
@@ -342,15 +335,15 @@ class Schedules:
         """
         return difflib.get_close_matches(name, [each.name for each in self], n=3)
 
-    def _read(self, name: str) -> Read:
-        return read_schedule(self._pool, self._keys, name)
+    def _read(self, name: str) -> known_schedules.Read:
+        return known_schedules.read_schedule(self._pool, self._keys, name)
 
-    def _reads(self, name: str) -> Iterator[Read]:
+    def _reads(self, name: str) -> Iterator[known_schedules.Read]:
         """Read a schedule for a change, and again as often as another process was faster."""
         return (self._read(name) for _ in range(TRIES))
 
-    def _required(self, name: str, read: Read) -> KnownSchedule:
-        known = known_of(name, read)
+    def _required(self, name: str, read: known_schedules.Read) -> known_schedules.KnownSchedule:
+        known = known_schedules.known_of(name, read)
         if known is None:
             near = self.near_names(name)
             hint = (
@@ -359,12 +352,14 @@ class Schedules:
             raise PayloadError(f"schedule {name!r} is not known; {hint}")
         return known
 
-    def _hold(self, name: str, read: Read, state: bytes, **options: Any) -> bool:
+    def _hold(self, name: str, read: known_schedules.Read, state: bytes, **options: Any) -> bool:
         """Write a state; False: another process was faster, read again."""
         written = hold(self._pool, self._keys, name, known=read.state, state=state, **options)
         return written != "other"
 
-    def _instant(self, known: KnownSchedule, read: Read, *, counted: bool) -> int:
+    def _instant(
+        self, known: known_schedules.KnownSchedule, read: known_schedules.Read, *, counted: bool
+    ) -> int:
         """The instant under which a run by hand is noted."""
         if counted:
             instant = self.counted_instant(known, read.now)
@@ -390,8 +385,8 @@ def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
         RedisUnavailable: call again, which does no harm.
     """
     for _ in range(TRIES):
-        read = read_schedule(pool, keys, name)
-        known = parsed(name, read.definition)
+        read = known_schedules.read_schedule(pool, keys, name)
+        known = known_schedules.parsed(name, read.definition)
         if known is None or known.origin != "code":
             return False
         about: Any = {"known": read.state, "state": read.state, "cursor": BACK}
@@ -410,13 +405,13 @@ def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
     return definition.when.latest_at_or_before(moment) == moment and not is_each_second
 
 
-def _skipped(read: Read) -> tuple[int, ...]:
+def _skipped(read: known_schedules.Read) -> tuple[int, ...]:
     known = ScheduleState.from_text(read.state).skipped
     return tuple(each for each in known if each > read.now - KEEP_SKIPPED_S)
 
 
 def _counts_on(
-    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: Read
+    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: known_schedules.Read
 ) -> bool:
     """Whether what has come due since the cursor belongs to the new definition as well."""
     if former is not None:

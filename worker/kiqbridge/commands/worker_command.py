@@ -27,15 +27,9 @@ from kiqbridge.engine.health import dump_threads
 from kiqbridge.engine.launcher import KILL_S, Launcher
 from kiqbridge.engine.served_queues import with_default_queues
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
-from kiqbridge.host import ending
+from kiqbridge.host import ending, surroundings
 from kiqbridge.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.host.status import run_folder
-from kiqbridge.host.surroundings import (
-    process_count,
-    report_on_children,
-    supervisor_title,
-    title_setter,
-)
 from kiqbridge.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.perform.job_logger import configure_logging
 from kiqbridge.runtime import descriptors, job_forks, user_code
@@ -182,7 +176,7 @@ def load_config(
 
 def is_supervised(config: Config) -> bool:
     """Whether the settings ask for a supervisor: several processes, or a ceiling that needs one."""
-    return process_count(config.processes) > 1 or config.max_memory_mb > 0
+    return surroundings.process_count(config.processes) > 1 or config.max_memory_mb > 0
 
 
 def _supervise(config: Config, notifier: Notifier) -> None:
@@ -209,16 +203,18 @@ def _supervise(config: Config, notifier: Notifier) -> None:
             raise SystemExit(status)
 
     folder, pid = run_folder(config.run_dir), os.getpid()
-    tag, set_title = config.tag or Path.cwd().name, title_setter()
+    tag, set_title = config.tag or Path.cwd().name, surroundings.title_setter()
 
     def look() -> Report:
         # Faults of a child are reported in the line, but do not stop the watchdog's messages: the
         # supervisor replaces that child, and systemd need not restart all.
-        report = report_on_children(folder, pid)
+        report = surroundings.report_on_children(folder, pid)
         return Report("; ".join([report.line, *report.faults]), ())
 
     notifier.start(look, in_thread=False)
-    Supervisor(config, work, notifier, lambda text: set_title(supervisor_title(text, tag))).run()
+    Supervisor(
+        config, work, notifier, lambda text: set_title(surroundings.supervisor_title(text, tag))
+    ).run()
 
 
 def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:

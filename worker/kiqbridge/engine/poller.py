@@ -39,15 +39,9 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
-from kiqbridge.wire import json_text
+from kiqbridge.wire import json_text, raw_job
 from kiqbridge.wire.job_text import JobText
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.raw_job import (
-    MAX_PARSED_BYTES,
-    max_kept_bytes,
-    moved_text,
-    too_long_to_keep,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +88,7 @@ class Poller(Role):
         self._lead = Lead(connection, keys.poller, identity, LEAD_S)
         self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._clock = SkewTolerantClock()
-        self._max_bytes = max_kept_bytes(max_payload_bytes)
+        self._max_bytes = raw_job.max_kept_bytes(max_payload_bytes)
         self._renew_at = float("inf")
         self.earliest_due: float | None = None
         self._leads = False
@@ -328,9 +322,9 @@ class Poller(Role):
             MalformedJSON, PayloadError: it cannot be a job.
         """
         if len(member) > self._max_bytes:
-            raise too_long_to_keep(member, self._max_bytes)
-        if len(member) > MAX_PARSED_BYTES and not len(self.client.middleware):
-            return moved_text(member, now, self.client.wire_profile())
+            raise raw_job.too_long_to_keep(member, self._max_bytes)
+        if len(member) > raw_job.MAX_PARSED_BYTES and not len(self.client.middleware):
+            return raw_job.moved_text(member, now, self.client.wire_profile())
         return self.client.prepare_moved(json_text.loads(member), now, member)
 
     def _dead(self, member: bytes, error: Exception, now: float) -> Settlement:

@@ -15,18 +15,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kiqbridge.client import flow_ops
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import COLLECTOR, CONTEXT, Collector
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.flow_ops import (
-    KEEP_OPEN_S,
-    Placed,
-    StepWriter,
-    make_op,
-    member_ops,
-    seal_op,
-    write_ops,
-)
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.calls import Call, call
@@ -125,7 +117,7 @@ class Batch(TakesSteps):
                 if self._parent is not None:  # which writes them with its own
                     self._parent._children.append((self.bid, ops))  # noqa: SLF001 - of its own class
                 elif ops:
-                    write_ops(self.client, ops, repr(self))
+                    flow_ops.write_ops(self.client, ops, repr(self))
                 self._is_new = False
         finally:
             self._jobs, self._launches, self._children = [], [], []
@@ -195,21 +187,23 @@ class Batch(TakesSteps):
     def _ops(self) -> Iterator[Effect]:
         client = self.client
         keys = client.keys
-        children = [Placed(f"b:{bid}") for bid, _ in self._children]
+        children = [flow_ops.Placed(f"b:{bid}") for bid, _ in self._children]
         if self._is_new:
             yield self._made()
-        yield from member_ops(keys, self.bid, children, only_new=True)
-        yield from member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
+        yield from flow_ops.member_ops(keys, self.bid, children, only_new=True)
+        yield from flow_ops.member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
         for launch in self._launches:
-            yield from StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
+            yield from flow_ops.StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
         for _, ops in self._children:
             yield from ops
         if self._is_new:
-            yield seal_op(keys, self.bid)
+            yield flow_ops.seal_op(keys, self.bid)
 
-    def _placed(self, job: PreparedJob) -> Placed:
+    def _placed(self, job: PreparedJob) -> flow_ops.Placed:
         job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
-        return Placed(job.jid, job.queue, job.at, self.client.writer.text(job, time.time()))
+        return flow_ops.Placed(
+            job.jid, job.queue, job.at, self.client.writer.text(job, time.time())
+        )
 
     def _made(self) -> Effect:
         parent = "" if self._parent is None else self._parent.bid
@@ -220,7 +214,9 @@ class Batch(TakesSteps):
                 launch["bid"] = parent
         about = self._description
         keys = self.client.keys
-        return make_op(keys, self.bid, parent=parent, description=about, callbacks=callbacks)
+        return flow_ops.make_op(
+            keys, self.bid, parent=parent, description=about, callbacks=callbacks
+        )
 
     def _callback(self, event: str, link: Call | Flow) -> Launch | None:
         steps = steps_of(link, self.client)
@@ -272,7 +268,7 @@ class Batch(TakesSteps):
             RedisUnavailable: repeat it.
         """
         there = self.client
-        write_ops(there, [seal_op(there.keys, self.bid)], repr(self))
+        flow_ops.write_ops(there, [flow_ops.seal_op(there.keys, self.bid)], repr(self))
         self._is_new = False
 
     def cancel(self) -> None:
@@ -290,8 +286,8 @@ class Batch(TakesSteps):
         for bid in self._with_children(client):
             client.pool.run(
                 ("HSETNX", keys.batch(bid), "cancelled_at", repr(now)),
-                ("EXPIRE", keys.batch(bid), KEEP_OPEN_S),
-                ("ZADD", keys.cancelled_batches, repr(now + KEEP_OPEN_S), bid),
+                ("EXPIRE", keys.batch(bid), flow_ops.KEEP_OPEN_S),
+                ("ZADD", keys.cancelled_batches, repr(now + flow_ops.KEEP_OPEN_S), bid),
                 ("ZREMRANGEBYSCORE", keys.cancelled_batches, "-inf", repr(now)),
             )
 

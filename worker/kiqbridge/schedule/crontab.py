@@ -23,17 +23,8 @@ from datetime import datetime
 from typing import Final, Literal
 
 from kiqbridge.records import dataclass
+from kiqbridge.schedule import cron_fields
 from kiqbridge.schedule.cron import Bounds, Cron, bounds_of, check_zone
-from kiqbridge.schedule.cron_fields import (
-    FIRST_YEAR,
-    LAST_YEAR,
-    WEEKDAYS,
-    CronFields,
-    ExpressionError,
-    FieldSpec,
-    days_falling_on,
-    values_at,
-)
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -64,7 +55,7 @@ _ROWS: Final = (
 _MINUTE, _HOUR, _DATE, _MONTH, _WEEKDAY, _SECOND = range(len(_ROWS))
 _CRON, _SIDEKIQ_CRON = (
     tuple(
-        FieldSpec(
+        cron_fields.FieldSpec(
             name=name,
             low=low,
             high=high,
@@ -78,7 +69,7 @@ _CRON, _SIDEKIQ_CRON = (
 )
 _PLACES: Final = {row[0]: place for place, row in enumerate(_ROWS)}
 _FIELDS: Final = 5
-_YEARS: Final = tuple(range(FIRST_YEAR, LAST_YEAR + 1))
+_YEARS: Final = tuple(range(cron_fields.FIRST_YEAR, cron_fields.LAST_YEAR + 1))
 # croniter alone would also take ?, H, R (a minute at random), W and names such as L5.
 _ITEM: Final = re.compile(
     r"(?P<first>\*|[0-9]{1,9}|[A-Z]{3})(-(?P<last>[0-9]{1,9}|[A-Z]{3}))?(/(?P<step>[0-9]{1,9}))?"
@@ -126,9 +117,9 @@ class DayFields:
 
     def by_weekday(self, month: Sequence[int]) -> set[int]:
         """The days that the day-of-week field names."""
-        found = set(days_falling_on(self.weekdays, month))
+        found = set(cron_fields.days_falling_on(self.weekdays, month))
         for weekday, number in self.nth:
-            days = days_falling_on((weekday,), month)
+            days = cron_fields.days_falling_on((weekday,), month)
             place = number - 1 if number > 0 else number
             if -len(days) <= place < len(days):
                 found.add(days[place])
@@ -156,8 +147,8 @@ def parse_crontab(
     try:
         context = timezone, bounds_of(start, end)
         return _parse(_without_command(line), line, context, _CRON)
-    except ExpressionError as error:
-        raise ExpressionError(f"crontab line {line!r}: {error}") from None
+    except cron_fields.ExpressionError as error:
+        raise cron_fields.ExpressionError(f"crontab line {line!r}: {error}") from None
 
 
 def parse_cron_line(line: str, timezone: str, bounds: Bounds) -> Cron:
@@ -171,14 +162,14 @@ def parse_cron_line(line: str, timezone: str, bounds: Bounds) -> Cron:
 
 def _without_command(line: str) -> str:
     if len(lines := line.strip().splitlines()) > 1:
-        raise ExpressionError(
+        raise cron_fields.ExpressionError(
             f"has {len(lines)} lines; give one of them, or read a file with kiqbridge schedule import"
         )
     found = _COMMAND.fullmatch(line)
     if found is None or _ZONE.fullmatch(found["command"]):
         return line
     if _CRON_FIELD.fullmatch(found["command"]):
-        raise ExpressionError(
+        raise cron_fields.ExpressionError(
             "has more than 5 fields: seconds and years are not crontab's; write minute hour day-of-month month"
             " day-of-week"
         )
@@ -193,7 +184,7 @@ def split_line(line: str, timezone: str) -> tuple[list[Word], str]:
     """
     words = [(word[0], word.start() + 1) for word in re.finditer(r"\S+", line)]
     if words and words[0][0].startswith("TZ="):
-        raise ExpressionError(
+        raise cron_fields.ExpressionError(
             "TZ=: sets the zone of the command, not of the schedule; write CRON_TZ= if the schedule is meant"
         )
     if words and words[0][0].startswith("CRON_TZ="):
@@ -204,16 +195,16 @@ def split_line(line: str, timezone: str) -> tuple[list[Word], str]:
         timezone = words.pop()[0]
     for text, place in words:
         if text == "?":
-            raise ExpressionError(
+            raise cron_fields.ExpressionError(
                 f"'?' (at character {place}) is EventBridge's; write * here, or EventBridge's six fields as cron(…)"
             )
         if _OFFSET.fullmatch(text):
-            raise ExpressionError(
+            raise cron_fields.ExpressionError(
                 f"{text!r} (at character {place}) is an offset; write the name of a time zone, such as Etc/GMT-2"
                 " for +02:00"
             )
     if len(words) not in (_FIELDS, _FIELDS + 1):
-        raise ExpressionError(
+        raise cron_fields.ExpressionError(
             f"has {len(words)} fields; write 5: minute hour day-of-month month day-of-week, such as 0 3 * * *"
             " for three each night, with seconds in front or a time zone behind if they are needed"
         )
@@ -224,19 +215,21 @@ def _expanded(macro: str) -> str:
     if macro.lower() in MACROS:
         return MACROS[macro.lower()]
     if macro == "@reboot":
-        raise ExpressionError(
+        raise cron_fields.ExpressionError(
             "@reboot is no time: nothing restarts here; enqueue the job when the worker starts "
             '(@server.on("startup")), or at a time of day'
         )
-    raise ExpressionError(f"{macro!r} is none of {', '.join(MACROS)}")
+    raise cron_fields.ExpressionError(f"{macro!r} is none of {', '.join(MACROS)}")
 
 
 def _is_zone(word: str) -> bool:
     first = re.split(r"[-,/#%&]", word.upper())[0]
-    return word[0].isalpha() and first not in WEEKDAYS
+    return word[0].isalpha() and first not in cron_fields.WEEKDAYS
 
 
-def _parse(line: str, text: str, context: tuple[str, Bounds], specs: Sequence[FieldSpec]) -> Cron:
+def _parse(
+    line: str, text: str, context: tuple[str, Bounds], specs: Sequence[cron_fields.FieldSpec]
+) -> Cron:
     timezone, bounds = context
     words, zone = split_line(line, timezone)
     check_zone(zone)
@@ -244,9 +237,11 @@ def _parse(line: str, text: str, context: tuple[str, Bounds], specs: Sequence[Fi
     fields = [(word.upper(), place) for word, place in (*words, second)]
 
     def read(place: int) -> tuple[int, ...]:
-        return values_at(fields[place], lambda each: _values(specs[place], each.split(",")))
+        return cron_fields.values_at(
+            fields[place], lambda each: _values(specs[place], each.split(","))
+        )
 
-    parsed = CronFields(
+    parsed = cron_fields.CronFields(
         minutes=read(_MINUTE),
         hours=read(_HOUR),
         day_rules=(_day_fields(fields[_DATE], fields[_WEEKDAY], specs),),
@@ -256,13 +251,13 @@ def _parse(line: str, text: str, context: tuple[str, Bounds], specs: Sequence[Fi
     return Cron(text=text, timezone=zone, bounds=bounds, fields=parsed, seconds=read(_SECOND))
 
 
-def _day_fields(date: Word, weekday: Word, specs: Sequence[FieldSpec]) -> DayFields:
+def _day_fields(date: Word, weekday: Word, specs: Sequence[cron_fields.FieldSpec]) -> DayFields:
     is_both = any(text.startswith("*") for text, _ in (date, weekday))
     if specs is _SIDEKIQ_CRON:
         is_both = is_both or any(text.endswith("&") for text, _ in (date, weekday))
         date, weekday = ((text.removesuffix("&"), place) for text, place in (date, weekday))
-    dates, from_end = values_at(date, lambda text: _dates(specs[_DATE], text))
-    weekdays, nth = values_at(weekday, lambda text: _weekdays(specs[_WEEKDAY], text))
+    dates, from_end = cron_fields.values_at(date, lambda text: _dates(specs[_DATE], text))
+    weekdays, nth = cron_fields.values_at(weekday, lambda text: _weekdays(specs[_WEEKDAY], text))
     return DayFields(
         dates=dates,
         from_end=from_end,
@@ -272,7 +267,7 @@ def _day_fields(date: Word, weekday: Word, specs: Sequence[FieldSpec]) -> DayFie
     )
 
 
-def _dates(spec: FieldSpec, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _dates(spec: cron_fields.FieldSpec, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Days of the month, and days counted from its end."""
     items = text.split(",")
     counted = [item for item in items if spec.wraps and item.startswith(("-", "L"))]
@@ -290,7 +285,9 @@ def _dates(spec: FieldSpec, text: str) -> tuple[tuple[int, ...], tuple[int, ...]
     return dates, tuple(sorted(from_end))
 
 
-def _weekdays(spec: FieldSpec, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+def _weekdays(
+    spec: cron_fields.FieldSpec, text: str
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Whole weekdays and n-th ones, 1-7 = SUN-SAT as EventBridge counts them."""
     items = text.split(",")
     numbered = [item for item in items if spec.wraps and re.search("[#%]", item)]
@@ -310,11 +307,11 @@ def _weekdays(spec: FieldSpec, text: str) -> tuple[tuple[int, ...], tuple[tuple[
     return tuple(value + 1 for value in weekdays), tuple(sorted(nth))
 
 
-def _values(spec: FieldSpec, items: Sequence[str]) -> tuple[int, ...]:
+def _values(spec: cron_fields.FieldSpec, items: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted({value for item in items for value in _item(spec, item)}))
 
 
-def _item(spec: FieldSpec, item: str) -> Sequence[int]:
+def _item(spec: cron_fields.FieldSpec, item: str) -> Sequence[int]:
     """The values of `*`, `7`, `2-5`, `22-2`, `*/n` or `2-5/n`; weekdays are 0-6 = SUN-SAT.
 
     croniter's values but for two readings, which are not those of crontab(5), where a range is inclusive:
@@ -351,7 +348,7 @@ def _item(spec: FieldSpec, item: str) -> Sequence[int]:
     return (values[start:] + values[:start])[:: int(step)]
 
 
-def _read(spec: FieldSpec, item: str) -> tuple[int, ...]:
+def _read(spec: cron_fields.FieldSpec, item: str) -> tuple[int, ...]:
     """What croniter reads in an item; its errors become ours."""
     try:
         return _expand(_PLACES[spec.name], item)

@@ -22,25 +22,14 @@ from typing import Any, Final
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire import measures
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.measures import (
-    BOUNDS_MS,
-    BUCKETS,
-    MINUTE_TTL_S,
-    TEN_MINUTES_TTL_S,
-    field_name,
-    histogram_minute_7,
-    histogram_minute_8,
-    minute_7,
-    minute_8,
-    ten_minutes_8,
-)
 
 logger = logging.getLogger(__name__)
 
-_FAILED: Final = BUCKETS
-_MS: Final = BUCKETS + 1
-_NOTHING: Final = (0,) * (BUCKETS + 2)
+_FAILED: Final = measures.BUCKETS
+_MS: Final = measures.BUCKETS + 1
+_NOTHING: Final = (0,) * (measures.BUCKETS + 2)
 
 MOST_NAMES = 2000
 """How many classes a thread keeps apart: `wrapped` is any text that a producer writes."""
@@ -147,7 +136,7 @@ class Metrics:
         if failed:
             cell[_FAILED] += 1
         else:
-            cell[bisect_right(BOUNDS_MS, milliseconds)] += 1
+            cell[bisect_right(measures.BOUNDS_MS, milliseconds)] += 1
             cell[_MS] += milliseconds
 
     def flush(self, connection: RedisConnection, now: float) -> None:
@@ -168,7 +157,7 @@ class Metrics:
         while self._waiting:
             keys, args = _flush_arguments(self._waiting[0], self._keys, self._versions, now)
             errors = connection.script(
-                _FLUSH, [self._guard, *keys], [self._number, MINUTE_TTL_S, *args]
+                _FLUSH, [self._guard, *keys], [self._number, measures.MINUTE_TTL_S, *args]
             )
             self._waiting.popleft()
             self._number += 1
@@ -190,7 +179,7 @@ class Metrics:
         for cells in list(self._threads):
             # A copy is one step for the interpreter; its thread goes on adding classes.
             for name, cell in cells.copy().items():
-                total = totals.setdefault(field_name(name), list(_NOTHING))
+                total = totals.setdefault(measures.field_name(name), list(_NOTHING))
                 for index, count in enumerate(cell):
                     total[index] += count
         return totals
@@ -209,7 +198,7 @@ class Metrics:
 def _difference(total: Sequence[float], taken: Sequence[float]) -> Measured:
     histogram = {
         index: int(total[index] - taken[index])
-        for index in range(BUCKETS)
+        for index in range(measures.BUCKETS)
         if total[index] != taken[index]
     }
     # Whole milliseconds of the sums: those of each short job would be none.
@@ -238,7 +227,7 @@ def _flush_arguments(
             if each.histogram:
                 names.append(_histogram_key(keys, version, name, at))
                 counters = [part for pair in each.histogram.items() for part in pair]
-                args += ["histogram", MINUTE_TTL_S, len(each.histogram), *counters]
+                args += ["histogram", measures.MINUTE_TTL_S, len(each.histogram), *counters]
     for version in versions:
         for key, ttl_s in _bucket_keys(keys, version, at):
             fields = [
@@ -253,15 +242,15 @@ def _flush_arguments(
 
 def _histogram_key(keys: Keys, version: str, name: str, at: time.struct_time) -> str:
     if version == "7":
-        return keys.histogram_7(name, histogram_minute_7(at))
-    return keys.histogram_8(name, histogram_minute_8(at))
+        return keys.histogram_7(name, measures.histogram_minute_7(at))
+    return keys.histogram_8(name, measures.histogram_minute_8(at))
 
 
 def _bucket_keys(keys: Keys, version: str, at: time.struct_time) -> list[tuple[str, int]]:
     """Hashes of the minute, and for 8 first of the ten minutes, with their TTL in seconds."""
     if version == "7":
-        return [(keys.metrics(minute_7(at)), MINUTE_TTL_S)]
+        return [(keys.metrics(measures.minute_7(at)), measures.MINUTE_TTL_S)]
     return [
-        (keys.metrics(ten_minutes_8(at)), TEN_MINUTES_TTL_S),
-        (keys.metrics(minute_8(at)), MINUTE_TTL_S),
+        (keys.metrics(measures.ten_minutes_8(at)), measures.TEN_MINUTES_TTL_S),
+        (keys.metrics(measures.minute_8(at)), measures.MINUTE_TTL_S),
     ]

@@ -17,13 +17,7 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
-from kiqbridge.store import deadline
-from kiqbridge.store.redis_address import (
-    UntaggedNamespace,
-    connection_factory,
-    shown_address,
-    without_password,
-)
+from kiqbridge.store import deadline, redis_address
 from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
@@ -196,7 +190,7 @@ class StoredSource(RedisSource):
             try:
                 self.known = factory = self._build(url)
                 self._nodes = factory.connection_kwargs.get("nodes")
-            except UntaggedNamespace as error:
+            except redis_address.UntaggedNamespace as error:
                 raise RedisMisconfigured(f"{self._stored.name} cannot be used: {error}") from None
             except ConfigError:  # its text may quote parts of what should have been an address
                 raise RedisMisconfigured(
@@ -210,7 +204,7 @@ class StoredSource(RedisSource):
         self._url = url
         self._failed = None
         self.version += 1
-        self.address = without_password(url)
+        self.address = redis_address.without_password(url)
 
 
 def open_source(
@@ -234,14 +228,14 @@ def open_source(
         namespace = access.namespace if isinstance(access, RedisAccess) else ""
     if not isinstance(access, RedisAccess) or client is not None:
         url = access.url if isinstance(access, RedisAccess) else access
-        factory = connection_factory(url, client, read_timeout_s, namespace)
-        return RedisSource(factory, shown_address(url, factory))
+        factory = redis_address.connection_factory(url, client, read_timeout_s, namespace)
+        return RedisSource(factory, redis_address.shown_address(url, factory))
     if access.secret_arn or access.ssm_parameter:
         from kiqbridge.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
 
         return StoredSource(
             StoredAddress(access),
-            lambda url: connection_factory(url, None, read_timeout_s, namespace),
+            lambda url: redis_address.connection_factory(url, None, read_timeout_s, namespace),
         )
     if access.iam_user:
         from kiqbridge.credentials import iam_token  # noqa: PLC0415 - as above
@@ -259,6 +253,8 @@ def iam_source(
     namespace: str = "",
 ) -> RedisSource:
     """A source whose connections log in with a new token each, and are replaced at that age."""
-    factory = connection_factory(access.url, None, read_timeout_s, namespace)
+    factory = redis_address.connection_factory(access.url, None, read_timeout_s, namespace)
     factory.connection_kwargs["credential_provider"] = tokens
-    return RedisSource(factory, shown_address(access.url, factory), max_age_s=max_age_s)
+    return RedisSource(
+        factory, redis_address.shown_address(access.url, factory), max_age_s=max_age_s
+    )

@@ -11,13 +11,7 @@ from typing import Any, Final
 
 import redis
 
-from kiqbridge.errors import (
-    ConfigError,
-    KiqbridgeError,
-    RedisMisconfigured,
-    RedisRefused,
-    RedisUnavailable,
-)
+from kiqbridge import errors
 from kiqbridge.records import dataclass
 from kiqbridge.store.connection_faults import fault_of
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
@@ -55,7 +49,7 @@ _LOGIN: Final = (
 )
 
 
-class ReplyLost(KiqbridgeError):  # noqa: N818 - named by what happened; callers translate it
+class ReplyLost(errors.KiqbridgeError):
     """The call was sent, and no reply came: it may or may not have been carried out."""
 
 
@@ -82,29 +76,29 @@ def error_text(error: Exception) -> str:
     return f"{code} {text}" if code and not text.startswith(str(code)) else text
 
 
-def unavailable(error: Exception, address: str, *, uses_tls: bool) -> RedisUnavailable:
+def unavailable(error: Exception, address: str, *, uses_tls: bool) -> errors.RedisUnavailable:
     """The error to raise for a call that no server carried out; `address` is shown."""
     cause = error.__cause__
-    if isinstance(cause, RedisUnavailable):  # of what the connection logs in with
+    if isinstance(cause, errors.RedisUnavailable):  # of what the connection logs in with
         return type(cause)(str(cause))
     fault = fault_of(error, uses_tls=uses_tls)
     if fault is not None:
-        return RedisMisconfigured(f"Redis at {address} cannot be reached: {fault}")
-    return RedisUnavailable(
+        return errors.RedisMisconfigured(f"Redis at {address} cannot be reached: {fault}")
+    return errors.RedisUnavailable(
         f"Redis at {address} cannot be reached: {str(error).rstrip('.')}; "
         "check REDIS_URL, that the server runs, and its security group or password"
     )
 
 
-def translate(error: Exception, address: str) -> RedisUnavailable | RedisRefused:
+def translate(error: Exception, address: str) -> errors.RedisUnavailable | errors.RedisRefused:
     """The error to raise for one that the server at `address` answered with."""
     text = error_text(error)
     fault = fault_of(error)
     if fault is not None:
-        return RedisMisconfigured(f"Redis at {address} refused the call: {fault}")
+        return errors.RedisMisconfigured(f"Redis at {address} refused the call: {fault}")
     if text.startswith((*_FAILOVER, *_AWAY)):
-        return RedisUnavailable(f"Redis at {address} refused the call: {text}")
-    return RedisRefused(f"Redis at {address} answered with an error: {with_hint(text)}")
+        return errors.RedisUnavailable(f"Redis at {address} refused the call: {text}")
+    return errors.RedisRefused(f"Redis at {address} answered with an error: {with_hint(text)}")
 
 
 def with_hint(text: str) -> str:
@@ -159,7 +153,7 @@ class Replicas:
     timeout_ms: int
 
 
-class NotReplicated(KiqbridgeError):  # noqa: N818 - named by what happened; callers translate it
+class NotReplicated(errors.KiqbridgeError):
     """The call was carried out, but too few replicas confirmed it.
 
     Attributes:
@@ -182,13 +176,13 @@ def parse_replicas(count: object, timeout_ms: object, *, source: str) -> Replica
     except ValueError:
         number = -1
     if number < 0 or isinstance(count, bool):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"wait_replicas: {count!r} is not a whole number from 0 (from {source}); write how many "
             "replicas shall confirm a push, 0 to wait for none"
         )
     most = int(READ_TIMEOUT_S * 1000) - _WAIT_MARGIN_MS
     if type(timeout_ms) is not int or not 0 < timeout_ms <= most:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"wait_timeout_ms: {timeout_ms!r} is not a whole number from 1 to {most:,}; a silent server "
             f"counts as lost after {READ_TIMEOUT_S:.0f} s"
         )

@@ -13,17 +13,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from kiqbridge import errors
 from kiqbridge.aws.record import Record, Result, answer_of
 from kiqbridge.aws.sources.http_request import HttpRequest, Integration
-from kiqbridge.errors import (
-    EventError,
-    NotAllowed,
-    PayloadError,
-    PushNotReplicated,
-    PushOutcomeUnknown,
-    QueueTooDeep,
-    RedisUnavailable,
-)
 from kiqbridge.wire import json_text
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -42,7 +34,7 @@ _REPLY_LOST: Final = (
 _NOT_REPLICATED: Final = "The jobs are enqueued, but fewer replicas than asked for have confirmed it; do not repeat the request"
 
 
-class HttpProblem(EventError):  # noqa: N818 - the word of RFC 9457
+class HttpProblem(errors.EventError):
     """A request that is refused with a certain status.
 
     Attributes:
@@ -78,20 +70,20 @@ def problem_of(error: Exception) -> HttpProblem:
     """
     if isinstance(error, HttpProblem):
         return error
-    if isinstance(error, NotAllowed):
+    if isinstance(error, errors.NotAllowed):
         return HttpProblem(403, str(error))
-    if isinstance(error, EventError | PayloadError):
+    if isinstance(error, errors.EventError | errors.PayloadError):
         return HttpProblem(422, str(error))
-    if isinstance(error, QueueTooDeep):
+    if isinstance(error, errors.QueueTooDeep):
         return HttpProblem(429, str(error), headers={"Retry-After": str(RETRY_AFTER_DEEP_S)})
     status, detail = 500, _UNEXPECTED
     headers: dict[str, str] = {}
     members: dict[str, Any] = {}
-    if isinstance(error, RedisUnavailable):
+    if isinstance(error, errors.RedisUnavailable):
         status, detail, headers = 503, _AWAY, {"Retry-After": str(RETRY_AFTER_S)}
-    elif isinstance(error, PushOutcomeUnknown):
+    elif isinstance(error, errors.PushOutcomeUnknown):
         status, detail, members = 504, _REPLY_LOST, {"jid": error.jid}
-    elif isinstance(error, PushNotReplicated):
+    elif isinstance(error, errors.PushNotReplicated):
         status, detail, members = 504, _NOT_REPLICATED, {"jids": error.jids}
     return HttpProblem(status, detail, headers=headers, members=members)
 
