@@ -19,16 +19,8 @@ from kiqbridge.api import (
     SortedEntry,
     open_operator,
 )
-from kiqbridge.commands import output
+from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import Advance, Plan, carry_out
-from kiqbridge.commands.arguments import (
-    Verbs,
-    add,
-    add_changing,
-    add_listing,
-    add_verb,
-    add_verbs,
-)
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text
 from kiqbridge.wire.names import printable
@@ -82,7 +74,7 @@ _FILTERS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs of a set; without one it is `list`."""
-    verbs = add_verbs(parser, "list")
+    verbs = arguments.add_verbs(parser, "list")
     _add_listing(
         verbs,
         "list",
@@ -94,53 +86,57 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     _add_acting(verbs, kind)
 
 
-def add_queue_verbs(verbs: "Verbs[Any]") -> None:
+def add_queue_verbs(verbs: "arguments.Verbs[Any]") -> None:
     """The verbs of a queue for its jobs; each takes the name of the queue first."""
     text = "the jobs of a queue, the next to be taken first"
     _add_listing(verbs, "show", "queue", text, "kiqbridge queue show default --limit 10")
     _add_acting(verbs, "queue")
 
 
-def _add_listing(verbs: "Verbs[Any]", name: str, kind: str, text: str, *examples: str) -> None:
-    verb = add_verb(verbs, name, _show, text, *examples, kind=kind)
+def _add_listing(
+    verbs: "arguments.Verbs[Any]", name: str, kind: str, text: str, *examples: str
+) -> None:
+    verb = arguments.add_verb(verbs, name, _show, text, *examples, kind=kind)
     if kind == "queue":
-        add(verb, "NAME")
+        arguments.add(verb, "NAME")
     _add_filters(verb, kind)
-    add_listing(verb, LIMIT, "for sets of any size")
+    arguments.add_listing(verb, LIMIT, "for sets of any size")
 
 
-def _add_acting(verbs: "Verbs[Any]", kind: str) -> None:
+def _add_acting(verbs: "arguments.Verbs[Any]", kind: str) -> None:
     name = " default" if kind == "queue" else ""
     for word in _KINDS[kind].verbs.split():
         which = "" if word == "clear" else " --class 'Mail*' --older-than 1d"
         example = f"kiqbridge {kind} {word}{name}{which}{MORE.get(word, '')} --dry-run"
-        verb = add_verb(verbs, word, _act, _HELP[word], example, kind=kind, verb=word)
+        verb = arguments.add_verb(verbs, word, _act, _HELP[word], example, kind=kind, verb=word)
         if kind == "queue":
-            add(verb, "NAME")
+            arguments.add(verb, "NAME")
         if word != "clear":
-            add(verb, "[JID...]", "these jobs; or a filter, or --all", dest="jids")
-            add(verb, "--all", "all jobs")
-            add(verb, "--limit N", "at most so many")
+            arguments.add(verb, "[JID...]", "these jobs; or a filter, or --all", dest="jids")
+            arguments.add(verb, "--all", "all jobs")
+            arguments.add(verb, "--limit N", "at most so many")
             _add_filters(verb, kind)
         add_destination(verb, word)
-        add_changing(verb, asks=True)
+        arguments.add_changing(verb, asks=True)
 
 
 def _add_filters(parser: argparse.ArgumentParser, kind: str) -> None:
     group = parser.add_argument_group("which jobs", "All that is given must apply.")
     for name, (words, text) in _FILTERS.items():
         if (kind, name) != ("queue", "queue"):
-            add(group, words, text, dest=name, default=None if name.endswith("_s") else "")
+            arguments.add(
+                group, words, text, dest=name, default=None if name.endswith("_s") else ""
+            )
 
 
 def add_destination(parser: argparse.ArgumentParser, verb: str) -> None:
     """Where to, of `move`; when, of `reschedule`; nothing, of other verbs."""
     if verb == "move":
-        add(parser, "--to QUEUE", "the other queue", required=True)
+        arguments.add(parser, "--to QUEUE", "the other queue", required=True)
     if verb == "reschedule":
         when = parser.add_mutually_exclusive_group(required=True)
-        add(when, "--at TIME", "ISO 8601 with a zone")
-        add(when, "--in DURATION", "90, 15m, 2h, 1d")
+        arguments.add(when, "--at TIME", "ISO 8601 with a zone")
+        arguments.add(when, "--in DURATION", "90, 15m, 2h, 1d")
     parser.set_defaults(at=None, in_=None, to=None)
 
 

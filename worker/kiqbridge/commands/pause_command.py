@@ -8,14 +8,7 @@ from typing import Any, Final
 from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
 from kiqbridge.client.schedules import Schedules
-from kiqbridge.commands.arguments import (
-    Verbs,
-    add,
-    add_changing,
-    add_json,
-    add_verb,
-    add_verbs,
-)
+from kiqbridge.commands import arguments
 from kiqbridge.commands.jobs_command import add_queue_verbs
 from kiqbridge.commands.output import answer, warn
 from kiqbridge.errors import did_you_mean
@@ -27,31 +20,33 @@ _EXAMPLES: Final = {"queue": "mail", "class": "Billing::Invoice", "schedule": "n
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs pause, resume and list; of a queue those for its jobs, too."""
-    verbs = add_verbs(parser)
+    verbs = arguments.add_verbs(parser)
     add_pause_verbs(verbs, kind, f"let no worker run jobs of this {kind}")
     text = "queues, their length and pause" if kind == "queue" else "what is paused"
-    listing = add_verb(verbs, "list", _list, text, f"kiqbridge {kind} list --json", kind=kind)
-    add(listing, "[NAME...]", dest="names")
-    add_json(listing)
+    listing = arguments.add_verb(
+        verbs, "list", _list, text, f"kiqbridge {kind} list --json", kind=kind
+    )
+    arguments.add(listing, "[NAME...]", dest="names")
+    arguments.add_json(listing)
     if kind == "queue":
         add_queue_verbs(verbs)
 
 
-def add_pause_verbs(verbs: "Verbs[Any]", kind: str, text: str, **more: str) -> None:
+def add_pause_verbs(verbs: "arguments.Verbs[Any]", kind: str, text: str, **more: str) -> None:
     """The verbs pause and resume; `text`: the help of pause."""
     line = f"kiqbridge {kind} %s {_EXAMPLES[kind]}"
     example = f"{line % 'pause'} --reason 'provider is down' --for 2h --dry-run"
-    pause = add_verb(verbs, "pause", _pause, text, example, kind=kind, **more)
+    pause = arguments.add_verb(verbs, "pause", _pause, text, example, kind=kind, **more)
     text = "end the pause, whoever made it"
-    resume = add_verb(verbs, "resume", _resume, text, line % "resume", kind=kind)
+    resume = arguments.add_verb(verbs, "resume", _resume, text, line % "resume", kind=kind)
     for verb in (pause, resume):
-        add(verb, "NAME...", dest="names")
-        add_changing(verb)
-    add(pause, "--reason TEXT", "why; shown by list", default="")
-    add(pause, "--by WHO", "who paused it (default: you, on this machine)")
+        arguments.add(verb, "NAME...", dest="names")
+        arguments.add_changing(verb)
+    arguments.add(pause, "--reason TEXT", "why; shown by list", default="")
+    arguments.add(pause, "--by WHO", "who paused it (default: you, on this machine)")
     end = pause.add_mutually_exclusive_group()
-    add(end, "--for DURATION", "ends by itself after 90, 90s, 15m, 2h or 1d")
-    add(end, "--until TIME", "ends by itself at this time (ISO 8601)")
+    arguments.add(end, "--for DURATION", "ends by itself after 90, 90s, 15m, 2h or 1d")
+    arguments.add(end, "--until TIME", "ends by itself at this time (ISO 8601)")
 
 
 def warn_of_unknown(operator: Operator, kind: str, names: Collection[str]) -> None:
