@@ -10,7 +10,7 @@ import redis as redis_py
 from support.ruby import run_ruby
 
 from kiqbridge import Client
-from kiqbridge.wire.active_job import Symbol
+from kiqbridge.wire.active_job_values import Symbol
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.strategies import ARGUMENTS
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, Symbol, parse, serialize, wrap
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, parse, serialize, wrap
+from kiqbridge.wire.active_job_values import Symbol
 
 NOW = 1_700_000_000.75
 

@@ -23,7 +23,7 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.testing import fake
-from kiqbridge.wire.active_job import Symbol, deserialize
+from kiqbridge.wire.active_job_values import Symbol, deserialize
 
 USER = ContextVar("user_id")
 TENANT = ContextVar("tenant")

@@ -21,7 +21,7 @@ from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire import active_job
-from kiqbridge.wire.active_job_values import deserialize
+from kiqbridge.wire.active_job_values import Symbol, deserialize
 
 KEY: Final = "cattr"
 """Where the first group is stored; the second under `cattr_1`, and so on."""
@@ -213,7 +213,7 @@ _locale: Locale | None = None
 def _written(values: Mapping[str, Any], payload: Mapping[str, Any], key: str) -> Any:
     """In the form of the payload's wire profile, which shows in the kind of its `created_at`."""
     if type(payload.get("created_at")) is int:
-        pairs = [[active_job.Symbol(name), value] for name, value in values.items()]
+        pairs = [[Symbol(name), value] for name, value in values.items()]
         try:
             return active_job.serialize(pairs)
         except PayloadError as error:
@@ -234,7 +234,7 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return str(value) if isinstance(value, active_job.Symbol | Decimal) else value
+    return str(value) if isinstance(value, Symbol | Decimal) else value
 
 
 def _install(middleware: _Around, instead_of: _Around | None = None) -> None:

@@ -18,35 +18,12 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client.arguments import takes
 from kiqbridge.errors import ArgumentMismatch, PayloadError
 from kiqbridge.records import dataclass
+from kiqbridge.wire import active_job_values
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.active_job_values import (
-    KEYWORDS,
-    RESERVED,
-    SYMBOL_KEYS,
-    GlobalID,
-    Range,
-    Symbol,
-    deserialize_arguments,
-)
 from kiqbridge.wire.payload import shorten
 
 if TYPE_CHECKING:
     from kiqbridge.client.registry import JobDefinition, Registry
-
-__all__ = [
-    "GlobalID",
-    "RailsJob",
-    "Range",
-    "Symbol",
-    "current_job",
-    "find",
-    "of",
-    "performed_class",
-    "require",
-    "rules_of",
-    "shown_arguments",
-    "written",
-]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _WRAPPERS_OPTIONS = {"retry": True}
@@ -196,7 +173,7 @@ def written(
             definition.arguments.from_rails(list(args), kwargs)
         except ArgumentMismatch as error:
             raise PayloadError(f"args: {error}") from None
-    return [*args, {**kwargs, KEYWORDS: list(kwargs)}] if kwargs else list(args)
+    return [*args, {**kwargs, active_job_values.KEYWORDS: list(kwargs)}] if kwargs else list(args)
 
 
 def _perform_of(definition: "JobDefinition", instance: Any) -> Callable[..., Any]:
@@ -246,7 +223,7 @@ def _call_of(
         )
     [data] = wrapped
     raw = data.get("arguments")
-    args: list[Any] = deserialize_arguments(raw)
+    args: list[Any] = active_job_values.deserialize_arguments(raw)
     kwargs: Mapping[str, Any] = {}
     if args and isinstance(args[-1], dict):
         args, kwargs = _with_keywords(definition.signature, args, raw[-1])
@@ -268,11 +245,11 @@ def _with_keywords(
     fits in no other way.
     """
     before, keywords = args[:-1], {str(key): value for key, value in args[-1].items()}
-    if KEYWORDS in last:
+    if active_job_values.KEYWORDS in last:
         if not keywords or _takes_any(signature, keywords):
             return before, keywords
         return args, {}
-    may_be = bool(keywords) and SYMBOL_KEYS in last and _is_all_symbols(last)
+    may_be = bool(keywords) and active_job_values.SYMBOL_KEYS in last and _is_all_symbols(last)
     if may_be and not takes(signature, args, {}) and takes(signature, before, keywords):
         return before, keywords
     return args, {}
@@ -289,5 +266,7 @@ def _takes_any(
 
 
 def _is_all_symbols(last: Mapping[str, Any]) -> bool:
-    noted = last[SYMBOL_KEYS]
-    return isinstance(noted, list) and all(key in RESERVED or key in noted for key in last)
+    noted = last[active_job_values.SYMBOL_KEYS]
+    return isinstance(noted, list) and all(
+        key in active_job_values.RESERVED or key in noted for key in last
+    )

@@ -28,7 +28,6 @@ from kiqbridge.wire.active_job_values import (
     GlobalID,
     Range,
     Symbol,
-    deserialize,
 )
 from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
@@ -40,22 +39,6 @@ from kiqbridge.wire.payload import (
     shorten,
     shorten_argument,
 )
-
-__all__ = [
-    "KEY",
-    "NEW_WRAPPER",
-    "OLD_WRAPPER",
-    "WRAPPERS",
-    "ActiveJob",
-    "GlobalID",
-    "Range",
-    "Symbol",
-    "deserialize",
-    "is_active_job",
-    "parse",
-    "serialize",
-    "wrap",
-]
 
 OLD_WRAPPER: Final = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 NEW_WRAPPER: Final = "Sidekiq::ActiveJob::Wrapper"
