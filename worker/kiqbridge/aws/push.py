@@ -9,20 +9,13 @@ from dataclasses import field
 from itertools import accumulate
 from typing import Protocol
 
+from kiqbridge import errors
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.errors import (
-    EventError,
-    KiqbridgeError,
-    PayloadError,
-    QueueTooDeep,
-    RedisRefused,
-    RedisUnavailable,
-)
 from kiqbridge.records import dataclass
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.payload import shorten
@@ -31,11 +24,11 @@ NO_FLEET = ""
 """Stands for the fleet of a queue which belongs to none: its push is refused."""
 
 
-class HeldBack(KiqbridgeError):  # noqa: N818 - reads as what happened
+class HeldBack(errors.KiqbridgeError):
     """Not enqueued, since an earlier record failed; the service delivers both again, in their order."""
 
 
-class StaleTick(EventError):  # noqa: N818 - reads as what it is
+class StaleTick(errors.EventError):
     """So old that nobody knows whether it was enqueued."""
 
 
@@ -101,10 +94,10 @@ class Pusher:
                     Result(record=record, jobs=of_record)
                     for record, of_record in zip(records, pushed, strict=True)
                 ]
-            except QueueTooDeep as error:
+            except errors.QueueTooDeep as error:
                 return self._push_what_fits(records, answering, by, error.places)
             except Exception as error:  # noqa: BLE001 - each record is answered for, with its error
-                may_be_of_one = isinstance(error, PayloadError | RedisRefused)
+                may_be_of_one = isinstance(error, errors.PayloadError | errors.RedisRefused)
                 if not may_be_of_one or answering is Answering.WHOLE or is_one:
                     return [Result(record=record, error=error) for record in records]
         return self._one_by_one(records, answering, by)
@@ -135,21 +128,21 @@ class Pusher:
             if (delayed := self.gate.delayed(record, own)) is not None:
                 return delayed
             queues = {record.jobs[number].queue: length for number, length in own.items()}
-            return Result(record=record, error=QueueTooDeep(queues, own))
+            return Result(record=record, error=errors.QueueTooDeep(queues, own))
 
         return in_order(
             records, answering, fitting, lambda others: self.push(others, answering, by)
         )
 
     def _one_by_one(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
-        away: RedisUnavailable | None = None
+        away: errors.RedisUnavailable | None = None
 
         def pushed(place: int) -> Result:
             nonlocal away
             if away is not None:  # each further attempt would wait as long
                 return Result(record=records[place], error=away)
             [result] = self.push([records[place]], Answering.WHOLE, by)
-            if isinstance(result.error, RedisUnavailable):
+            if isinstance(result.error, errors.RedisUnavailable):
                 away = result.error
             return result
 
@@ -170,7 +163,7 @@ class Pusher:
                 overlap=tick.overlap,
                 max_age_s=tick.max_age_s,
             )
-        except QueueTooDeep as error:
+        except errors.QueueTooDeep as error:
             delayed = self.gate.delayed(record, error.places)
             return (
                 Result(record=record, error=error)
@@ -180,7 +173,7 @@ class Pusher:
         except Exception as error:  # noqa: BLE001 - as in `push`
             return Result(record=record, error=error)
         if outcome.kind == "future":
-            early = EventError(
+            early = errors.EventError(
                 f"tick.at: {shorten(tick.at)} is more than {self.tick_ahead_s:g} s ahead of the clock of "
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
                 f"duplicate (a clock that is wrong by more: {ForFunctions.tick_ahead_s.env[0]})"
@@ -233,7 +226,7 @@ class FleetPusher:
     def _fleet(self, record: Record) -> str:
         try:
             return self.name_of(record.jobs[0].queue)
-        except PayloadError:
+        except errors.PayloadError:
             return NO_FLEET
 
 

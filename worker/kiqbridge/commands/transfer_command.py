@@ -20,18 +20,10 @@ from kiqbridge.commands.acting import REFUSED, confirm, progress
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, write_json, write_line
 from kiqbridge.errors import PayloadError
+from kiqbridge.transfer import reading
 from kiqbridge.transfer.file import ExportFile, read_lines
 from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
 from kiqbridge.transfer.form import write_line as text_of_line
-from kiqbridge.transfer.reading import (
-    Taker,
-    all_places,
-    find_held,
-    give_back,
-    held_by_another,
-    read_place,
-    size_of,
-)
 from kiqbridge.transfer.writing import Restorer
 from kiqbridge.wire.amounts import count_text
 
@@ -80,7 +72,7 @@ def _export(options: argparse.Namespace) -> int:
         return _give_back(operator, options)
     places = _places(operator, options)
     if options.dry_run:
-        sizes = {place: size_of(operator.pool, operator.keys, place) for place in places}
+        sizes = {place: reading.size_of(operator.pool, operator.keys, place) for place in places}
         return _report(options, "would take" if options.take else "would export", sizes)
     if options.file is None:
         raise PayloadError("name a FILE, or - for a pipe into kiqbridge restore -")
@@ -119,7 +111,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
     if options.all:
-        return all_places(operator.pool, operator.keys)
+        return reading.all_places(operator.pool, operator.keys)
     sets = (SET_NAMES[name] for name in options.set)
     places = [Place(kind="queue", name=name) for name in dict.fromkeys(options.queue)]
     places += [Place(kind="set", name=name) for name in dict.fromkeys(sets)]
@@ -132,12 +124,12 @@ def _write_all(
     operator: Operator, places: Sequence[Place], header: Header, write: Callable[[Line], object]
 ) -> dict[Place, int]:
     counts = dict.fromkeys(places, 0)
-    total = sum(size_of(operator.pool, operator.keys, place) for place in places)
+    total = sum(reading.size_of(operator.pool, operator.keys, place) for place in places)
     write(header)
     number = 0
     with progress("exporting", total) as advance:
         for place in places:
-            for members, scores in read_place(operator.pool, operator.keys, place):
+            for members, scores in reading.read_place(operator.pool, operator.keys, place):
                 number += 1
                 write(Chunk(number=number, place=place, members=members, scores=scores))
                 counts[place] += len(members)
@@ -168,10 +160,10 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
             return answer(
                 options, document, [said + "Name another file to take what has come since"]
             )
-        sizes = {place: size_of(operator.pool, operator.keys, place) for place in places}
-        held = find_held(operator.pool, operator.keys)
+        sizes = {place: reading.size_of(operator.pool, operator.keys, place) for place in places}
+        held = reading.find_held(operator.pool, operator.keys)
         if held is not None and (written.header is None or held.export != written.header.id):
-            raise held_by_another(held)
+            raise reading.held_by_another(held)
         where = ", ".join(str(place) for place, size in sizes.items() if size)
         count = count_text(sum(sizes.values()), "job")
         if where and not confirm(f"Take {count} out of {where} into {file.path}?", options):
@@ -181,7 +173,7 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
             file.write(header)
             file.sync()
         name = f"{file.path.absolute()} on {socket.gethostname()}"
-        taker = Taker(pool=operator.pool, keys=operator.keys, export=header.id, file=name)
+        taker = reading.Taker(pool=operator.pool, keys=operator.keys, export=header.id, file=name)
         counts = dict.fromkeys(places, 0)
         try:
             with progress("taking", sum(sizes.values())) as advance:
@@ -194,7 +186,7 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
 
 
 def _give_back(operator: Operator, options: argparse.Namespace) -> int:
-    held = find_held(operator.pool, operator.keys)
+    held = reading.find_held(operator.pool, operator.keys)
     if held is None:
         return answer(options, {"given_back": 0}, ["No export holds anything."])
     place, count = held.chunk.place, count_text(len(held.chunk.members), "job")
@@ -205,7 +197,7 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
     if options.dry_run or not confirm(question, options):
         write_line(f"{count} of {place}, held by an export to {held.file}")
         return 0 if options.dry_run else REFUSED
-    moved = give_back(operator.pool, operator.keys, held)
+    moved = reading.give_back(operator.pool, operator.keys, held)
     _record(operator, "export --give-back", {place: moved}, f"held for {held.file}")
     said = f"put back {count_text(moved, 'job')} into {place}"
     return answer(options, {"given_back": moved}, [said])

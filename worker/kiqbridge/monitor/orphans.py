@@ -8,16 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kiqbridge.inflight import recovery
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.inflight.reaping import Outcome
-from kiqbridge.inflight.recovery import (
-    SILENT_AFTER_S,
-    WATCH_FOR_S,
-    WATCH_SHARE,
-    Reaper,
-    may_be_silent_s,
-    watch,
-)
 from kiqbridge.monitor.fleet import Fleet
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
@@ -61,22 +54,24 @@ def give_back_orphans(
     if fleet.has_leases or not orphans:
         return Rescue(left=len(orphans))
     silent = [each for each in orphans if each.state == "silent"]
-    may_be_silent = max((may_be_silent_s(each, SILENT_AFTER_S) for each in silent), default=0.0)
+    may_be_silent = max(
+        (recovery.may_be_silent_s(each, recovery.SILENT_AFTER_S) for each in silent), default=0.0
+    )
     rescued: dict[str, int] = {}
 
     def note(name: str, outcome: Outcome) -> None:
         rescued[name] = rescued.get(name, 0) + outcome.returned + outcome.suspected
 
-    reaper = Reaper(
+    reaper = recovery.Reaper(
         connection,
         keys,
-        watch_for_s=may_be_silent * WATCH_SHARE or WATCH_FOR_S,
+        watch_for_s=may_be_silent * recovery.WATCH_SHARE or recovery.WATCH_FOR_S,
         on_rescue=note,
     )
     for each in orphans:
         if each.state == "being reaped":
             note(each.name, reaper.go_on(each.name))
-    for_s = may_be_silent * (1 + WATCH_SHARE)
+    for_s = may_be_silent * (1 + recovery.WATCH_SHARE)
     beats = {each.name: each.beat for each in fleet.incarnations}
 
     def nobody_lives(_left: Sequence[Incarnation], _watched: float) -> bool:
@@ -84,7 +79,7 @@ def give_back_orphans(
 
     left = silent
     if for_s <= within_s - RESERVE_S:
-        left = watch(
+        left = recovery.watch(
             reaper, silent, for_s=for_s, until_s=within_s - RESERVE_S, goes_on=nobody_lives
         )
     else:

@@ -30,19 +30,9 @@ import redis
 
 from kiqbridge.inflight.claims import HandOn
 from kiqbridge.perform.look_at_queues import LookAtQueues, raw_name
-from kiqbridge.store import scripts
+from kiqbridge.store import scripts, wake_connection
 from kiqbridge.store.leadership import Sight
 from kiqbridge.store.round_trip import pack
-from kiqbridge.store.wake_connection import (
-    FAILURES,
-    LOOK_WITHOUT_TRACKING_S,
-    NIL,
-    RETRY_S,
-    SAFETY_LOOK_S,
-    TRACKING_RETRY_S,
-    News,
-    WakeConnection,
-)
 from kiqbridge.wire.names import text_of
 
 if TYPE_CHECKING:
@@ -134,7 +124,7 @@ class Listening:
     ) -> None:
         self.state = State.UNKNOWN
         self.is_alone = False
-        self._connection = WakeConnection(connect)
+        self._connection = wake_connection.WakeConnection(connect)
         self._is_tight = is_tight
         self._queues = queues
         self._keys = keys
@@ -172,7 +162,7 @@ class Listening:
                 step = self._listen(offer) if self.state is State.LISTENING else self._await_role()
                 if step is not _GO_ON:
                     return step
-        except FAILURES as error:
+        except wake_connection.FAILURES as error:
             logger.debug("watching the queues failed: %s", error)
             self._drop()  # the thread's own claim reports the outage, and waits it out
         except Exception:
@@ -202,7 +192,7 @@ class Listening:
                     ("RPUSH", self._list, generation),
                 )
                 self.state = State.HANDED_ON
-        except FAILURES as error:
+        except wake_connection.FAILURES as error:
             logger.debug("the role of the listener was not handed on: %s", error)
             self._drop(0.0)
 
@@ -218,7 +208,7 @@ class Listening:
         """
         connection.script(_FORGET, [self._keys.inflight, self._sign, self._standby, self._list], [])
 
-    def _drop(self, pause_s: float = RETRY_S) -> None:
+    def _drop(self, pause_s: float = wake_connection.RETRY_S) -> None:
         self._connection.close()
         self.state = State.UNKNOWN
         self._is_armed = self._is_standby = False
@@ -239,7 +229,7 @@ class Listening:
                 if time.monotonic() >= self._parked_until:
                     logger.debug("Redis has not ended a BLPOP; it is asked on a new connection")
                     self._drop(0.0)
-            elif isinstance(message, News):
+            elif isinstance(message, wake_connection.News):
                 pass  # of keys that this process has read before it parked
             else:
                 self._unparked(message)
@@ -261,7 +251,7 @@ class Listening:
         self.state = State.HANDED_ON
         if isinstance(message, Exception):
             self._refused(message)
-        elif message is NIL or message[1] == _LOOK:
+        elif message is wake_connection.NIL or message[1] == _LOOK:
             self._check()
         else:
             self._begin(text_of(message[1]))
@@ -306,7 +296,7 @@ class Listening:
                 error,
             )
         self._is_solo_reported = True
-        self.listen_by_itself(TRACKING_RETRY_S)
+        self.listen_by_itself(wake_connection.TRACKING_RETRY_S)
 
     def listen_by_itself(self, for_s: float = float("inf")) -> None:
         """Listen beside whoever else does, and share nothing with others, for so many seconds."""
@@ -328,12 +318,16 @@ class Listening:
             if self.state is not State.LISTENING:
                 return _GO_ON
             self._is_armed = True
-            look_s = SAFETY_LOOK_S if connection.tracks else LOOK_WITHOUT_TRACKING_S
+            look_s = (
+                wake_connection.SAFETY_LOOK_S
+                if connection.tracks
+                else wake_connection.LOOK_WITHOUT_TRACKING_S
+            )
             self._look_at = time.monotonic() + look_s
         prepared = self._prepare(offer)
         until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
         message = connection.receive(until - time.monotonic())
-        if isinstance(message, News):
+        if isinstance(message, wake_connection.News):
             return self._heard(message, offer, prepared)
         if message is not None:
             raise redis.exceptions.ConnectionError("a reply to nothing")
@@ -348,7 +342,7 @@ class Listening:
         return _GO_ON
 
     def _heard(
-        self, news: News, offer: Offer | None, prepared: "PreparedClaim | None"
+        self, news: wake_connection.News, offer: Offer | None, prepared: "PreparedClaim | None"
     ) -> "Chunk | _GoOn | None":
         if news.all:
             # The server was emptied: what this process knows of the others is no more.

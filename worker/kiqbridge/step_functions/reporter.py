@@ -25,15 +25,9 @@ from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.settle.task_report import TaskReport, omitted_output
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
+from kiqbridge.store import task_reports
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning
-from kiqbridge.store.task_reports import (
-    has_reports,
-    put_off_report,
-    remove_report,
-    replace_report,
-    take_reports,
-)
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.task_token import Task
 
@@ -112,15 +106,17 @@ class TaskReporter(Role):
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
-        if not has_reports(self._connection, self._keys):
+        if not task_reports.has_reports(self._connection, self._keys):
             return False
-        taken = take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
+        taken = task_reports.take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
         began = time.monotonic()
         for index, text in enumerate(taken.texts):
             threads.beat()
             if not self._send(text, lambda: taken.now + time.monotonic() - began):
                 for other in taken.texts[index + 1 :]:
-                    put_off_report(self._connection, self._keys, other, until=taken.now)
+                    task_reports.put_off_report(
+                        self._connection, self._keys, other, until=taken.now
+                    )
                 return False
         return len(taken.texts) == BATCH
 
@@ -130,7 +126,7 @@ class TaskReporter(Role):
             report = TaskReport.from_text(text)
         except ValueError:  # its message would quote the token
             logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
-            remove_report(self._connection, self._keys, text)
+            task_reports.remove_report(self._connection, self._keys, text)
             return True
         with log_context(**{"class": report.job_class, "jid": report.jid}):
             return self._send_read(report, text, now)
@@ -156,7 +152,7 @@ class TaskReporter(Role):
             self.sent += 1
             what = "failure" if report.output is None else "success"
             logger.info("reported the %s of %s to Step Functions", what, _named(report))
-        remove_report(self._connection, self._keys, text)
+        task_reports.remove_report(self._connection, self._keys, text)
         return True
 
     def _call(self, report: TaskReport) -> None:
@@ -180,14 +176,14 @@ class TaskReporter(Role):
             at=report.at,
             output=omitted_output(task, "was refused by Step Functions as no JSON"),
         )
-        replace_report(self._connection, self._keys, text, other.to_text())
+        task_reports.replace_report(self._connection, self._keys, text, other.to_text())
         self._some.set()
 
     def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
         age_s = wall_now() - report.at
         if age_s > OLDEST_S:
             logger.error("%s ended more than a year ago: its report is dropped", _named(report))
-            remove_report(self._connection, self._keys, text)
+            task_reports.remove_report(self._connection, self._keys, text)
             return True
         if time.monotonic() >= self._warn_at:
             self._warn_at = time.monotonic() + WARN_S
@@ -199,7 +195,7 @@ class TaskReporter(Role):
                 self._keys.task_reports,
             )
         pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
-        put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        task_reports.put_off_report(self._connection, self._keys, text, until=now + pause_s)
         if error.is_service:
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
         return not error.is_service

@@ -9,14 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.aws.sources.reading import (
-    facets_of,
-    mapping_at,
-    mapping_or_empty,
-    of_service,
-    text_at,
-    text_or_none,
-)
+from kiqbridge.aws.sources import reading
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten
 
@@ -33,7 +26,7 @@ def read(event: Mapping[str, Any]) -> Delivery:
     tasks = event["tasks"]
     if not isinstance(tasks, list) or not tasks:
         raise EventError(f"tasks: {shorten(tasks)} is not a list with at least one task")
-    operation = text_at(mapping_at(event, "job", ""), "id", "job")
+    operation = reading.text_at(reading.mapping_at(event, "job", ""), "id", "job")
     return Delivery(
         source="s3-batch",
         records=[
@@ -63,12 +56,12 @@ def _result(result: Result) -> dict[str, str]:
 
 
 def _record(event: Mapping[str, Any], given: object, operation: str, where: str) -> Record:
-    task = mapping_or_empty(given)
+    task = reading.mapping_or_empty(given)
     try:
-        identifier = text_at(task, "taskId", where)
-        key = unquote_plus(text_at(task, "s3Key", where))
+        identifier = reading.text_at(task, "taskId", where)
+        key = unquote_plus(reading.text_at(task, "s3Key", where))
     except EventError as error:
-        item = text_or_none(task.get("taskId"))
+        item = reading.text_or_none(task.get("taskId"))
         return Record(source="s3-batch", event=event, where=where, item=item, error=error)
     # Version 1.0 of the schema has an ARN, 2.0 the name.
     bucket = str(task.get("s3Bucket") or task.get("s3BucketArn") or "").rpartition(":")[2]
@@ -77,7 +70,7 @@ def _record(event: Mapping[str, Any], given: object, operation: str, where: str)
         event={**event, "tasks": [{**task, "s3Key": key}]},
         where=where,
         origin=f"s3:{bucket}" if bucket else "",
-        facets=facets_of(bucket=bucket, key=key, operation=operation),
-        identity=of_service("s3-batch", operation, identifier),
+        facets=reading.facets_of(bucket=bucket, key=key, operation=operation),
+        identity=reading.of_service("s3-batch", operation, identifier),
         item=identifier,
     )

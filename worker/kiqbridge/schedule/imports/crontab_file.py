@@ -14,14 +14,8 @@ from typing import Final
 
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import MACROS, parse_crontab
+from kiqbridge.schedule.imports import record
 from kiqbridge.schedule.imports.command_line import SHELL_COMMAND, job_of_command
-from kiqbridge.schedule.imports.record import (
-    Imported,
-    ImportedSchedule,
-    ImportKindError,
-    Reading,
-    Unsayable,
-)
 
 _FIELDS: Final = 5
 _VARIABLE: Final = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*""")
@@ -34,7 +28,7 @@ _WITHOUT_EFFECT: Final = {
 _SHELL_VARIABLES: Final = frozenset({"SHELL", "LOGNAME", "USER", "HOME", "CONTENT_TYPE"})
 
 
-def read_crontab(text: str, reading: Reading, *, has_user: bool) -> Imported:
+def read_crontab(text: str, reading: record.Reading, *, has_user: bool) -> record.Imported:
     """Read a crontab.
 
     Args:
@@ -51,7 +45,7 @@ def read_crontab(text: str, reading: Reading, *, has_user: bool) -> Imported:
     imported = crontab.imported
     if not imported.schedules and imported.refused and not crontab.variables:
         first = imported.refused[0]
-        raise ImportKindError(
+        raise record.ImportKindError(
             f"this is no crontab: line {first.line}, {first.source!r}: {first.reason}"
         )
     imported.notes += crontab.notes()
@@ -61,8 +55,8 @@ def read_crontab(text: str, reading: Reading, *, has_user: bool) -> Imported:
 class _Crontab:
     """What was read so far, and what the lines above have set."""
 
-    def __init__(self, reading: Reading, *, has_user: bool) -> None:
-        self.imported = Imported(kind="system-crontab" if has_user else "crontab")
+    def __init__(self, reading: record.Reading, *, has_user: bool) -> None:
+        self.imported = record.Imported(kind="system-crontab" if has_user else "crontab")
         self.variables: dict[str, str] = {}
         self._reading = reading
         self._has_user = has_user
@@ -86,7 +80,7 @@ class _Crontab:
         else:
             try:
                 self.imported.schedules.append(self._schedule(stripped, number))
-            except Unsayable as reason:
+            except record.Unsayable as reason:
                 self.imported.refuse(number, stripped, reason)
         self._comments.clear()
 
@@ -102,15 +96,15 @@ class _Crontab:
             self._zone_fault = f"CRON_TZ in line {number}: {reason}"
             self.imported.refuse(number, source, reason)
 
-    def _schedule(self, line: str, number: int) -> ImportedSchedule:
+    def _schedule(self, line: str, number: int) -> record.ImportedSchedule:
         fields, rest = _split(line)
         if self._zone_fault:
-            raise Unsayable(self._zone_fault)
+            raise record.Unsayable(self._zone_fault)
         user = ""
         if self._has_user:
             user, rest = [*rest.split(None, 1), "", ""][:2]
             if not _USER.fullmatch(user) or not rest.strip():
-                raise Unsayable(
+                raise record.Unsayable(
                     f"{user!r} is no user with a command after it, as system crontabs have them; read it "
                     "with --kind crontab if it has no user column"
                 )
@@ -118,7 +112,7 @@ class _Crontab:
         # The command as cron hands it to the shell.
         parts = re.split(r"(?<!\\)%", rest)
         if any(part.strip() for part in parts[1:]):
-            raise Unsayable(
+            raise record.Unsayable(
                 "what follows % is the standard input of the command, which a job does not have; write it "
                 r"into a script, or \% if a percent sign is meant"
             )
@@ -128,7 +122,7 @@ class _Crontab:
             is_shell = found.job.get("class") == SHELL_COMMAND
             runs_as = "; here the worker's own user runs it" if is_shell else ""
             notes.append(f"it ran as {user}{runs_as}")
-        return ImportedSchedule(
+        return record.ImportedSchedule(
             name=found.name,
             line=number,
             source=line,
@@ -180,7 +174,7 @@ def _check(fields: str, zone: str) -> None:
     try:
         parse_crontab(fields, zone)
     except ExpressionError as error:
-        raise Unsayable(str(error).removeprefix(f"crontab line {fields!r}: ")) from None
+        raise record.Unsayable(str(error).removeprefix(f"crontab line {fields!r}: ")) from None
 
 
 def _unquoted(value: str) -> str:

@@ -18,14 +18,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.expression import parse_expression
-from kiqbridge.schedule.imports.record import (
-    Imported,
-    ImportedSchedule,
-    ImportKindError,
-    Kind,
-    Reading,
-    Unsayable,
-)
+from kiqbridge.schedule.imports import record
 from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 
 _FIELDS: Final = 5
@@ -72,7 +65,7 @@ class Definition:
     source: str
 
 
-def read_sidekiq_cron_file(text: str, reading: Reading) -> Imported:
+def read_sidekiq_cron_file(text: str, reading: record.Reading) -> record.Imported:
     """Read a file of sidekiq-cron.
 
     Raises:
@@ -81,7 +74,7 @@ def read_sidekiq_cron_file(text: str, reading: Reading) -> Imported:
     return read_definitions(_definitions(text, ((),)), reading)
 
 
-def read_definitions(found: Sequence[Definition], reading: Reading) -> Imported:
+def read_definitions(found: Sequence[Definition], reading: record.Reading) -> record.Imported:
     """As `read_sidekiq_cron_file`, of definitions from anywhere.
 
     Raises:
@@ -90,7 +83,7 @@ def read_definitions(found: Sequence[Definition], reading: Reading) -> Imported:
     return _read_each("sidekiq-cron", found, ("cron",), reading, _of_sidekiq_cron)
 
 
-def read_sidekiq_scheduler(text: str, reading: Reading) -> Imported:
+def read_sidekiq_scheduler(text: str, reading: record.Reading) -> record.Imported:
     """Read a file of sidekiq-scheduler.
 
     Raises:
@@ -101,21 +94,21 @@ def read_sidekiq_scheduler(text: str, reading: Reading) -> Imported:
 
 
 def _read_each(
-    kind: Kind,
+    kind: record.Kind,
     found: Sequence[Definition],
     times: Sequence[str],
-    reading: Reading,
-    schedule_of: Callable[[Definition, Reading], ImportedSchedule],
-) -> Imported:
+    reading: record.Reading,
+    schedule_of: Callable[[Definition, record.Reading], record.ImportedSchedule],
+) -> record.Imported:
     """The schedule of each definition, or the reason why it has none here; one of them has one of `times`."""
     if found and not any(set(times) & set(each.members) for each in found):
         wanted = f"none of {', '.join(times)}" if len(times) > 1 else f"no {times[0]}"
-        raise ImportKindError(f"{found[0].source!r} in line {found[0].line} has {wanted}")
-    imported = Imported(kind=kind)
+        raise record.ImportKindError(f"{found[0].source!r} in line {found[0].line} has {wanted}")
+    imported = record.Imported(kind=kind)
     for each in found:
         try:
             imported.schedules.append(schedule_of(each, reading))
-        except Unsayable as reason:
+        except record.Unsayable as reason:
             imported.refuse(each.line, each.source, reason)
     if imported.schedules:
         imported.notes.append(
@@ -125,14 +118,14 @@ def _read_each(
     return imported
 
 
-def _of_sidekiq_cron(found: Definition, reading: Reading) -> ImportedSchedule:
+def _of_sidekiq_cron(found: Definition, reading: record.Reading) -> record.ImportedSchedule:
     members = found.members
     if "cron" not in members:
-        raise Unsayable("it has no cron")
+        raise record.Unsayable("it has no cron")
     if not found.name:
-        raise Unsayable("it has no name")
+        raise record.Unsayable("it has no name")
     if _is_true(members.get("date_as_argument")):
-        raise Unsayable(
+        raise record.Unsayable(
             "date_as_argument adds the time of each enqueuing to the arguments, which no rule can; take the "
             "time in the job (its tick has the instant)"
         )
@@ -152,10 +145,10 @@ def _of_sidekiq_cron(found: Definition, reading: Reading) -> ImportedSchedule:
     return _imported(found, time, job, notes, is_enabled=is_enabled)
 
 
-def _of_sidekiq_scheduler(found: Definition, reading: Reading) -> ImportedSchedule:
+def _of_sidekiq_scheduler(found: Definition, reading: record.Reading) -> record.ImportedSchedule:
     members = found.members
     if members.get("include_metadata"):
-        raise Unsayable(
+        raise record.Unsayable(
             "include_metadata adds the time to the arguments, which no rule can; take it in the job (its "
             "tick has the instant)"
         )
@@ -174,9 +167,9 @@ def _imported(
     notes: Sequence[str],
     *,
     is_enabled: bool,
-) -> ImportedSchedule:
+) -> record.ImportedSchedule:
     expression, zone, fields = time
-    return ImportedSchedule(
+    return record.ImportedSchedule(
         name=found.name,
         line=found.line,
         source=found.source,
@@ -198,11 +191,11 @@ def _fugit_time(text: object, timezone: str) -> _Time:
         Unsayable: it cannot be read, or not with the same meaning.
     """
     if not isinstance(text, str) or not text.strip():
-        raise Unsayable(f"cron: {text!r} is no text")
+        raise record.Unsayable(f"cron: {text!r} is no text")
     try:
         parsed = parse_sidekiq_cron(text, timezone)
     except ExpressionError as error:
-        raise Unsayable(str(error)) from None
+        raise record.Unsayable(str(error)) from None
     words = [word for word in text.split() if word != parsed.timezone]
     if len(words) == _FIELDS + 1 and words[0] == "0":
         words = words[1:]
@@ -212,14 +205,14 @@ def _fugit_time(text: object, timezone: str) -> _Time:
 def _scheduler_time(members: Mapping[str, Any], timezone: str) -> tuple[_Time, list[str]]:
     kinds = [kind for kind in _TIMES if kind in members]
     if len(kinds) != 1:
-        raise Unsayable(
+        raise record.Unsayable(
             f"it has {' and '.join(kinds) or 'no time'}; one of {', '.join(_TIMES)} is needed"
         )
     [kind] = kinds
     value, notes = members[kind], []
     if isinstance(value, list):  # ['30m', first_in: '10s']
         if not value:
-            raise Unsayable("its time is an empty list")
+            raise record.Unsayable("its time is an empty list")
         value, *options = value
         notes = _not_carried_over(
             {name for each in options if isinstance(each, dict) for name in each}
@@ -227,7 +220,7 @@ def _scheduler_time(members: Mapping[str, Any], timezone: str) -> tuple[_Time, l
     if kind == "cron":
         return _fugit_time(value, timezone), notes
     if kind == "in":
-        raise Unsayable(
+        raise record.Unsayable(
             "in: counts from each start of the process; enqueue it then with perform_in"
         )
     if kind == "interval":
@@ -237,7 +230,7 @@ def _scheduler_time(members: Mapping[str, Any], timezone: str) -> tuple[_Time, l
     try:
         parsed = parse_expression(expression, timezone)
     except ExpressionError as error:
-        raise Unsayable(str(error)) from None
+        raise record.Unsayable(str(error)) from None
     return (parsed.text, parsed.timezone, ""), notes
 
 
@@ -252,10 +245,10 @@ def _job(members: Mapping[str, Any], name: str, queue: str) -> dict[str, Any]:
         Unsayable: it has no class, or args that may be meant as JSON, or that JSON does not have.
     """
     if not name:
-        raise Unsayable("it has no class")
+        raise record.Unsayable("it has no class")
     args = members.get("args")
     if isinstance(args, str) and args.lstrip().startswith(("[", "{")):
-        raise Unsayable(f"args: {args!r} is a text that looks like JSON; write it as YAML")
+        raise record.Unsayable(f"args: {args!r} is a text that looks like JSON; write it as YAML")
     if not isinstance(args, list):
         args = [] if args in (None, "") else [args]
     _check(args)
@@ -268,9 +261,13 @@ def _check(value: Any) -> None:
         for each in value.values() if isinstance(value, dict) else value:
             _check(each)
     elif isinstance(value, str) and value.startswith(":") and value[1:].isidentifier():
-        raise Unsayable(f"args: {value} is a symbol, which JSON does not have (write a text)")
+        raise record.Unsayable(
+            f"args: {value} is a symbol, which JSON does not have (write a text)"
+        )
     elif not isinstance(value, str | int | float | bool | None):
-        raise Unsayable(f"args: {value!r} is a date, which JSON does not have (write a text)")
+        raise record.Unsayable(
+            f"args: {value!r} is a date, which JSON does not have (write a text)"
+        )
 
 
 def _text(members: Mapping[str, Any], *names: str) -> str:
@@ -294,17 +291,17 @@ def _definitions(text: str, paths: Sequence[Sequence[str]]) -> list[Definition]:
         ImportKindError: it is no YAML of this form.
     """
     if "<%" in text:
-        raise ImportKindError(
+        raise record.ImportKindError(
             "the file has ERB (<%), whose value only Ruby knows; write it out, such as with "
             "`ruby -rerb -e 'puts ERB.new(ARGF.read).result' FILE`"
         )
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise ImportKindError(f"this is not YAML: {' '.join(str(error).split())}") from error
+        raise record.ImportKindError(f"this is not YAML: {' '.join(str(error).split())}") from error
     root = next((found for keys in paths if (found := _below(top, keys)) is not None), None)
     if not isinstance(root, MappingNode | SequenceNode):
-        raise ImportKindError(
+        raise record.ImportKindError(
             "there are no schedules in it: a mapping of names, each with its class and its time"
         )
     lines = text.splitlines()
@@ -318,7 +315,7 @@ def _definition(key: Node, node: Node, lines: Sequence[str]) -> Definition:
         # Not SafeLoader: libraries put constructors for any tag into it.
         value = _plain(SafeConstructor().construct_document(node))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ImportKindError(
+        raise record.ImportKindError(
             f"line {line + 1}: {getattr(error, 'problem', None) or error}"
         ) from error
     members = value if isinstance(value, dict) else {"": value}
