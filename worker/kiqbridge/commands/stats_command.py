@@ -10,15 +10,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from kiqbridge.api import Operator, Stats, open_operator
+from kiqbridge.commands import output
 from kiqbridge.commands.arguments import add, add_example, add_json, duration
-from kiqbridge.commands.output import (
-    QUEUE_TITLES,
-    is_terminal,
-    queue_row,
-    write_json,
-    write_line,
-    write_table,
-)
 
 _WATCH_S: Final = 2.0
 _COUNTS: Final = {
@@ -50,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         _show(operator, as_json=options.json)
         return 0
     try:
-        if is_terminal() and not options.json and find_spec("rich"):
+        if output.is_terminal() and not options.json and find_spec("rich"):
             from kiqbridge.commands.stats_watch import watch  # noqa: PLC0415 - loads rich
 
             watch(operator, options.watch)
@@ -65,14 +58,16 @@ def run(options: argparse.Namespace) -> int:
 def _show(operator: Operator, *, as_json: bool) -> None:
     fields = _fields(operator)
     if as_json:
-        write_json(fields)
+        output.write_json(fields)
         return
-    write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
+    output.write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
     if not fields["queues"]:
-        write_line("No job was ever pushed to a queue here.")
+        output.write_line("No job was ever pushed to a queue here.")
         return
-    write_line()
-    write_table(QUEUE_TITLES, (queue_row(**queue) for queue in fields["queues"]))
+    output.write_line()
+    output.write_table(
+        output.QUEUE_TITLES, (output.queue_row(**queue) for queue in fields["queues"])
+    )
 
 
 def _fields(operator: Operator) -> dict[str, Any]:

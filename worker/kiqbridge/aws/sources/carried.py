@@ -13,13 +13,7 @@ from typing import Any
 
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Record, carry
-from kiqbridge.aws.sources.reading import (
-    facets_of,
-    mapping_or_empty,
-    parsed,
-    text_at,
-    trace_of,
-)
+from kiqbridge.aws.sources import reading
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 
@@ -77,14 +71,14 @@ def notification(content: Mapping[str, Any], where: str) -> Record:
     Raises:
         EventError: what SNS always writes is missing.
     """
-    topic = text_at(content, "TopicArn", where)
-    identifier = text_at(content, "MessageId", where)
+    topic = reading.text_at(content, "TopicArn", where)
+    identifier = reading.text_at(content, "MessageId", where)
     message = content.get("Message")
     if not isinstance(message, str):
-        text_at(content, "Message", where)  # refuses it
-    value = parsed(str(message))
+        reading.text_at(content, "Message", where)  # refuses it
+    value = reading.parsed(str(message))
     facets = attributes_of(content.get("MessageAttributes"), "Value")
-    facets |= facets_of(topic=topic, subject=content.get("Subject"))
+    facets |= reading.facets_of(topic=topic, subject=content.get("Subject"))
     record = Record(
         source="sns",
         event={**content, "Message": value},
@@ -93,7 +87,7 @@ def notification(content: Mapping[str, Any], where: str) -> Record:
         origin=topic,
         facets=facets,
         identity=Identity(Source.SNS, (topic, identifier)),
-        trace=trace_of(facets),
+        trace=reading.trace_of(facets),
     )
     if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
         return record  # an envelope in an envelope is nobody's form; a mapping may take it
@@ -104,7 +98,7 @@ def attributes_of(attributes: object, key: str) -> dict[str, str]:
     """Message attributes that are texts or numbers, as `attribute.NAME`."""
     return {
         f"attribute.{name}": value[key]
-        for name, value in mapping_or_empty(attributes).items()
+        for name, value in reading.mapping_or_empty(attributes).items()
         if isinstance(value, (dict, Mapping))
         and isinstance(value.get(key), str)
         and value.get("Type") != "Binary"

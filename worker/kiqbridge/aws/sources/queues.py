@@ -18,17 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
+from kiqbridge.aws.sources import reading
 from kiqbridge.aws.sources.carried import attributes_of, notification, unwrap
-from kiqbridge.aws.sources.reading import (
-    mapping_at,
-    mapping_or_empty,
-    parsed,
-    records_of,
-    service_of,
-    text_at,
-    text_or_none,
-    trace_of,
-)
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 from kiqbridge.wire.payload import shorten_argument
@@ -36,22 +27,22 @@ from kiqbridge.wire.payload import shorten_argument
 
 def read(event: Mapping[str, Any]) -> Delivery:
     """A record for each message, of which SNS brings one; what cannot be read fails alone."""
-    if service_of(event["Records"][0]) == "aws:sns":
+    if reading.service_of(event["Records"][0]) == "aws:sns":
         return Delivery(
             source="sns",
-            records=records_of(
+            records=reading.records_of(
                 event,
                 "sns",
                 lambda record, where: notification(
-                    mapping_at(record, "Sns", where), f"{where}.Sns"
+                    reading.mapping_at(record, "Sns", where), f"{where}.Sns"
                 ),
             ),
         )
-    arns = [mapping_or_empty(message).get("eventSourceARN") for message in event["Records"]]
+    arns = [reading.mapping_or_empty(message).get("eventSourceARN") for message in event["Records"]]
     is_fifo = any(str(arn).endswith(".fifo") for arn in arns)
     return Delivery(
         source="sqs",
-        records=records_of(event, "sqs", _message, _about),
+        records=reading.records_of(event, "sqs", _message, _about),
         answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
         answer=batch_answer,
     )
@@ -71,19 +62,22 @@ def batch_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
 
 def _about(message: Mapping[str, Any]) -> dict[str, Any]:
     """What answers, and the order of a group, go by."""
-    group = mapping_or_empty(message.get("attributes")).get("MessageGroupId")
-    return {"item": text_or_none(message.get("messageId")), "group": text_or_none(group)}
+    group = reading.mapping_or_empty(message.get("attributes")).get("MessageGroupId")
+    return {
+        "item": reading.text_or_none(message.get("messageId")),
+        "group": reading.text_or_none(group),
+    }
 
 
 def _message(message: Mapping[str, Any], where: str) -> Record:
-    arn = text_at(message, "eventSourceARN", where)
-    identifier = text_at(message, "messageId", where)
+    arn = reading.text_at(message, "eventSourceARN", where)
+    identifier = reading.text_at(message, "messageId", where)
     text = message.get("body")
     if not isinstance(text, str):
         raise EventError(f"{where}.body: {shorten_argument(text)} is not the text of a message")
-    body = parsed(text)
-    attributes = mapping_or_empty(message.get("attributes"))
-    queue = text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
+    body = reading.parsed(text)
+    attributes = reading.mapping_or_empty(message.get("attributes"))
+    queue = reading.text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
     about = _about(message)
     facets = attributes_of(message.get("messageAttributes"), "stringValue")
     facets["queue"] = arn
@@ -98,7 +92,7 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
         origin=arn,
         facets=facets,
         identity=Identity(source, (queue, identifier)),
-        trace=trace_of(facets, attributes.get("AWSTraceHeader")),
+        trace=reading.trace_of(facets, attributes.get("AWSTraceHeader")),
         **about,
     )
     return unwrap(record, body)
