@@ -14,6 +14,7 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Server
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import user_code
 from kiqbridge.settle.dying import dead_unread
 from kiqbridge.settle.error_report import Failure
@@ -31,10 +32,11 @@ SHORT_BYTES = 100_000
 """So short a text is parsed here too, for the handlers: as objects it has a few MB at most."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class SuspectRunner:
     """Orders for children, and what becomes of their answers; one for each capsule.
 
-    Args:
+    Attributes:
         keys: the namespace.
         capsule: name of the capsule whose middleware goes around the job.
         policy: of failures.
@@ -44,43 +46,32 @@ class SuspectRunner:
         paused: names of the classes that are paused now.
     """
 
-    def __init__(
-        self,
-        *,
-        keys: Keys,
-        capsule: str,
-        policy: Callable[[], RetryPolicy],
-        server: Server,
-        registry: Registry,
-        metrics: Metrics | None = None,
-        paused: Callable[[], frozenset[str]] = frozenset,
-    ) -> None:
-        self._keys = keys
-        self._capsule = capsule
-        self._policy = policy
-        self._server = server
-        self._registry = registry
-        self._metrics = metrics
-        self._paused = paused
+    keys: Keys
+    capsule: str
+    policy: Callable[[], RetryPolicy]
+    server: Server
+    registry: Registry
+    metrics: Metrics | None = None
+    paused: Callable[[], frozenset[str]] = frozenset
 
     def order(self, queue: str, tid: str, timed_out_s: float | None = None) -> dict[str, Any]:
         """What the child gets beside the text; with `timed_out_s` it only settles that time-out."""
-        policy = self._policy()
+        policy = self.policy()
         return {
             "queue": queue,
             "tid": tid,
-            "capsule": self._capsule,
+            "capsule": self.capsule,
             "max_retries": policy.max_retries,
             "profile": policy.profile,
-            "paused": sorted(self._paused()),
+            "paused": sorted(self.paused()),
             "timed_out_s": timed_out_s,
         }
 
     def settlement(self, answer: Mapping[str, Any], kept: bytes, text: bytes) -> Settlement | None:
         """What a child's answer asks for; None: the job succeeded. `kept` is the text that came along."""
-        if self._metrics is not None:
+        if self.metrics is not None:
             for name, milliseconds, failed in answer["measured"]:
-                self._metrics.record(name, milliseconds, failed)
+                self.metrics.record(name, milliseconds, failed)
         settled = answer["settled"]
         if settled is None:
             return None
@@ -104,26 +95,26 @@ class SuspectRunner:
 
         def notify() -> None:
             payload = shown_payload(kept)
-            performs = rails.find(payload, self._registry)
-            definition = rails.rules_of(payload, performs, self._registry)
+            performs = rails.find(payload, self.registry)
+            definition = rails.rules_of(payload, performs, self.registry)
             if definition is None:  # of a long text `args` are not known here
-                definition = self._registry.find(str(payload.get("wrapped")))
+                definition = self.registry.find(str(payload.get("wrapped")))
             exhausted = definition.handling.retries_exhausted if definition else None
             if exhausted is not None:
                 _call(exhausted, payload, died)
-            for handler in self._server.death_handlers:
+            for handler in self.server.death_handlers:
                 _call(handler, payload, died)
             context = {"context": "a job raised an error", "job": shown_payload(text)}
-            for error_handler in self._server.error_handlers:
+            for error_handler in self.server.error_handlers:
                 _call(error_handler, died, context)
 
         condemned = dead_unread(
-            self._keys,
+            self.keys,
             text,
             died,
             queue=queue,
             now=wall_now(),
-            profile=self._policy().profile,
+            profile=self.policy().profile,
             is_job=True,
             notify=notify,
         )
@@ -134,10 +125,10 @@ class SuspectRunner:
         """Call the handlers as `JobRunner` would, with what stands for the error."""
         error = Failure(**raised["failure"]).stand_in()
         if raised["died"]:
-            for handler in self._server.death_handlers:
+            for handler in self.server.death_handlers:
                 _call(handler, shown_payload(kept), error)
         shown = {"jobstr": text} if raised["unread"] else {"job": shown_payload(text)}
-        for error_handler in self._server.error_handlers:
+        for error_handler in self.server.error_handlers:
             _call(error_handler, error, {"context": raised["context"], **shown})
 
 

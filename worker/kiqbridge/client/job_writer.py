@@ -5,11 +5,13 @@ is never repeated here: `PushOutcomeUnknown`.
 """
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY
 from typing import Any
 
 from kiqbridge import errors
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
+from kiqbridge.records import dataclass
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import NotReplicated, Replicas, ReplyLost
@@ -20,28 +22,22 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
 
 
+@dataclass(slots=True, eq=False)
 class JobWriter:
     """Writes jobs through one pool of connections.
 
-    Args:
-        redis: connections.
+    Attributes:
+        pool: connections.
         keys: the namespace.
         replicas: who must confirm each write; None: nobody.
         max_payload_bytes: a longer text is refused; 0 = no limit.
     """
 
-    def __init__(
-        self, redis: RedisPool, keys: Keys, *, replicas: Replicas | None, max_payload_bytes: int
-    ) -> None:
-        self.keys = keys
-        self.max_payload_bytes = max_payload_bytes
-        self._redis = redis
-        self.replicas = replicas
-
-    @property
-    def pool(self) -> RedisPool:
-        """Its connections."""
-        return self._redis
+    pool: RedisPool
+    keys: Keys
+    _: KW_ONLY
+    replicas: Replicas | None
+    max_payload_bytes: int
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.
@@ -113,7 +109,7 @@ class JobWriter:
             PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
         """
         try:
-            self._redis.run(*commands, repeatable=False, replicas=self.replicas)
+            self.pool.run(*commands, repeatable=False, replicas=self.replicas)
         except ReplyLost as error:
             raise outcome_unknown(jids[0], job_class, error) from error
         except NotReplicated as doubt:
@@ -134,7 +130,7 @@ class JobWriter:
             ReplyLost: sent, but no reply, and not `repeatable`.
         """
         try:
-            answer = self._redis.script(
+            answer = self.pool.script(
                 script, keys, args, repeatable=repeatable, replicas=self.replicas
             )
         except NotReplicated as doubt:

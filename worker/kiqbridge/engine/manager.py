@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING
 
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
@@ -11,6 +12,7 @@ from kiqbridge.inflight.claims import give_back
 from kiqbridge.perform.event_loop import EventLoop
 from kiqbridge.perform.processor import Processor
 from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.records import dataclass
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Notifications
 from kiqbridge.store.redis_connection import RedisConnection
@@ -36,29 +38,20 @@ LOOK_S = 0.2
 """How soon it is noticed that somebody is in a hurry."""
 
 
+@dataclass(slots=True, eq=False)
 class Manager:
     """Owns the processors, the event loops and who acknowledges for these."""
 
-    def __init__(
-        self,
-        processors: list[Processor],
-        gates: Sequence[IdleGate],
-        connection: RedisConnection,
-        keys: Keys,
-        notifications: Notifications,
-        *,
-        loops: Sequence[EventLoop] = (),
-        bookkeeper: Bookkeeper | None = None,
-    ) -> None:
-        self.processors = processors
-        self.loops = loops
-        self._bookkeeper = bookkeeper
-        self._gates = gates
-        self._connection = connection
-        self._keys = keys
-        self._notifications = notifications
-        self._quieted = threading.Event()
-        self._hurried = threading.Event()
+    processors: list[Processor]
+    gates: Sequence[IdleGate]
+    connection: RedisConnection
+    keys: Keys
+    notifications: Notifications
+    _: KW_ONLY
+    loops: Sequence[EventLoop] = ()
+    bookkeeper: Bookkeeper | None = None
+    _quieted: threading.Event = field(init=False, default_factory=threading.Event)
+    _hurried: threading.Event = field(init=False, default_factory=threading.Event)
 
     def __repr__(self) -> str:
         busy = sum(processor.current is not None for processor in self.processors)
@@ -67,8 +60,8 @@ class Manager:
 
     def start(self) -> None:
         """Start all threads; the event loops run already."""
-        if self._bookkeeper is not None:
-            self._bookkeeper.start()
+        if self.bookkeeper is not None:
+            self.bookkeeper.start()
         for processor in self.processors:
             processor.start()
 
@@ -77,7 +70,7 @@ class Manager:
         self._quieted.set()
         for processor in self.processors:
             processor.quiet()
-        for gate in self._gates:
+        for gate in self.gates:
             gate.open()
 
     def hurry(self) -> None:
@@ -94,11 +87,11 @@ class Manager:
             self._interrupt(late, busy)
         for loop in self.loops:
             loop.stop(LAST_WORD_S)
-        if self._bookkeeper is not None:
-            self._bookkeeper.stop(LAST_WORD_S)
+        if self.bookkeeper is not None:
+            self.bookkeeper.stop(LAST_WORD_S)
         # Last, since all before may fail jobs. Longer than a moment only within the time that jobs had.
         left = min(deadline - time.monotonic(), HANDLERS_S)
-        self._notifications.stop(max(left, LAST_WORD_S))
+        self.notifications.stop(max(left, LAST_WORD_S))
 
     def _interrupt(self, late: Sequence[EventLoop], busy: Sequence[Processor]) -> None:
         """Give back first, then interrupt: running twice is better than losing."""
@@ -152,7 +145,7 @@ class Manager:
             if isinstance(worker, Processor):
                 self._give_back_of(worker)
             else:
-                worker.give_back(self._connection, self._keys)
+                worker.give_back(self.connection, self.keys)
         except KiqbridgeError as error:
             logger.warning(
                 "%s: its jobs stay in flight, another process gives them back: %s", worker, error
@@ -167,9 +160,9 @@ class Manager:
         notifications: list[Notification] = []
         try:
             chunk.revoke_unfinished()
-            give_back(self._connection, self._keys, chunk)
-            notifications = processor.write_failed(chunk, self._connection)
-            processor.acknowledge(chunk, self._connection)
+            give_back(self.connection, self.keys, chunk)
+            notifications = processor.write_failed(chunk, self.connection)
+            processor.acknowledge(chunk, self.connection)
         finally:
             chunk.writing.release()
-            self._notifications.add(notifications)
+            self.notifications.add(notifications)

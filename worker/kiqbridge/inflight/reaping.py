@@ -10,7 +10,7 @@ Texts never come here, and nothing is parsed: a job that kills what parses it mu
 """
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import KW_ONLY, field
 from typing import NamedTuple
 
 from kiqbridge.errors import RedisRefused
@@ -84,21 +84,20 @@ class _Ended(Exception):  # noqa: N818 - no error: another one was faster
     """Another process has ended the reap."""
 
 
+@dataclass(slots=True, eq=False)
 class Reaping:
     """Reaps incarnations; used by one thread at a time.
 
-    Args:
+    Attributes:
         connection: its own.
         keys: the namespace.
         orphan_limit: how often a job may be found orphaned until it is a suspect.
     """
 
-    def __init__(
-        self, connection: RedisConnection, keys: Keys, *, orphan_limit: int = ORPHAN_LIMIT
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._orphan_limit = orphan_limit
+    connection: RedisConnection
+    keys: Keys
+    _: KW_ONLY
+    orphan_limit: int = ORPHAN_LIMIT
 
     def reap(
         self, incarnation: str, beat: bytes | None = None, *, by_owner: bool = False
@@ -118,8 +117,8 @@ class Reaping:
         """
         if layout_of(incarnation) != LAYOUT:
             return Outcome(UNKNOWN_LAYOUT)  # where it keeps its jobs is not known here
-        keys = self._keys
-        code = self._connection.script(
+        keys = self.keys
+        code = self.connection.script(
             _BEGIN,
             [keys.inflight, keys.reaping, keys.alive],
             [incarnation, "1" if by_owner else "0", beat or b""],
@@ -146,9 +145,9 @@ class Reaping:
         """Give back what claimers of an incarnation hold that is not registered; as `reap`."""
         if layout_of(incarnation) != LAYOUT:
             return Outcome(UNKNOWN_LAYOUT)
-        keys = self._keys
+        keys = self.keys
         lists = [keys.inflight_list(incarnation, tid, parity) for tid in tids for parity in (0, 1)]
-        is_ours = self._connection.script(
+        is_ours = self.connection.script(
             _ADOPT,
             [keys.inflight, keys.reaping, keys.claims(incarnation), *lists],
             [incarnation, *tids],
@@ -157,19 +156,19 @@ class Reaping:
 
     def _empty_all(self, incarnation: str, tally: _Tally, *, by_owner: bool) -> bool:
         """Empty each list by itself; whether that was all and the reap is over."""
-        claims_key = self._keys.claims(incarnation)
+        claims_key = self.keys.claims(incarnation)
         try:
-            claims = self._connection.call("HGETALL", claims_key)
+            claims = self.connection.call("HGETALL", claims_key)
         except RedisRefused as error:
             tally.blocked.append(self._why((claims_key, "hash")) or str(error))
             return False
         lists = [
-            _List(self._keys.inflight_list(incarnation, text_of(tid), parity), queue)
+            _List(self.keys.inflight_list(incarnation, text_of(tid), parity), queue)
             for tid, last in zip(claims[::2], claims[1::2], strict=True)
             for queue in [text_of(last.partition(b" ")[2])]
             for parity in (0, 1)
         ]
-        found = self._connection.run(*(("EXISTS", each.key) for each in lists)) if lists else []
+        found = self.connection.run(*(("EXISTS", each.key) for each in lists)) if lists else []
         for each in (each for each, exists in zip(lists, found, strict=True) if exists):
             try:
                 if by_owner:
@@ -179,14 +178,14 @@ class Reaping:
                 else:
                     self._empty(incarnation, each, tally)
             except RedisRefused as error:
-                queue, suspects = self._keys.queue(each.queue), self._keys.suspects(each.queue)
+                queue, suspects = self.keys.queue(each.queue), self.keys.suspects(each.queue)
                 why = self._why((each.key, "list"), (queue, "list"), (suspects, "list"))
                 tally.blocked.append(f"{why or error} (its jobs are in {each.key})")
         if tally.blocked:
             return False
-        reply = self._connection.script(
+        reply = self.connection.script(
             _END,
-            [self._keys.reaping, claims_key, *(each.key for each in lists)],
+            [self.keys.reaping, claims_key, *(each.key for each in lists)],
             [incarnation, len(claims) // 2],
         )
         return bool(reply >= 0)
@@ -217,7 +216,7 @@ class Reaping:
         jobs: list[_Job] = []
         length = 1
         while len(jobs) < length:
-            length, *found = self._connection.script(
+            length, *found = self.connection.script(
                 _INSPECT, [key], [len(jobs), JOBS_AT_ONCE, BYTES_AT_ONCE]
             )
             if not found:
@@ -228,19 +227,19 @@ class Reaping:
 
     def _fates(self, orphans: set[str]) -> dict[str, str]:
         """Under what each is counted → `queue`, `suspect`, or `known`: one whose count stays."""
-        counts = orphan_counts(self._connection, self._keys, orphans)
+        counts = orphan_counts(self.connection, self.keys, orphans)
         return {name: self._fate(count) for name, count in counts.items()}
 
     def _fate(self, count: int) -> str:
-        if count >= self._orphan_limit:
+        if count >= self.orphan_limit:
             return "known"
-        return "suspect" if count + 1 >= self._orphan_limit else "queue"
+        return "suspect" if count + 1 >= self.orphan_limit else "queue"
 
     def _return(
         self, incarnation: str, held: _List, most: int, counted: Sequence[_Job] = ()
     ) -> int:
-        keys = self._keys
-        moved: int = self._connection.script(
+        keys = self.keys
+        moved: int = self.connection.script(
             _RETURN,
             [
                 keys.reaping,
@@ -265,8 +264,8 @@ class Reaping:
         return moved
 
     def _suspect(self, incarnation: str, held: _List, job: _Job, index: int, fate: str) -> bool:
-        keys = self._keys
-        reply = self._connection.script(
+        keys = self.keys
+        reply = self.connection.script(
             _SUSPECT,
             [
                 keys.reaping,
@@ -291,7 +290,7 @@ class Reaping:
 
     def _why(self, *wanted: tuple[str, str]) -> str:
         """Which of these keys, each with the type that it shall have, is of another type; `""`: none."""
-        kinds = self._connection.run(*(("TYPE", key) for key, _ in wanted))
+        kinds = self.connection.run(*(("TYPE", key) for key, _ in wanted))
         for (key, kind), found in zip(wanted, kinds, strict=True):
             name = text_of(found) if isinstance(found, bytes) else str(found)
             if name not in (kind, "none"):

@@ -13,6 +13,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from dataclasses import KW_ONLY, field
 from typing import Any, Protocol
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
@@ -118,29 +119,23 @@ class Pool:
             raise
 
 
+@dataclass(slots=True, eq=False)
 class Invoker:
     """Calls jobs within the middleware of a capsule.
 
-    Args:
+    Attributes:
         middleware: around each job.
         timekeeper: enforces `timeout_s`; None where somebody else does, as a worker for its children.
         pool: where jobs declared with `pool="process"` run; None = here.
         loop: gives the event loop where `async def` jobs run; None = each thread has one of its own.
     """
 
-    def __init__(
-        self,
-        middleware: Chain[ServerMiddleware],
-        *,
-        timekeeper: Timekeeper | None = None,
-        pool: Pool | None = None,
-        loop: Callable[[], LoopThread] | None = None,
-    ) -> None:
-        self._middleware = middleware
-        self._timekeeper = timekeeper
-        self._pool = pool
-        self._loop = loop
-        self._loops = threading.local()
+    middleware: Chain[ServerMiddleware]
+    _: KW_ONLY
+    timekeeper: Timekeeper | None = None
+    pool: Pool | None = None
+    loop: Callable[[], LoopThread] | None = None
+    _loops: threading.local = field(init=False, default_factory=threading.local)
 
     @frames.may_take_long
     def invoke(  # noqa: C901 - each further call is made for each job
@@ -155,8 +150,8 @@ class Invoker:
             BaseException: what it raised.
         """
         handling = definition.handling
-        if handling.pool == "process" and self._pool is not None:
-            self._pool.perform(definition, execution, thread)
+        if handling.pool == "process" and self.pool is not None:
+            self.pool.perform(definition, execution, thread)
             return
         payload = execution.payload
         try:
@@ -171,8 +166,8 @@ class Invoker:
             args = _arguments(payload, definition)
             thread.performing = True
             try:
-                if timeout_s is not None and self._timekeeper is not None:
-                    with self._timekeeper.limit(timeout_s):
+                if timeout_s is not None and self.timekeeper is not None:
+                    with self.timekeeper.limit(timeout_s):
                         result = self._finish(perform(*args))
                 else:
                     result = perform(*args)
@@ -192,11 +187,11 @@ class Invoker:
                 job_forks.end()
             return result
 
-        if self._loop is not None and inspect.iscoroutinefunction(perform):
-            loop = self._loop()
+        if self.loop is not None and inspect.iscoroutinefunction(perform):
+            loop = self.loop()
             loop.run(self._awaited(perform, instance, definition, execution, loop.executor))
-        elif len(self._middleware):
-            self._middleware.invoke((instance, payload, execution.queue), call)
+        elif len(self.middleware):
+            self.middleware.invoke((instance, payload, execution.queue), call)
         else:
             call()
 
@@ -220,7 +215,7 @@ class Invoker:
         perform = definition.perform_of(instance)
         if (
             definition.handling.timeout_s is None
-            and not len(self._middleware)
+            and not len(self.middleware)
             and not execution.is_watched
         ):
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
@@ -238,7 +233,7 @@ class Invoker:
     ) -> None:
         """A job within its middleware."""
         payload = execution.payload
-        timeout_s = definition.handling.timeout_s if self._timekeeper is not None else None
+        timeout_s = definition.handling.timeout_s if self.timekeeper is not None else None
 
         async def call() -> Any:
             execution.result = await limited()
@@ -259,10 +254,8 @@ class Invoker:
                     ) from error
                 raise
 
-        if len(self._middleware):
-            await self._middleware.invoke_async(
-                (instance, payload, execution.queue), call, executor
-            )
+        if len(self.middleware):
+            await self.middleware.invoke_async((instance, payload, execution.queue), call, executor)
         else:
             await call()
 
@@ -271,8 +264,8 @@ class Invoker:
         """Wait for a plain function's coroutine; `async def` jobs run on the capsule's loop."""
         if not inspect.iscoroutine(result):
             return result
-        if self._loop is not None:
-            return self._loop().run(result)
+        if self.loop is not None:
+            return self.loop().run(result)
         loop = getattr(self._loops, "runner", None)
         if loop is None:
             loop = self._loops.runner = asyncio.Runner()

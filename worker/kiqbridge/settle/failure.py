@@ -29,6 +29,7 @@ from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Handling, JobDefinition, Registry
 from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
 from kiqbridge.logs import log_level
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import job_forks, user_code
 from kiqbridge.settle.dying import dead, dead_unread
 from kiqbridge.settle.ending import ending, wants_output
@@ -59,10 +60,11 @@ job_logger = logging.getLogger("kiqbridge.job")
 _SHOWN = 500
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Failures:
     """Decides about jobs that did not simply succeed, without touching Redis.
 
-    Args:
+    Attributes:
         keys: the namespace.
         registry: the declared jobs.
         policy: of failures; asked at each one, since the wire profile may follow the fleet.
@@ -71,29 +73,19 @@ class Failures:
         wall_now: epoch seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        keys: Keys,
-        registry: Registry,
-        policy: Callable[[], RetryPolicy],
-        handlers: Handlers,
-        rng: random.Random,
-        wall_now: Callable[[], float] = time.time,
-    ) -> None:
-        self._keys = keys
-        self._registry = registry
-        self._policy = policy
-        self._handlers = handlers
-        self._rng = rng
-        self._wall_now = wall_now
+    keys: Keys
+    registry: Registry
+    policy: Callable[[], RetryPolicy]
+    handlers: Handlers
+    rng: random.Random
+    wall_now: Callable[[], float] = time.time
 
     def failed(self, execution: "Execution", error: BaseException) -> Settlement:
         """The job, or its middleware, raised this: a retry, dead or discarded (§8)."""
-        definition, policy = execution.definition, self._policy()
+        definition, policy = execution.definition, self.policy()
         try:
             payload = _with_jid(json_text.loads(execution.text))
-            ruling = rails.rules_of(payload, definition, self._registry)
+            ruling = rails.rules_of(payload, definition, self.registry)
             rules = ruling.handling if ruling else DEFAULT_HANDLING
             return self._decided(execution, payload, error, policy, rules)
         except BaseException as second:  # noqa: BLE001 - a rule may do anything to what it is given
@@ -115,7 +107,7 @@ class Failures:
         policy: RetryPolicy,
         rules: Handling,
     ) -> Settlement:
-        now, definition = self._wall_now(), execution.definition
+        now, definition = self.wall_now(), execution.definition
         decision = decide(
             payload,
             error,
@@ -123,7 +115,7 @@ class Failures:
             class_retry=definition.options.get("retry", True) if definition else None,
             policy=policy,
             now=now,
-            rng=self._rng,
+            rng=self.rng,
             handling=rules_after(error, rules),
         )
         if job_forks.in_child:  # a rule of the class forked
@@ -139,7 +131,7 @@ class Failures:
         is_over = verdict is not Verdict.RETRY
         notify = (
             partial(self._notify, error, payload, kept if is_over else None)
-            if self._handlers.listens(died=is_over)
+            if self.handlers.listens(died=is_over)
             else None
         )
         if verdict is Verdict.RETRY:
@@ -147,7 +139,7 @@ class Failures:
             return Settlement(
                 verdict=verdict, score=decision.at, text=text, counted=True, notify=notify
             )
-        keys, took_s = self._keys, execution.elapsed_s
+        keys, took_s = self.keys, execution.elapsed_s
         if verdict is Verdict.DEAD:
             return dead(
                 keys, execution.text, payload, kept, error, now=now, took_s=took_s, notify=notify
@@ -166,8 +158,8 @@ class Failures:
         rules = execution.definition.handling if execution.definition is not None else None
         if not may_be_put_off(payload, error, rules):
             return None
-        now = self._wall_now()
-        kept, at = put_off(payload, error, queue=execution.queue, now=now, rng=self._rng)
+        now = self.wall_now()
+        kept, at = put_off(payload, error, queue=execution.queue, now=now, rng=self.rng)
         logger.info(
             "put off for %.0f s, for the %s. time: %s", at - now, kept[COUNT], error_message(error)
         )
@@ -212,10 +204,10 @@ class Failures:
                     else "it is not kept as a result",
                 )
         effects = ending(
-            self._keys,
+            self.keys,
             payload,
             outcome,
-            self._wall_now(),
+            self.wall_now(),
             error=error,
             output=output,
             took_s=None if outcome == "skipped" else execution.elapsed_s,
@@ -236,7 +228,7 @@ class Failures:
         runtime = RUNTIME.get()
         if runtime is None:
             raise RuntimeError("interrupted, but by no worker")
-        now = self._wall_now()
+        now = self.wall_now()
         payload: dict[str, Any] = json_text.loads(execution.text)
         payload.setdefault("queue", execution.queue)
         pushed = runtime.client.prepare_moved(payload, now, execution.text)
@@ -244,7 +236,7 @@ class Failures:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
             stopped = JobSkipped("client middleware stopped the push of this interrupted job")
             effects = ending(
-                self._keys,
+                self.keys,
                 payload,
                 "skipped",
                 now,
@@ -270,11 +262,11 @@ class Failures:
             )
         if diversion.expired:
             return not_performed(
-                self._keys, payload, queue, "expired", diversion.expired, now=self._wall_now()
+                self.keys, payload, queue, "expired", diversion.expired, now=self.wall_now()
             )
         if diversion.cancelled:
             return not_performed(
-                self._keys, payload, queue, "cancelled", diversion.cancelled, now=self._wall_now()
+                self.keys, payload, queue, "cancelled", diversion.cancelled, now=self.wall_now()
             )
         error, given = diversion.error, payload
         payload = _with_jid(given)
@@ -286,10 +278,10 @@ class Failures:
                 text=text if kept is given else json_text.dumps_moved(kept, text),
                 counted=False,
             )
-        now = self._wall_now()
-        kept = self._policy().failed(payload, error, queue=queue, now=now)
+        now = self.wall_now()
+        kept = self.policy().failed(payload, error, queue=queue, now=now)
         notify = partial(self._notify, error, payload, kept, "a job was refused")
-        return dead(self._keys, text, payload, kept, error, now=now, notify=notify)
+        return dead(self.keys, text, payload, kept, error, now=now, notify=notify)
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
@@ -303,13 +295,13 @@ class Failures:
         )
         context = {"context": "a job's text cannot be read", "jobstr": text}
         return dead_unread(
-            self._keys,
+            self.keys,
             text,
             error,
             queue=queue,
-            now=self._wall_now(),
-            profile=self._policy().profile,
-            notify=partial(self._handlers.report, error, context),
+            now=self.wall_now(),
+            profile=self.policy().profile,
+            notify=partial(self.handlers.report, error, context),
         )
 
     def _notify(
@@ -321,8 +313,8 @@ class Failures:
     ) -> None:
         """Call the handlers; `died` is the payload as it was kept or discarded, None for a retry."""
         if died is not None:
-            self._handlers.died(died, error)
-        self._handlers.report(error, {"context": context, "job": payload})
+            self.handlers.died(died, error)
+        self.handlers.report(error, {"context": context, "job": payload})
 
 
 def not_performed(

@@ -15,9 +15,11 @@ Should the process die before, they run once more, as all that is not acknowledg
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY
 
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import repush, route, settle, settle_all
+from kiqbridge.records import dataclass
 from kiqbridge.settle.notifications import Notification
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.store.redis_connection import RedisConnection
@@ -27,22 +29,18 @@ from kiqbridge.wire.keys import Keys
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Settler:
     """Writes verdicts to Redis.
 
-    Args:
+    Attributes:
         keys: names under the namespace.
         on_end: called when a job has ended and that has effects, whatever thread it is on.
     """
 
-    def __init__(
-        self,
-        keys: Keys,
-        *,
-        on_end: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._keys = keys
-        self._on_end = on_end
+    keys: Keys
+    _: KW_ONLY
+    on_end: Callable[[], object] = lambda: None
 
     def write(
         self, connection: RedisConnection, chunk: Chunk, text: bytes, settlement: Settlement
@@ -56,24 +54,24 @@ class Settler:
         if settlement.leaves_with_chunk:
             return True
         if verdict is Verdict.ROUTE:
-            return route(connection, self._keys, chunk, text, settlement.queue)
+            return route(connection, self.keys, chunk, text, settlement.queue)
         if verdict is Verdict.REPUSH:
             return repush(
                 connection,
-                self._keys,
+                self.keys,
                 chunk,
                 text,
                 queue=settlement.queue,
                 text=settlement.text,
             )
         targets = {
-            Verdict.RETRY: self._keys.retry,
-            Verdict.SCHEDULE: self._keys.schedule,
-            Verdict.DEAD: self._keys.dead,
+            Verdict.RETRY: self.keys.retry,
+            Verdict.SCHEDULE: self.keys.schedule,
+            Verdict.DEAD: self.keys.dead,
         }
         is_ours = settle(
             connection,
-            self._keys,
+            self.keys,
             chunk,
             text,
             target=targets.get(verdict),
@@ -82,7 +80,7 @@ class Settler:
             effects=settlement.effects,
         )
         if is_ours and settlement.effects:
-            self._on_end()
+            self.on_end()
         return is_ours
 
     def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
@@ -115,7 +113,7 @@ class Settler:
         Returns what calls the handlers. Raises as `write`.
         """
         retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
-        ours = settle_all(connection, self._keys, chunk, retries, target=self._keys.retry)
+        ours = settle_all(connection, self.keys, chunk, retries, target=self.keys.retry)
         if not all(ours):
             logger.warning(
                 "%d failed jobs were not ours any more; whoever has them decides about them",

@@ -7,36 +7,35 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kiqbridge.records import dataclass
 from kiqbridge.web.context import build_templates
 
 
+@dataclass(slots=True, eq=False)
 class Refusal:
     """The answer to a request that goes no further: a page for browsers, JSON for programs.
 
-    Args:
+    Attributes:
         status: of HTTP.
         title: two or three words.
         detail: what is wrong and what to do, in sentences.
         headers: further ones.
     """
 
-    def __init__(
-        self, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        self._status = status
-        self._title = title
-        self._detail = detail
-        self._headers = headers
+    status: int
+    title: str
+    detail: str
+    headers: Mapping[str, str] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         if wants_html(scope):
-            text = plain_page(scope, "plain.html", title=self._title, detail=self._detail)
+            text = plain_page(scope, "plain.html", title=self.title, detail=self.detail)
             kind = "text/html"
         else:
-            text = json.dumps({"error": self._title, "detail": self._detail})
+            text = json.dumps({"error": self.title, "detail": self.detail})
             kind = "application/json"
-        answer = Response(text, self._status, self._headers, media_type=kind)
+        answer = Response(text, self.status, self.headers, media_type=kind)
         await answer(scope, receive, send)
 
 
