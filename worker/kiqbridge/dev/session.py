@@ -1,7 +1,7 @@
 """`kiqbridge dev`, what `make up` runs: server, cron rules and worker on this machine.
 
 1. The schedules of the template are read, the job classes loaded: all faults are reported at once.
-2. A server: the embedded one, or that of ForClients.redis_url.
+2. A server: the embedded one, or that of REDIS_URL.
 3. The functions of the rules and the worker, each in a child of its own; then the page.
 4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
 5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last. When the template
@@ -55,7 +55,7 @@ def run_dev(options: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: template, jobs, settings or the embedded server are wrong.
-        RedisUnavailable: the server of ForClients.redis_url is not there.
+        RedisUnavailable: the server of REDIS_URL is not there.
     """
     schedules = read_schedules(options.template) if options.template else []
     if options.fire and not options.template:
@@ -347,7 +347,7 @@ class Dev:
         )
         what = self._options.template or "jobs alone, without a template,"
         console.heading(f"kiqbridge dev: {what} on {kept}")
-        console.text(f"  ForClients.redis_url={without_password(self._url)}")
+        console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
         if self._clock.is_simulated:
