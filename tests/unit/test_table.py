@@ -141,7 +141,10 @@ def test_the_address_is_read_as_sidekiq_reads_it(environ, url):
 )
 def test_a_provider_must_be_the_name_of_a_variable_for_commands_too(provider, message):
     environ = {"REDIS_PROVIDER": provider}
-    for act in (lambda: read(ForClients.redis_url, environ), lambda: merge(environ=environ, flags={})):
+    for act in (
+        lambda: read(ForClients.redis_url, environ),
+        lambda: merge(environ=environ, flags={}),
+    ):
         with pytest.raises(ConfigError, match=message) as refusal:
             act()
         assert "s3cret" not in str(refusal.value)
