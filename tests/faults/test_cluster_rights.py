@@ -1,6 +1,7 @@
-"""The rights that docs/security.md asks for in cluster mode: a worker and the enqueue function do all under them.
+"""A cluster that speaks TLS, between its nodes as well, and the rights that docs/security.md asks for in cluster mode.
 
-The rights without a cluster are those of tests/process/test_acl.py.
+A worker and the enqueue function do all under them while the slot moves, and its primary changes and dies. The
+rights without a cluster are those of tests/process/test_acl.py.
 """
 
 import re
@@ -9,17 +10,20 @@ import time
 from pathlib import Path
 
 import pytest
-from support.clusters import Cluster
+from support.certificates import make_certificate
+from support.clusters import Cluster, port_of
 from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
 from support.fleet import Fleet
 from support.proving import hurry_retries
+from support.servers import HOST
 from support.waiting import wait_until
 
 from kiqbridge import Client, KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server, pytest.mark.openssl]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 NAMESPACE = "{myapp}"
@@ -44,10 +48,11 @@ def rules_of_clusters():
 
 
 def allow(cluster, user, *rules):
-    """On all nodes: rights are not replicated."""
+    """On all nodes: rights are not replicated. They outlive a node that is killed."""
     for server in cluster.living():
         with server.client() as raw:
             raw.execute_command("ACL", "SETUSER", user, *rules)
+            raw.execute_command("ACL", "SAVE")
 
 
 def refused(cluster):
@@ -63,8 +68,15 @@ def refused(cluster):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+def certificate(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, certificate):
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "users.acl").touch()
+    with Cluster(folder, certificate=certificate, aclfile=str(folder / "users.acl")) as cluster:
         yield cluster
 
 
@@ -86,7 +98,7 @@ def address(cluster, user):
 
 
 def test_a_worker_performs_all_jobs_while_its_slot_moves_and_its_primary_changes(allowed, tmp_path):
-    client = Client(address(allowed, WORKER), namespace=NAMESPACE)
+    client = Client(address(allowed, WORKER), namespace=NAMESPACE, wait_replicas=1)
     jids = []
 
     def push_some():
@@ -106,17 +118,27 @@ def test_a_worker_performs_all_jobs_while_its_slot_moves_and_its_primary_changes
 
             wait_until(pushed, 60, "a push", interval_s=0.1)
 
+    def kill(tag):
+        before = allowed.owner(tag)
+        allowed.replica_of(before)
+        before.kill()
+        allowed.wait_new_owner(tag, before)
+        before.start()
+
+    env = {"KIQBRIDGE_NAMESPACE": NAMESPACE, "KIQBRIDGE_SETTLE_REPLICAS": "1"}
     with Fleet(address(allowed, WORKER), tmp_path) as fleet:
-        worker = fleet.start("-c", "3", recover_after_s=10, env={"KIQBRIDGE_NAMESPACE": NAMESPACE})
+        worker = fleet.start("-c", "3", recover_after_s=10, env=env)
 
         def performed():
             return set(fleet.marks.look().count("performed"))
 
         push_some()
         wait_until(performed, 60, lambda: f"{worker.output} {refused(allowed)}")
-        for change in (allowed.move, allowed.fail_over):
+        for change in (allowed.move, allowed.fail_over, kill):
             change(TAG)
+            begun = len(performed())
             push_some()
+            wait_until(lambda begun=begun: len(performed()) > begun, 60, f"jobs after {change}")
 
         def hurry():
             with allowed.owner(TAG).client() as raw:
@@ -132,6 +154,7 @@ def test_a_worker_performs_all_jobs_while_its_slot_moves_and_its_primary_changes
 
 
 def test_calls_follow_a_slot_that_is_on_its_way(allowed):
+    """MOVED and ASK name the encrypted port."""
     client = Client(address(allowed, FUNCTION), namespace=NAMESPACE)
     client.push({"class": "X", "args": []})
     target = allowed.other_primary(TAG)
@@ -229,3 +252,36 @@ def without(rule, cluster):
     rest = [each for each in rules if each != rule]
     allow(cluster, FUNCTION, "reset", *rules_of(FUNCTION), *rest)
     return Client(address(cluster, FUNCTION), namespace=NAMESPACE)
+
+
+def said_of(url):
+    """What a failed call says, and what a look at the port does."""
+    pool = RedisPool(url, namespace=NAMESPACE)
+    with pytest.raises(RedisUnavailable) as failed:
+        pool.call("PING")
+    if isinstance(failed.value, RedisMisconfigured):
+        return str(failed.value)
+    return str(pool.probe(failed.value))
+
+
+def test_a_certificate_of_an_unknown_authority_is_named(cluster):
+    text = said_of(cluster.url.partition("?")[0])
+
+    assert "certificate is not trusted" in text
+    assert "?ssl_ca_certs=/path/ca.pem" in text
+
+
+def test_a_plain_address_of_encrypted_ports_is_named(cluster):
+    ports = ",".join(f"{HOST}:{port_of(server)}" for server in cluster.servers)
+
+    assert "write rediss+cluster:// instead of redis+cluster://" in said_of(
+        f"redis+cluster://{ports}"
+    )
+
+
+def test_an_encrypted_address_of_plain_ports_is_named(cluster, certificate):
+    ports = ",".join(f"{HOST}:{server.port}" for server in cluster.servers)
+
+    assert "does not speak TLS at this port" in said_of(
+        f"rediss+cluster://{ports}?ssl_ca_certs={certificate}/cert.pem"
+    )
