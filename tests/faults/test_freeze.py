@@ -109,9 +109,7 @@ def test_a_worker_frozen_past_its_lease_begins_nothing_of_what_was_given_to_othe
 
 def test_a_short_freeze_costs_nothing(fleet, client, redis):
     workers = [fleet.start("-c", "3", recover_after_s=10) for _ in range(2)]
-    for worker in workers:
-        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
-    leases = incarnations(redis)
+    leases = fleet.wait_leased(redis)
     jids = push(client, 400, 10)
     workers[0].wait_for(lambda: fleet.marks.look().running(workers[0].pid), what="a running job")
 

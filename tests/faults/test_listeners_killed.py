@@ -37,8 +37,7 @@ def four(fleet, redis):
 def start(fleet, redis, count, **options):
     for _ in range(count):
         fleet.start("-c", "1", recover_after_s=RECOVER_AFTER_S, **options)
-    for worker in fleet.live:
-        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+    fleet.wait_leased(redis)
 
 
 def push(client, work_ms=0):

@@ -62,15 +62,10 @@ def test_workers_whose_replies_are_lost_perform_each_job_once(
     failing = client.push_bulk({"class": "FailOnce", "args": [[]] * 40})
     client.close()
 
+    env = {"KIQBRIDGE_LOOK_AHEAD": "16", "KIQBRIDGE_BEAT_S": "2"}
     for _ in range(2):
-        worker = fleet.start(
-            "-c",
-            "4",
-            recover_after_s=None,
-            url=url,
-            env={"KIQBRIDGE_LOOK_AHEAD": "16", "KIQBRIDGE_BEAT_S": "2"},
-        )
-        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+        fleet.start("-c", "4", recover_after_s=None, url=url, env=env)
+    fleet.wait_leased(redis)
     wait_until(
         lambda: redis.zcard(KEYS.retry) == len(failing),
         40,

@@ -10,12 +10,11 @@ import pytest
 from support.faketime import WallClock
 from support.fleet import KEYS, incarnations
 from support.proving import (
-    counted,
     hold,
-    hurry_retries,
     left_over,
     sized,
     unasked_tracebacks,
+    wait_counted,
     wait_performed,
     wait_settled,
 )
@@ -58,8 +57,7 @@ def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(
         )
         jumper.wait_for(lambda: raw.exists(KEYS.poller), what="its lead")
         other = fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S, url=server.url)
-        other.wait_for(lambda: incarnations(raw, other.pid), what="its lease")
-        leases = incarnations(raw)
+        leases = fleet.wait_leased(raw)
         wait_until(lambda: find_identity(raw, other.pid), 10, "its heartbeat")
         hold(1.0)  # which comes just before its poller asks what time it is
         jids = []
@@ -75,11 +73,7 @@ def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(
             at_due = time.monotonic() + DUE_IN_S
             scheduled = client.push_bulk({"class": "Mark", "args": [[0]] * 5, "at": due})
             failing = client.push_bulk({"class": "FailOnce", "args": [[]] * 5})
-            wait_until(
-                lambda s=scheduled: fleet.marks.look().count("performed").keys() >= set(s),
-                DUE_IN_S + 15,
-                lambda: f"scheduled jobs; {left_over(raw)}; {jumper.output[-1000:]}",
-            )
+            wait_performed(fleet, scheduled, DUE_IN_S + 15)
             done_at = {
                 jid: at
                 for (jid, _), at in zip(
@@ -87,22 +81,13 @@ def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(
                 )
             }
             late += [done_at[jid] - at_due for jid in scheduled]
-            wait_until(
-                lambda f=failing: (
-                    hurry_retries(raw) + 1
-                    and fleet.marks.look().count("performed").keys() >= set(f)
-                ),
-                15,
-                "the retries",
-                interval_s=0.1,
-            )
+            wait_performed(fleet, failing, 15, retried_in=raw)
             hold(RECOVER_AFTER_S)  # who should be taken for dead would have been by now
             assert incarnations(raw) == leases
             jids += [*now_jids, *scheduled, *failing]
 
         wait_settled(raw)
-        executions = len(fleet.marks.look().lines["performed"]) + len(fleet.marks.lines["failed"])
-        wait_until(lambda: counted(raw) >= executions, 20, lambda: f"{counted(raw)} {executions}")
+        wait_counted(fleet, raw)
         assert find_identity(raw, jumper.pid)
         running = client.push_bulk({"class": "Work", "args": [[1500]] * 4})
         jids += running

@@ -109,8 +109,7 @@ def test_a_failover_needs_no_restart_and_loses_only_what_was_not_copied(
             for _ in range(WORKERS)
         ]
         with pair.primary.client() as raw:
-            for worker in workers:
-                worker.wait_for(lambda pid=worker.pid: incarnations(raw, pid), what="its lease")
+            fleet.wait_leased(raw)
         plain = pushers.start(pair.front.url, any_job, per_second=PER_SECOND)
         confirmed = pushers.start(
             pair.front.url, any_job, per_second=PER_SECOND / 2, wait_replicas=1

@@ -55,30 +55,14 @@ ONE_OF_EACH = [
 
 ERRORS = st.sampled_from(
     [
-        "SystemExit",
-        "KeyboardInterrupt",
-        "GeneratorExit",
-        "CancelledError",
-        "MemoryError",
-        "RecursionError",
-        "StopIteration",
-        "Shutdown",
-        "Panic",
-        "NastyError",
+        *("SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "MemoryError"),
+        *("RecursionError", "StopIteration", "Shutdown", "Panic", "NastyError"),
     ]
 )
 CHANGES = st.sampled_from(
     [
-        "folder",
-        "umask",
-        "environment",
-        "locale",
-        "clock",
-        "timeout",
-        "stdout",
-        "logging",
-        "recursion",
-        "switch",
+        *("folder", "umask", "environment", "locale", "clock", "timeout", "stdout"),
+        *("logging", "recursion", "switch"),
     ]
 )
 NUMBERS = st.integers(0, 1000)
@@ -172,13 +156,7 @@ class Battle:
         def start(*args):
             return stack.enter_context(
                 WorkerProcess(
-                    "-r",
-                    str(JOBS),
-                    "-c",
-                    "3",
-                    "-t",
-                    "5",
-                    *args,
+                    *("-r", str(JOBS), "-c", "3", "-t", "5", *args),
                     redis_url=url,
                     env={
                         "MARKS": str(folder),

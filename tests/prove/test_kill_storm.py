@@ -57,8 +57,7 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, tell, 
         start()
     pushed += client.push_bulk({"class": "Mark", "args": [[2000]] * long})
     push(JOBS // 10)
-    for worker in fleet.live:
-        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="a lease")
+    fleet.wait_leased(redis)
     began = time.monotonic()
     rounds = int(STORM_S / every_s)
     for number in range(rounds):

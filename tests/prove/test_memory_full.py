@@ -9,10 +9,10 @@ from support.proving import (
     KEYS,
     counted,
     hold,
-    hurry_retries,
     left_over,
     sized,
     unasked_tracebacks,
+    wait_counted,
     wait_performed,
     wait_settled,
 )
@@ -62,7 +62,7 @@ def test_with_memory_full_workers_drain_and_pushes_are_refused(fleet, tmp_path, 
     ):
         client = Client(server.url)
         first = fleet.start("-c", "4", recover_after_s=RECOVER_AFTER_S, url=server.url)
-        first.wait_for(lambda: incarnations(raw, first.pid), what="its lease")
+        fleet.wait_leased(raw)
         done_before = client.push_bulk({"class": "Mark", "args": [[0]] * 200})
         wait_performed(fleet, done_before, 20)
         jids = client.push_bulk({"class": "Mark", "args": [[8]] * JOBS})
@@ -75,19 +75,8 @@ def test_with_memory_full_workers_drain_and_pushes_are_refused(fleet, tmp_path, 
         refused = refusals(client)
         # One that starts now must be able to register, and to take part.
         second = fleet.start("-c", "4", recover_after_s=RECOVER_AFTER_S, url=server.url)
-        second.wait_for(lambda: incarnations(raw, second.pid), what="its lease")
-        leases = incarnations(raw)
-
-        def performed():
-            hurry_retries(raw)
-            return fleet.marks.look().count("performed").keys() >= set(jids)
-
-        wait_until(
-            performed,
-            90,
-            lambda: f"all jobs: {len(fleet.marks.count('performed'))}; {left_over(raw)}",
-            interval_s=0.1,
-        )
+        leases = fleet.wait_leased(raw)
+        wait_performed(fleet, jids, 90, retried_in=raw)
         wait_settled(raw)
         assert is_full(raw)
         while_full = len(fleet.marks.count("performed"))
@@ -100,17 +89,8 @@ def test_with_memory_full_workers_drain_and_pushes_are_refused(fleet, tmp_path, 
         raw.config_set("maxmemory", "0")
         later = client.push_bulk({"class": "Mark", "args": [[0]] * 100})
         later += client.push_bulk({"class": "FailOnce", "args": [[]] * 10})
-        wait_until(
-            lambda: (
-                hurry_retries(raw) + 1
-                and fleet.marks.look().count("performed").keys() >= set(later)
-            ),
-            30,
-            "the jobs of later",
-            interval_s=0.1,
-        )
-        executions = len(fleet.marks.lines["performed"]) + len(fleet.marks.lines["failed"])
-        wait_until(lambda: counted(raw) >= executions, 30, lambda: f"{counted(raw)} {executions}")
+        wait_performed(fleet, later, 30, retried_in=raw)
+        executions = wait_counted(fleet, raw)
         wait_until(lambda: raw.scard(KEYS.processes) == WORKERS, 30, "both heartbeats")
         outputs = first.output + second.output
         codes = fleet.stop()

@@ -8,10 +8,10 @@ from support.fleet import KEYS, Fleet, incarnations, jids_in_flight
 from support.proving import (
     counted,
     hold,
-    hurry_retries,
     left_over,
     sized,
     unasked_tracebacks,
+    wait_counted,
     wait_performed,
     wait_settled,
 )
@@ -57,7 +57,7 @@ class Line:
             url=proxy.url,
             env={"KIQBRIDGE_BEAT_S": str(BEAT_S)},
         )
-        self.worker.wait_for(lambda: incarnations(raw, self.worker.pid), what="its lease")
+        fleet.wait_leased(raw)
         self.jids: list[str] = []
 
     def push(self, count: int) -> list[str]:
@@ -75,38 +75,22 @@ class Line:
         self.jids += jids
         return jids
 
-    def executions(self) -> int:
-        self.fleet.marks.look()
-        return len(self.fleet.marks.lines["performed"]) + len(self.fleet.marks.lines["failed"])
-
-    def recover(self, fault: str, jids: list[str], timeout_s: float = 40) -> None:
+    def recover(self, fault: str, jids: list[str]) -> None:
         """The fault is over: all is performed, the heartbeat is back, the counters are right."""
         over_at = time.monotonic()
-        wait_until(
-            lambda: hurry_retries(self.raw) + 1 and self._is_performed(jids),
-            timeout_s,
-            lambda: f"all jobs after: {fault}; {left_over(self.raw)}; {self.worker.output[-2000:]}",
-            interval_s=0.05,
-        )
+        wait_performed(self.fleet, jids, 40, retried_in=self.raw)
         work_s = time.monotonic() - over_at
         wait_settled(self.raw, 3 * RECOVER_AFTER_S)
         beat = self._beat()
         wait_until(lambda: self._beat() > beat, 15, f"a heartbeat after: {fault}")
-        wait_until(
-            lambda: counted(self.raw) >= self.executions(),
-            15,
-            lambda: f"stat:processed {counted(self.raw)} of {self.executions()} after: {fault}",
-        )
+        executions = wait_counted(self.fleet, self.raw)
         again = sum(n > 1 for n in self.fleet.marks.count("performed").values())
         self._tell(
             f"network, {fault}: all {len(jids)} jobs performed {work_s:.1f} s after its end; so far "
-            f"performed twice {again}; stat:processed {counted(self.raw)} for {self.executions()} "
+            f"performed twice {again}; stat:processed {counted(self.raw)} for {executions} "
             f"executions; replies lost {self.proxy.replies_lost}"
         )
         assert self.worker.is_running
-
-    def _is_performed(self, jids: list[str]) -> bool:
-        return self.fleet.marks.look().count("performed").keys() >= set(jids)
 
     def _beat(self) -> float:
         identity = find_identity(self.raw, self.worker.pid)
@@ -125,7 +109,7 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
             wait_performed(fleet, jids[:-5], 60)
             proxy.delay_s = 0
             line.recover(f"{delay_ms} ms later", jids)
-            assert counted(redis) == line.executions()
+            assert counted(redis) == fleet.marks.executions()
 
         jids = line.push(JOBS)
         cut = 0
@@ -160,8 +144,8 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
         # Beside one with a line of its own: its jobs are given to that one, and it is fenced off.
         before = incarnations(redis, line.worker.pid)
         jids = line.push(JOBS)
-        other = fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S, url=server.url)
-        other.wait_for(lambda: incarnations(redis, other.pid), what="its lease")
+        fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S, url=server.url)
+        fleet.wait_leased(redis)
         jids += line.push(JOBS)
         jids += line.push_long(sized(full=600, sample=150))
         line.worker.wait_for(
@@ -183,11 +167,11 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
         f"network: performed {len(performed)} of {len(line.jids)}, lost "
         f"{len(set(line.jids) - performed.keys())}, performed twice "
         f"{sum(n > 1 for n in performed.values())} (held when the line stalled: {len(held)}); "
-        f"stat:processed {counted(redis)} for {line.executions()} executions"
+        f"stat:processed {counted(redis)} for {fleet.marks.executions()} executions"
     )
     assert performed.keys() == set(line.jids)
     assert {jid for jid, count in performed.items() if count > 1} <= held
-    assert counted(redis) == line.executions()
+    assert counted(redis) == fleet.marks.executions()
     # A thread that looks after others may log what it could not make sense of; none did otherwise.
     assert unasked_tracebacks(outputs) == complaints
     assert left_over(redis) == {}

@@ -28,9 +28,7 @@ def test_an_outage_longer_than_the_recovery_bound_reaps_nobody(fleet, tmp_path, 
             fleet.start("-c", "4", recover_after_s=RECOVER_AFTER_S, url=server.url)
             for _ in range(WORKERS)
         ]
-        for worker in workers:
-            worker.wait_for(lambda pid=worker.pid: incarnations(raw, pid), what="its lease")
-        leases = incarnations(raw)
+        leases = fleet.wait_leased(raw)
         client = Client(server.url)
         jids = client.push_bulk({"class": "Mark", "args": [[1]] * SHORT + [[15]] * LONG})
         client.close()

@@ -12,6 +12,7 @@ from support.proving import (
     left_over,
     sized,
     unasked_tracebacks,
+    wait_counted,
     wait_performed,
     wait_settled,
 )
@@ -46,9 +47,7 @@ def test_redis_restarts_repeatedly_under_load_and_no_job_is_lost(fleet, tmp_path
         workers = [
             fleet.start("-c", "4", recover_after_s=None, url=server.url) for _ in range(WORKERS)
         ]
-        for worker in workers:
-            worker.wait_for(lambda pid=worker.pid: incarnations(raw, pid), what="its lease")
-        leases = incarnations(raw)
+        leases = fleet.wait_leased(raw)
         pusher = pushers.start(server.url, any_job, per_second=PER_SECOND)
 
         for _ in range(RESTARTS):
@@ -65,26 +64,14 @@ def test_redis_restarts_repeatedly_under_load_and_no_job_is_lost(fleet, tmp_path
         hold(1.0)
         pusher.stop()
 
-        def all_performed():
-            hurry_retries(raw)
-            return fleet.marks.look().count("performed").keys() >= pusher.sure.keys()
-
-        wait_until(all_performed, 60, lambda: f"all jobs; {left_over(raw)}", interval_s=0.2)
+        wait_performed(fleet, pusher.sure, 60, retried_in=raw)
         wait_until(
             lambda: not hurry_retries(raw) and not left_over(raw) and not lists_in_flight(raw), 30
         )
-        wait_performed(fleet, pusher.sure, 5)
         wait_settled(raw)
-        wait_until(
-            lambda: (
-                counted(raw) >= sum(map(len, map(fleet.marks.lines.get, ("performed", "failed"))))
-            ),
-            15,
-            lambda: f"stat:processed {counted(raw)}",
-        )
+        executions = wait_counted(fleet, raw)
 
         begun, performed = fleet.marks.look().count("begun"), fleet.marks.count("performed")
-        executions = len(fleet.marks.lines["performed"]) + len(fleet.marks.lines["failed"])
         outputs = "".join(worker.output for worker in workers)
         tell(
             f"restarts ({kind}): {RESTARTS} SIGKILLs, away 0 to {max(away):.1f} s each; pushes "

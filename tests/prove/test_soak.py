@@ -5,8 +5,16 @@ import os
 import time
 from pathlib import Path
 
-from support.fleet import incarnations
-from support.proving import KEYS, counted, hurry_retries, left_over, sized, wait_settled
+from support.proving import (
+    KEYS,
+    counted,
+    hurry_retries,
+    left_over,
+    sized,
+    wait_counted,
+    wait_performed,
+    wait_settled,
+)
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
@@ -59,20 +67,13 @@ def test_memory_threads_and_descriptors_stay_as_they_are(fleet, server, redis, t
         url=server.url,
         env={"KIQBRIDGE_LOG_LEVEL": "error"},
     )
-    worker.wait_for(lambda: incarnations(redis, worker.pid), what="its lease")
+    fleet.wait_leased(redis)
     client = Client(server.url)
     # What opens a connection when it is first needed: failing, waiting behind a long job, a retry.
     warm = client.push_bulk({"class": "Mark", "args": [[0]] * 300 + [[40]] * 20 + [[0]] * 300})
     warm += client.push_bulk({"class": "FailOnce", "args": [[]] * 20})
-    wait_until(
-        lambda: (
-            hurry_retries(redis) + 1
-            and fleet.marks.look().count("performed").keys() >= set(warm)
-            and counted(redis) >= WARM
-        ),
-        30,
-        "the warm-up",
-    )
+    wait_performed(fleet, warm, 30, retried_in=redis)
+    assert wait_counted(fleet, redis) == WARM
     at: dict[int, Health] = {}
     pushed = 0
     while pushed < JOBS:

@@ -60,6 +60,11 @@ class Marks:
         """The jids that one process wrote."""
         return [jid for jid, writer in self.lines[name] if writer == pid]
 
+    def executions(self) -> int:
+        """How many have ended: as `stat:processed` counts them."""
+        self.look()
+        return len(self.lines["performed"]) + len(self.lines["failed"])
+
     def running(self, pid: int) -> set[str]:
         """Jids that a process has begun and not ended."""
         open_ = Counter(self.by("begun", pid))
@@ -104,6 +109,12 @@ class Fleet:
         self._stack.enter_context(worker)
         self.live.append(worker)
         return worker
+
+    def wait_leased(self, redis: redis_py.Redis) -> set[str]:
+        """Once each living worker has a lease: all leases."""
+        for worker in self.live:
+            worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+        return incarnations(redis)
 
     def kill(self, worker: WorkerProcess) -> None:
         worker.kill()

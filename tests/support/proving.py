@@ -56,17 +56,33 @@ def hurry_retries(redis: redis_py.Redis, keys: Keys = KEYS) -> int:
     return int(redis.eval(script, 1, keys.retry))
 
 
-def wait_performed(fleet: Fleet, jids: Iterable[str], timeout_s: float) -> None:
-    """Wait until each of these jobs was performed."""
+def wait_performed(
+    fleet: Fleet, jids: Iterable[str], timeout_s: float, retried_in: redis_py.Redis | None = None
+) -> None:
+    """Wait until each of these jobs was performed; retries of this server need not wait for their time."""
     awaited = set(jids)
+
+    def all_performed() -> bool:
+        if retried_in is not None:
+            hurry_retries(retried_in)
+        return fleet.marks.look().count("performed").keys() >= awaited
+
+    def described() -> str:
+        done = len(awaited & fleet.marks.count("performed").keys())
+        outputs = "\n".join(worker.output[-2000:] for worker in fleet.live)
+        return f"all jobs: {done} of {len(awaited)} performed; {outputs}"
+
+    wait_until(all_performed, timeout_s, described, interval_s=0.1)
+
+
+def wait_counted(fleet: Fleet, redis: redis_py.Redis) -> int:
+    """Wait until `stat:processed` has counted all executions; how many they are."""
     wait_until(
-        lambda: fleet.marks.look().count("performed").keys() >= awaited,
-        timeout_s,
-        lambda: (
-            f"all jobs: {len(awaited & fleet.marks.count('performed').keys())} of {len(awaited)} performed"
-        ),
-        interval_s=0.1,
+        lambda: counted(redis) >= fleet.marks.executions(),
+        30,
+        lambda: f"stat:processed {counted(redis)} of {fleet.marks.executions()}",
     )
+    return fleet.marks.executions()
 
 
 def wait_settled(redis: redis_py.Redis, timeout_s: float = 15) -> None:
