@@ -37,9 +37,21 @@ def connection(redis_url: str) -> Iterator[RedisConnection]:
 
 @pytest.fixture
 def operator(redis_url: str) -> Iterator[Operator]:
-    operator = open_operator(redis_url, by="ann")
+    operator = open_operator(redis_url, by="ann", via="web")
     yield operator
     operator.client.close()
+
+
+@pytest.fixture
+def trips(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many commands each round trip of the operator had."""
+    made: list[int] = []
+    pool = type(operator.pool)
+    for name, run in (("run", operator.pool.run), ("call", operator.pool.call)):
+        monkeypatch.setattr(
+            pool, name, lambda _, *words, run=run: made.append(len(words)) or run(*words)
+        )
+    return made
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from kiqbridge.api import (
     Queue,
     RetrySet,
     ScheduledSet,
-    open_operator,
     read_audit,
     record_audit,
 )
@@ -39,13 +38,6 @@ def text(jid, name="Mail", **more):
         **more,
     }
     return json.dumps(item, separators=(",", ":")).encode()
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann", via="cli")
-    yield operator
-    operator.client.close()
 
 
 def fill(redis, key, count, first=1000.0, **more):
@@ -81,7 +73,7 @@ class TestOne:
         assert not redis.exists("retry")
         assert not entry.retry()
         assert redis.llen("queue:default") == 1
-        assert audited(operator) == [("retry", "retry", 1, "ann", "cli")]
+        assert audited(operator) == [("retry", "retry", 1, "ann", "web")]
 
     def test_a_scheduled_job_keeps_its_count(self, redis, operator):
         redis.zadd("schedule", {text("j0", retry_count=2): 7.5})
@@ -206,7 +198,7 @@ class TestMany:
 
         assert jids(redis) == [f"j{number}" for number in range(count)]
         assert not redis.exists(name)
-        assert audited(operator) == ([("retry", name, count, "ann", "cli")] if count else [])
+        assert audited(operator) == ([("retry", name, count, "ann", "web")] if count else [])
 
     def test_only_what_matches_is_moved_however_many_are_between(self, redis, operator):
         for number in range(3 * BATCH):
@@ -284,7 +276,7 @@ class TestMany:
         assert SETS[name](operator).clear() == 0
 
         assert not redis.exists(name)
-        assert audited(operator) == [("clear", name, 30, "ann", "cli")]
+        assert audited(operator) == [("clear", name, 30, "ann", "web")]
 
     @pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
     def test_jobs_that_are_cleared_end_for_whoever_waits_for_that(self, redis, operator, place):
@@ -313,7 +305,7 @@ class TestMany:
         assert batch.status().complete
         assert len(batch.failed_jids()) == LOOK + 50
         assert redis.hlen("kb:locks") == 0
-        assert b"ann (via cli) cleared" in redis.zrange("kb:reports", 0, 0)[0]
+        assert b"ann (via web) cleared" in redis.zrange("kb:reports", 0, 0)[0]
         [end] = redis.zrangebyscore("kb:ends:nightly", at, at)
         assert json.loads(end)["outcome"] == "discarded"
 
@@ -376,7 +368,7 @@ class TestEnds:
         assert RetrySet(operator).apply_all(action) == 1
 
         [report] = reports_in(redis)
-        assert "ann (via cli)" in report["cause"]
+        assert "ann (via web)" in report["cause"]
 
     def test_a_retry_ends_nothing(self, redis, operator):
         redis.zadd("kb:ticks:shop/Nightly", {"entry": 1700000000})

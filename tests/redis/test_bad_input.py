@@ -11,11 +11,9 @@ from support.engine import in_flight
 from support.evidence import Evidence
 from support.idle import is_idle
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
-from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.store.replies import HINT
 
 JOBS = Path(__file__).with_name("jobs_for_bad_input.py")
@@ -34,26 +32,13 @@ def evidence(tmp_path, monkeypatch):
 @pytest.fixture
 def working(redis_url, evidence):
     @contextmanager
-    def working(on_signal=lambda _name: None, **settings: object):
-        flags = {
-            "redis_url": redis_url,
-            "require": str(JOBS),
-            "concurrency": "4",
-            "pool_size": "1",
-            "beat_s": "0.05",
-            "timeout_s": "5",
-            **settings,
-        }
+    def working(**settings):
+        options = {"require": str(JOBS), "concurrency": "4", "pool_size": "1", **settings}
         with own_declarations():
             runpy.run_path(str(JOBS))
-            launcher = Launcher(merge(environ={}, flags=flags), server=Server())
-            launcher.start(on_signal)
-            try:
+            with launched(redis_url, **options) as launcher:
                 yield launcher
-                status = launcher.health.status()
-                assert status.ended_threads == []
-            finally:
-                launcher.stop()
+                assert launcher.health.status().ended_threads == []
 
     return working
 

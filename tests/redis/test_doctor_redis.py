@@ -2,15 +2,15 @@
 
 import re
 import socket
-import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import redis as redis_py
+from support.certificates import make_certificate
 from support.doctored import beat, enqueue, found, job, only, wrong
 from support.proxy import Answer, InterceptingRedis
-from support.servers import embedded_server, find_free_port, without_command
+from support.servers import debian_server, embedded_server, find_free_port, without_command
 from support.waiting import wait_until
 
 from kiqbridge.doctor.finding import Status
@@ -20,13 +20,7 @@ from kiqbridge.wire.keys import Keys
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 TRIED_BY_OTHER_RULES = {
-    "ping",
-    "info",
-    "memory|usage",
-    "eval",
-    "evalsha",
-    "client|tracking",
-    "client|caching",
+    *("ping", "info", "memory|usage", "eval", "evalsha", "client|tracking", "client|caching")
 }
 AREAS = ("redis",)
 
@@ -296,15 +290,7 @@ def test_a_managed_server_without_tls_is_one_finding(good, raw, monkeypatch):
 @pytest.mark.openssl
 @pytest.mark.redis_server
 def test_tls_that_checks_nothing_is_found(tmp_path):
-    from support.servers import debian_server
-
-    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem"
-    subprocess.run(
-        ["openssl", *words.split()],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    make_certificate(tmp_path)
     port = find_free_port()
     with debian_server(
         appendonly="yes",

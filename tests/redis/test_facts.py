@@ -162,20 +162,13 @@ def test_what_the_rights_do_not_allow_is_named(redis, redis_url, operator):
     assert any(each.startswith("INFO memory") for each in facts.refused)
 
 
-def test_two_round_trips_and_few_milliseconds_with_200_queues(redis, operator, monkeypatch):
+def test_two_round_trips_and_few_milliseconds_with_200_queues(redis, operator, trips):
     now = time.time()
     names = [f"queue{number}" for number in range(200)]
     redis.sadd("queues", *names)
     for name in names:
         redis.lpush(f"queue:{name}", *(text(str(number), now) for number in range(5)))
     live(redis, queues=names)
-    trips = []
-    run = operator.pool.run
-    monkeypatch.setattr(
-        type(operator.pool),
-        "run",
-        lambda _, *commands: trips.append(len(commands)) or run(*commands),
-    )
     taken = []
     for _ in range(20):
         begun = time.process_time()  # of the CPU: others may need it as well

@@ -7,12 +7,11 @@ import time
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge import job
 from kiqbridge.client.require import load_all
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import JobInterrupted
 
 JOB_OF_A_PROCESS = """
@@ -76,11 +75,6 @@ def _declared(started):
         yield
 
 
-def worker(redis_url, **settings):
-    flags = {"redis_url": redis_url, "concurrency": "2", "timeout_s": "5", "beat_s": "0.05"}
-    return Launcher(merge(environ={}, flags={**flags, **settings}))
-
-
 def push(redis, job_class, **attributes):
     payload = {"class": job_class, "args": [], "jid": "a", "retry": False, **attributes}
     redis.lpush("queue:default", json.dumps(payload))
@@ -95,14 +89,11 @@ def counted(redis, version="8"):
     return found
 
 
-def work_off(redis, launcher, jobs):
+def work_off(redis, redis_url, jobs, **settings):
     """Run a worker until so many jobs were counted as processed, and end it: its milliseconds."""
     since = time.monotonic()
-    launcher.start(lambda _signal: None)
-    try:
+    with launched(redis_url, **settings):
         wait_until(lambda: redis.get("stat:processed") == str(jobs).encode())
-    finally:
-        launcher.stop()
     return (time.monotonic() - since) * 1000
 
 
@@ -115,7 +106,7 @@ def test_each_execution_counts_under_its_class_and_only_successes_have_a_time(
     push(redis, WRAPPER, args=[{}], wrapped="Nightly")
     redis.lpush("queue:default", "{no json")
 
-    whole_ms = work_off(redis, worker(redis_url), 8)
+    whole_ms = work_off(redis, redis_url, 8)
 
     found = counted(redis, version)
     times = {name: found.pop(name) for name in sorted(found) if name.endswith("|ms")}
@@ -134,7 +125,7 @@ def test_jobs_in_the_process_pool_are_measured_here(redis, redis_url, tmp_path):
     for fails in (False, True, False):
         push(redis, "InAProcess", args=[fails])
 
-    whole_ms = work_off(redis, worker(redis_url, require=[str(path)]), 3)
+    whole_ms = work_off(redis, redis_url, 3, require=[str(path)])
 
     found = counted(redis)
     assert found.pop("InAProcess|ms") < 2 * whole_ms
@@ -143,36 +134,26 @@ def test_jobs_in_the_process_pool_are_measured_here(redis, redis_url, tmp_path):
 
 def test_a_job_that_the_shutdown_interrupts_counts_as_failed(redis, redis_url, started):
     push(redis, "Endless")
-    launcher = worker(redis_url, timeout_s="0.1")
-    launcher.start(lambda _signal: None)
-    assert started.wait(10)
-
-    launcher.stop()
+    with launched(redis_url, timeout_s="0.1"):
+        assert started.wait(10)
 
     assert counted(redis) == {"Endless|f": 1, "Endless|p": 1}
     assert redis.llen("queue:default") == 1
 
 
 def test_what_no_beat_has_written_yet_is_written_at_the_end(redis, redis_url, started):
-    launcher = worker(redis_url, beat_s="60")
-    launcher.start(lambda _signal: None)
-    push(redis, "Telling")
-    assert started.wait(10)
-
-    launcher.stop()
+    with launched(redis_url, beat_s="60"):
+        push(redis, "Telling")
+        assert started.wait(10)
 
     assert counted(redis)["Telling|p"] == 1
 
 
 def test_each_beat_writes_what_is_new(redis, redis_url):
-    launcher = worker(redis_url)
-    launcher.start(lambda _signal: None)
-    try:
+    with launched(redis_url):
         for count in (1, 2, 3):
             push(redis, "Quick")
             wait_until(lambda count=count: counted(redis).get("Quick|p") == count)
-    finally:
-        launcher.stop()
 
     assert counted(redis)["Quick|p"] == counted(redis, "7")["Quick|p"] == 3
 
@@ -181,7 +162,7 @@ def test_each_beat_writes_what_is_new(redis, redis_url):
 def test_only_the_chosen_forms_are_written(redis, redis_url, setting, versions):
     push(redis, "Quick")
 
-    work_off(redis, worker(redis_url, metrics=setting), 1)
+    work_off(redis, redis_url, 1, metrics=setting)
 
     assert "".join(version for version in BUCKETS if counted(redis, version)) == versions
     assert not redis.keys("kb:metrics:*"), "gone with the sign-off"

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.runners import reports_in
 
-from kiqbridge.api import DeadSet, Filter, Queue, open_operator, read_audit
+from kiqbridge.api import DeadSet, Filter, Queue, read_audit
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.operating import BATCH, NEAR
 
@@ -13,13 +13,6 @@ from kiqbridge.store.operating import BATCH, NEAR
 def text(jid, name="Mail", **more):
     item = {"class": name, "args": [jid], "jid": jid, "queue": "default", **more}
     return json.dumps(item).encode()
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann", via="web")
-    yield operator
-    operator.client.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.api import ScheduleSet, open_operator, read_audit
+from kiqbridge.api import ScheduleSet, read_audit
 from kiqbridge.errors import PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
@@ -14,13 +14,6 @@ from kiqbridge.wire.tick_mark import JobEnd
 
 NOW = int(time.time())
 HOUR = NOW // 3600 * 3600
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann", via="web")
-    yield operator
-    operator.client.close()
 
 
 @pytest.fixture
@@ -190,19 +183,11 @@ def test_what_operators_do_is_audited(redis, operator):
     ]
 
 
-def test_200_schedules_are_a_few_round_trips(redis, operator, schedules, monkeypatch):
+def test_200_schedules_are_a_few_round_trips(redis, schedules, trips):
     for number in range(200):
         save(redis, f"s{number}", f"{number % 60} * * * *", timezone="Europe/Paris")
         for back in range(1, 6):
             fired(redis, f"s{number}", HOUR - 3600 * back, ends=[("a", "done", 1.0)])
-    trips = []
-    run, call = operator.pool.run, operator.pool.call
-    monkeypatch.setattr(
-        type(operator.pool), "run", lambda _, *commands: trips.append(1) or run(*commands)
-    )
-    monkeypatch.setattr(
-        type(operator.pool), "call", lambda _, *words: trips.append(1) or call(*words)
-    )
 
     rows = schedules.fetch()
 

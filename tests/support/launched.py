@@ -1,6 +1,6 @@
 """A whole worker in this process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ def launched(
     *,
     file: Mapping[str, Any] | None = None,
     is_quiet: bool = False,
+    on_signal: Callable[[str], object] = lambda _signal: None,
     **settings: object,
 ) -> Iterator[Launcher]:
     """It works until the end of the block, with two threads unless the settings say otherwise.
@@ -32,7 +33,7 @@ def launched(
     launcher = Launcher(merge(file=file or {}, environ={}, flags=flags), server=server or Server())
     if is_quiet:
         launcher.quiet()
-    launcher.start(lambda _signal: None)
+    launcher.start(on_signal)
     try:
         yield launcher
     finally:
