@@ -252,16 +252,23 @@ def test_a_registered_process_without_a_heartbeat_is_found(good, bare):
     assert "kiqbridge recover" in finding.action
 
 
-def test_a_heartbeat_that_is_old_is_found(good, bare):
-    beat(bare, fields={"beat": str(time.time() - 50)})
+@pytest.mark.parametrize(
+    ("shown", "rule", "what"),
+    [
+        (lambda: {"beat": str(time.time() - 50)}, "heartbeat", "py-1:1"),
+        (lambda: {"beat": str(time.time() + 90)}, "process-clock", "py-1:1 by 90 s"),
+        (lambda: {"rtt_us": "80000"}, "rtt", "slow round trips: py-1:1 80 ms"),
+        (
+            lambda: {"concurrency": "20000"},
+            "connections",
+            "up to 20,010 connections, and the server takes 10,000",
+        ),
+    ],
+)
+def test_what_a_process_shows_of_itself_is_judged(good, bare, shown, rule, what):
+    beat(bare, fields=shown())
 
-    assert "py-1:1" in only(good.url, "heartbeat").what
-
-
-def test_a_process_whose_clock_is_ahead_is_found(good, bare):
-    beat(bare, fields={"beat": str(time.time() + 90)})
-
-    assert "py-1:1 by 90 s" in only(good.url, "process-clock").what
+    assert what in only(good.url, rule).what
 
 
 def test_a_quiet_process_is_found_when_it_is_idle(good, bare):
@@ -303,12 +310,6 @@ def test_profile_8_beside_an_older_reader_is_found(good, bare):
     assert "rb-1:1" in finding.what
 
 
-def test_slow_round_trips_are_found(good, bare):
-    beat(bare, fields={"rtt_us": "80000"})
-
-    assert only(good.url, "rtt").what == "slow round trips: py-1:1 80 ms"
-
-
 @pytest.mark.parametrize(
     "shown",
     [
@@ -332,15 +333,6 @@ def test_a_queue_that_one_of_several_hosts_serves_is_found(good, bare):
     beat(bare, "py-2", queues=["default", "reports"])
 
     assert only(good.url, "single-server").what == "served by one process only: reports (py-2:1)"
-
-
-def test_a_fleet_that_needs_more_connections_than_there_are_is_found(good, bare):
-    beat(bare, fields={"concurrency": "20000"})
-
-    assert (
-        "up to 20,010 connections, and the server takes 10,000"
-        in only(good.url, "connections").what
-    )
 
 
 def test_a_setting_that_a_worker_refuses_is_found(good, bare):

@@ -189,36 +189,24 @@ def children_started(isolation, monkeypatch):
     return started
 
 
-def test_one_of_a_paused_queue_waits_and_no_child_is_started_for_it(
+def test_one_of_a_paused_queue_waits_without_a_child_and_holds_up_none_of_another_queue(
     redis, isolate, folder, monkeypatch
 ):
-    suspect(redis, "Good")
+    suspect(redis, "Good", "j1")
+    suspect(redis, "Good", "j2", queue="mail")
     redis.sadd("paused", "default", "other")
     isolation = isolate()
     started = children_started(isolation, monkeypatch)
 
+    assert isolation.look()
     assert not any(isolation.look() for _ in range(3))
-
-    assert started == []
-    assert redis.llen(KEYS.suspects("default")) == 1
-    redis.srem("paused", "default")
-    assert isolation.look()
-    assert (folder / "done").exists()
-
-
-def test_a_paused_queue_does_not_hold_up_suspects_of_another_one(redis, isolate, monkeypatch):
-    suspect(redis, "Good", "j1")
-    suspect(redis, "Good", "j2", queue="mail")
-    redis.sadd("paused", "default")
-    isolation = isolate()
-    started = children_started(isolation, monkeypatch)
-
-    assert isolation.look()
-    assert not isolation.look()
 
     assert started == ["child"]
     assert redis.llen(KEYS.suspects("default")) == 1
     assert not redis.exists(KEYS.suspects("mail"))
+    redis.srem("paused", "default")
+    assert isolation.look()
+    assert len((folder / "done").read_text().split()) == 2
 
 
 def test_for_a_key_of_a_foreign_type_no_child_is_started(redis, isolate, monkeypatch):
@@ -299,25 +287,14 @@ def test_when_the_child_cannot_start_the_suspect_was_not_even_claimed(redis, iso
     assert not redis.exists(KEYS.isolation)
 
 
-def test_a_reply_that_is_lost_costs_nothing_and_condemns_once(redis, isolate):
+def test_replies_that_are_lost_cost_nothing_and_condemn_once(redis, isolate):
     suspect(redis, "Bad")
     isolation = isolate()
-    isolation._connection.lose = {3}  # 1 lock, 2 claim, 3 settling
+    isolation._connection.lose = {2, 4}  # 1 lock, 2 and 3 claim, 4 settling
 
     assert isolation.look()
 
     assert redis.zcard("dead") == 1
-    assert in_flight(redis) == []
-
-
-def test_a_claim_whose_reply_is_lost_is_repeated(redis, isolate, folder):
-    suspect(redis, "Good")
-    isolation = isolate()
-    isolation._connection.lose = {2}
-
-    assert isolation.look()
-
-    assert len((folder / "done").read_text().split()) == 1
     assert in_flight(redis) == []
 
 

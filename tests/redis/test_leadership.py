@@ -20,12 +20,17 @@ def lead(redis_url):
     connection.close()
 
 
-def test_the_first_caller_leads_and_the_others_do_not(lead):
+def test_the_first_caller_leads_until_it_releases_and_no_other_one_does(lead):
     a, b = lead("a"), lead("b")
 
     assert a.take()
     assert not b.take()
+    b.release()
+    assert not b.take()
     assert a.take()
+    a.release()
+
+    assert b.take()
 
 
 def test_a_lead_ends_by_itself(lead, redis):
@@ -33,23 +38,6 @@ def test_a_lead_ends_by_itself(lead, redis):
 
     wait_until(lead("b").take)
     assert redis.get(KEY) == b"1 b"
-
-
-def test_a_lead_that_is_released_is_free_at_once(lead):
-    a = lead("a")
-    assert a.take()
-
-    a.release()
-
-    assert lead("b").take()
-
-
-def test_nobody_releases_the_lead_of_another(lead, redis):
-    assert lead("a").take()
-
-    lead("b").release()
-
-    assert redis.get(KEY) == b"1 a"
 
 
 def test_renewing_prolongs_a_lead_and_changes_its_text(lead, redis):

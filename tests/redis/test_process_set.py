@@ -1,5 +1,7 @@
 """The set of processes: what is read of them, and how they leave it."""
 
+import pytest
+
 from kiqbridge.store.process_set import read_infos, remove_gone, sign_off
 from kiqbridge.wire.keys import Keys
 
@@ -32,42 +34,31 @@ def test_without_processes_nothing_more_is_asked_for(connection):
     assert calls == [(("SMEMBERS", "processes"),)]
 
 
-def test_who_signs_off_leaves_the_set_and_its_hash_ends_by_itself(connection, redis):
+@pytest.mark.parametrize(("options", "left"), [({}, [b"one"]), ({"with_hash": True}, [])])
+def test_who_signs_off_leaves_the_set_and_its_hash_ends_by_itself_or_at_once(
+    connection, redis, options, left
+):
     show(redis, "one")
     show(redis, "other")
 
-    sign_off(connection, KEYS, "one")
+    sign_off(connection, KEYS, "one", **options)
 
     assert redis.smembers("processes") == {b"other"}
-    assert sorted(redis.keys("one*")) == [b"one"]
+    assert redis.keys("one*") == left
     assert len(redis.keys("other*")) == 3
 
 
-def test_a_process_that_ends_at_once_takes_its_hash_along(connection, redis):
-    show(redis, "one")
-
-    sign_off(connection, KEYS, "one", with_hash=True)
-
-    assert redis.keys("one*") == []
-
-
-def test_processes_without_a_hash_are_removed_and_the_others_stay(connection, redis):
+def test_processes_without_a_hash_are_removed_once_a_minute_and_the_others_stay(connection, redis):
     show(redis, "alive")
     show(redis, "gone", None)
 
     remove_gone(connection, KEYS)
 
     assert redis.smembers("processes") == {b"alive"}
-
-
-def test_one_process_of_the_fleet_cleans_up_in_a_minute(connection, redis):
-    remove_gone(connection, KEYS)
-    show(redis, "gone", None)
-
-    remove_gone(connection, KEYS)
-
-    assert redis.smembers("processes") == {b"gone"}
     assert 0 < redis.ttl("process_cleanup") <= 60
+    show(redis, "gone later", None)
+    remove_gone(connection, KEYS)
+    assert redis.smembers("processes") == {b"alive", b"gone later"}
 
 
 def test_of_a_large_fleet_some_are_read_that_are_drawn_at_random(redis, connection):

@@ -46,20 +46,14 @@ def work(client, redis):
     stand.close()
 
 
-def test_what_a_job_returned_is_kept_for_its_time(work, client, redis):
-    work(lambda: {"total": 2**64, "names": ["é", None]})
+@pytest.mark.parametrize("value", [{"total": 2**64, "names": ["é", None]}, None])
+def test_what_a_job_returned_is_kept_for_its_time(work, client, redis, value):
+    work(lambda: value)
 
-    assert await_result(JID, client=client) == {"total": 2**64, "names": ["é", None]}
+    assert await_result(JID, client=client) == value
     found = fetch_result(JID, client=client)
-    assert (found.outcome, found.error) == ("done", "")
+    assert (found.outcome, found.value, found.error) == ("done", value, "")
     assert 0 < redis.ttl(f"kb:result:{JID}") <= 60
-
-
-def test_none_is_a_result(work, client):
-    work(lambda: None)
-
-    assert fetch_result(JID, client=client).value is None
-    assert await_result(JID, client=client) is None
 
 
 def test_a_job_that_dies_is_an_error_with_class_and_message(work, client):

@@ -41,17 +41,8 @@ CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
 DEFINED = re.compile(r"local function (\w+)\(")
 PARAMETERS = re.compile(r"function \w*\(([^)]*)\)")
 OF_LUA = {
-    "function",
-    "ipairs",
-    "pairs",
-    "pcall",
-    "tonumber",
-    "tostring",
-    "type",
-    "unpack",
-    "if",
-    "and",
-    "or",
+    *("function", "ipairs", "pairs", "pcall", "tonumber", "tostring", "type", "unpack"),
+    *("if", "and", "or"),
 }
 
 
