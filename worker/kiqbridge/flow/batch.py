@@ -26,6 +26,7 @@ from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
 from kiqbridge.flow.status import BatchStatus, read_statuses, scan_members
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
+from kiqbridge.wire.flow_mark import batch_of
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid, shorten
 
@@ -319,6 +320,5 @@ def current_batch() -> Batch | None:
         batch = Batch(about["bid"])
         batch.event = str(about.get("event"))
         return batch
-    flow = payload.get(FLOW)
-    bid = flow.get("bid") if isinstance(flow, dict) else None
-    return Batch(bid) if isinstance(bid, str) else None
+    bid = batch_of(payload)
+    return None if bid is None else Batch(bid)

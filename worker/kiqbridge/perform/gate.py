@@ -21,7 +21,8 @@ from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
 from kiqbridge.records import dataclass
 from kiqbridge.wire.expiry import expiry_of
-from kiqbridge.wire.payload import FLOW, shorten
+from kiqbridge.wire.flow_mark import batch_of
+from kiqbridge.wire.payload import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -121,9 +122,7 @@ class Gatekeeper:
             or self._route
         ):
             return self._look_closer(payload)
-        if FLOW in payload and self._cancelled.bids:
-            return self._look_for_batch(payload)
-        return None
+        return self._look_for_batch(payload) if self._cancelled.bids else None
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
         expiry = expiry_of(payload)
@@ -158,9 +157,8 @@ class Gatekeeper:
         return self._look_for_batch(payload)
 
     def _look_for_batch(self, payload: Mapping[str, Any]) -> Diversion | None:
-        flow = payload.get(FLOW)
-        bid = flow.get("bid") if isinstance(flow, dict) else None
-        if not isinstance(bid, str) or bid not in self._cancelled.bids:
+        bid = batch_of(payload)
+        if bid not in self._cancelled.bids:
             return None
         return Diversion(cancelled=f"its batch {bid} is cancelled")
 

@@ -42,10 +42,10 @@ from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.task_report import NOT_PERFORMED, TaskOutput, encode_output
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, new_jid, shorten
+from kiqbridge.wire.payload import new_jid, shorten
 from kiqbridge.wire.raw_job import UNREADABLE_CLASS
 from kiqbridge.wire.showable import showable
-from kiqbridge.wire.task_token import has_refused_token, task_of
+from kiqbridge.wire.task_token import REFUSED, has_refused_token, task_of
 from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:
@@ -178,11 +178,7 @@ class Failures:
         output: TaskOutput | None = None
         has_task = task_of(payload) is not None
         if has_refused_token(payload):
-            logger.warning(
-                "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
-                TASK_TOKEN,
-                MAX_TASK_TOKEN,
-            )
+            logger.warning(REFUSED)
         if result is NOT_PERFORMED:
             outcome, error = (
                 "skipped",

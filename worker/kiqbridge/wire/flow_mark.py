@@ -105,3 +105,10 @@ def flow_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The attribute `flow` of a job; None: it has none, or nothing that can be one."""
     flow = payload.get(FLOW)
     return flow if isinstance(flow, dict) and flow else None
+
+
+def batch_of(payload: Mapping[str, Any]) -> str | None:
+    """The batch that the job counts for; None: there is none."""
+    flow = payload.get(FLOW)
+    bid = flow.get("bid") if isinstance(flow, dict) else None
+    return bid if isinstance(bid, str) else None
