@@ -18,6 +18,7 @@ PYTHONS ?= 3.11 3.12 3.13 3.14
 PY := $(VENV)/bin/python
 # Compiling all that is installed takes as long as installing it, and a tenth of it is ever imported.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-compile
+PIP_FAILED := { echo "pip could not install all of that: it needs the network once, or PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER with the wheels; then call make again" >&2; exit 1; }
 # What every worker imports is compiled here once: proofs and jobs under a foreign clock write no bytecode.
 # Tests start hundreds of processes, so they write it, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -149,7 +150,7 @@ scale: $(VENV)/.dev ## Simulate a million jobs a second of sixteen fleets on a c
 $(VENV)/.up: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (first time, or versions changed) …"
 	@sh .make/venv.sh $(VENV)
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[local]'
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[local]' || $(PIP_FAILED)
 	@$(PY) $(COMPILE_IMPORTED)
 	@touch $@
 
@@ -157,7 +158,7 @@ $(VENV)/.up: pyproject.toml constraints.txt
 $(VENV)/.unit $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with [$*] of pyproject.toml (first time, or versions changed) …"
 	@sh .make/venv.sh $(VENV)
-	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[$*]'
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[$*]' || $(PIP_FAILED)
 	@$(PY) $(COMPILE_IMPORTED)
 	@$(if $(filter unit,$*),:,$(PY) $(COMPILE_TESTS))
 	@touch $(VENV)/.up $(if $(filter dev,$*),$(VENV)/.test) $@
@@ -165,7 +166,7 @@ $(VENV)/.unit $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints
 .venv-sam/.sam: constraints-sam.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"
 	@sh .make/venv.sh .venv-sam
-	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli
+	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli || $(PIP_FAILED)
 	@touch $@
 
 # LocalStack without Docker. Its Python also runs the function, so it is of the function's version.
