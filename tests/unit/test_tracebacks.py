@@ -26,6 +26,12 @@ from kiqbridge.settle.failed_payload import backtrace_lines, error_class, error_
 from kiqbridge.wire.payload import check_json
 
 
+@pytest.fixture(autouse=True)
+def no_debug_level():
+    """Another test may have set the level of the process."""
+    tracebacks.show_all(wanted=False)
+
+
 def sink(error, depth=0):
     if depth:
         sink(error, depth - 1)
@@ -361,18 +367,18 @@ def test_an_installed_package_that_declares_jobs_is_the_users_and_a_text_generat
 
 
 def test_a_package_is_trusted_as_a_whole(tmp_path, monkeypatch):
-    folder = tmp_path / "site-packages" / "shop"
+    folder = tmp_path / "site-packages" / "trusted_shop"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
     (folder / "jobs.py").touch()
     monkeypatch.syspath_prepend(str(folder.parent))
 
-    importlib.import_module("shop.jobs")
+    importlib.import_module("trusted_shop.jobs")
 
-    trust(["shop.jobs.Mail"])
+    trust(["trusted_shop.jobs.Mail"])
 
     assert origin_of(str(folder / "other.py")) is Origin.USER
-    for name in ("shop", "shop.jobs"):
+    for name in ("trusted_shop", "trusted_shop.jobs"):
         del sys.modules[name]
     origins._homes.clear()
     origin_of.cache_clear()
