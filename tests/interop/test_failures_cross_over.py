@@ -102,24 +102,6 @@ def push_from_ruby(url: str, *, queue: str, fails_in: list[str], **options: Any)
 
 
 @pytest.mark.operation("Ruby, then Python")
-def test_a_job_that_failed_in_ruby_is_retried_and_performed_here(
-    server, ruby_worker, python_worker, evidence, redis
-):
-    url = server.url
-    jid = push_from_ruby(url, queue="shared-1", fails_in=["ruby"])
-    with ruby_worker(RUBY_JOBS, queues=["shared-1"]):
-        assert evidence.wait(jid).said == IN_RUBY
-        wait_for_failure(redis, jid, 0)
-
-    with python_worker(PYTHON_JOBS, "-q", "shared-1"):
-        make_due(redis, wait_for_failure(redis, jid, 0))
-        assert evidence.wait(jid, 2).said == IN_PYTHON
-
-    assert len(evidence.of(jid)) == 2
-    assert is_nowhere(redis, jid, "shared-1")
-
-
-@pytest.mark.operation("Ruby, then Python")
 def test_a_job_that_failed_in_ruby_fails_here_again_and_dies_after_its_last_retry(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -150,25 +132,6 @@ def test_a_job_that_failed_in_ruby_fails_here_again_and_dies_after_its_last_retr
     kept = ("jid", "args", "created_at", "failed_at", "tenant", "tags", "retry", "queue")
     assert [third["item"][name] for name in kept] == [first[name] for name in kept]
     assert not any(jid.encode() in member for member in redis.zrange("retry", 0, -1))
-
-
-@pytest.mark.operation("Python, then Ruby")
-def test_a_job_that_failed_here_is_retried_and_performed_by_ruby(
-    server, ruby_worker, python_worker, evidence, redis
-):
-    url = server.url
-    jid = push(url, queue="shared-3", fails_in=["python"])
-    with python_worker(PYTHON_JOBS, "-q", "shared-3") as worker:
-        assert evidence.wait(jid).said == IN_PYTHON
-        wait_for_failure(redis, jid, 0)
-        assert worker.stop() == 0
-
-    make_due(redis, wait_for_failure(redis, jid, 0))
-    with ruby_worker(RUBY_JOBS, queues=["shared-3"]):
-        assert evidence.wait(jid, 2, timeout_s=RUBY_POLLER_BOUND_S).said == IN_RUBY
-
-    assert len(evidence.of(jid)) == 2
-    assert is_nowhere(redis, jid, "shared-3")
 
 
 @pytest.mark.operation("Python, then Ruby")
@@ -222,35 +185,23 @@ def test_a_job_that_failed_here_fails_in_ruby_again_and_dies_after_its_last_retr
 
 
 @pytest.mark.operation("retry_queue")
-def test_retry_queue_hands_a_job_that_fails_in_ruby_over_to_python_while_both_run(
-    server, ruby_worker, python_worker, evidence, redis
+@pytest.mark.parametrize(("one", "other"), [("ruby", "python"), ("python", "ruby")])
+def test_retry_queue_hands_a_job_that_fails_in_one_over_to_the_other_which_performs_it(  # noqa: PLR0917 - fixtures
+    server, ruby_worker, python_worker, evidence, redis, one, other
 ):
     url = server.url
     with (
         ruby_worker(RUBY_JOBS, queues=["ruby"]),
         python_worker(PYTHON_JOBS, "-q", "python"),
     ):
-        jid = push_from_ruby(url, queue="ruby", fails_in=["ruby"], retry_queue="python")
+        pushed = {"ruby": push_from_ruby, "python": push}[one]
+        jid = pushed(url, queue=one, fails_in=[one], retry_queue=other)
         make_due(redis, wait_for_failure(redis, jid, 0))
 
-        assert evidence.wait(jid, 2).said == IN_PYTHON
-    assert evidence.of(jid)[0].said == IN_RUBY
-
-
-@pytest.mark.operation("retry_queue")
-def test_retry_queue_hands_a_job_that_fails_here_over_to_ruby_while_both_run(
-    server, ruby_worker, python_worker, evidence, redis
-):
-    url = server.url
-    with (
-        ruby_worker(RUBY_JOBS, queues=["ruby"]),
-        python_worker(PYTHON_JOBS, "-q", "python"),
-    ):
-        jid = push(url, queue="python", fails_in=["python"], retry_queue="ruby")
-        make_due(redis, wait_for_failure(redis, jid, 0))
-
-        assert evidence.wait(jid, 2).said == IN_RUBY
-    assert evidence.of(jid)[0].said == IN_PYTHON
+        said = {"ruby": IN_RUBY, "python": IN_PYTHON}
+        assert evidence.wait(jid, 2).said == said[other]
+    assert [each.said for each in evidence.of(jid)] == [said[one], said[other]]
+    assert is_nowhere(redis, jid, other)
 
 
 def check_second_failure(

@@ -121,17 +121,6 @@ def test_a_job_for_later_is_run_by_rubys_poller_when_it_is_due(form, invoke, evi
     assert job["at"] == pytest.approx(due, abs=1)
 
 
-@pytest.mark.operation("dedupe_key")
-def test_a_job_delivered_twice_with_a_dedupe_key_runs_once(invoke, evidence, redis_url):
-    event = {"class": "Interop::Witness", "args": ["once"], "dedupe_key": "invoice-7"}
-
-    [job] = invoke(event)["enqueued"]
-    [duplicate] = invoke(event)["duplicates"]
-
-    assert duplicate["jid"] == job["jid"]
-    assert_ran_once(job["jid"], evidence, invoke)
-
-
 @pytest.mark.operation("cron rule")
 def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     invoke, evidence, monkeypatch
@@ -149,7 +138,8 @@ def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     assert (first["class"], first["queue"]) == ("Billing::CloseDayJob", "rails")
     assert duplicate["jid"] == first["jid"] != second["jid"]
     assert evidence.wait(second["jid"]).said == "the day is closed"
-    assert_ran_once(first["jid"], evidence, invoke=None)
+    evidence.wait(first["jid"])
+    assert len(evidence.of(first["jid"])) == 1
 
 
 @pytest.mark.operation("push")
@@ -186,12 +176,3 @@ def delivered(rule, due: datetime):
     """The rule's Input as EventBridge Scheduler delivers it for that time."""
     text = rule.input.replace(SCHEDULED_TIME, due.strftime("%Y-%m-%dT%H:%M:%SZ"))
     return json.loads(text)
-
-
-def assert_ran_once(jid, evidence, invoke) -> None:
-    """A second execution would come before that of a job pushed later: the queue is a queue."""
-    evidence.wait(jid)
-    if invoke is not None:
-        [later] = invoke({"class": "Interop::Witness", "args": ["later"]})["enqueued"]
-        evidence.wait(later["jid"])
-    assert len(evidence.of(jid)) == 1

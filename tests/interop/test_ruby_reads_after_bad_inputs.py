@@ -118,18 +118,13 @@ def test_odd_jobs_that_ran_or_failed_can_be_shown(server, enqueued, redis):
 
 
 @pytest.mark.operation("after bad input")
-def test_each_odd_attribute_can_be_shown_in_a_job_that_waits_for_its_retry(server, enqueued, redis):
-    enqueued(of_class("Thread", odd(',"fail"')))
+@pytest.mark.parametrize(("place", "values"), [("retry", {}), ("dead", {"retry": "0"})])
+def test_each_odd_attribute_can_be_shown_in_a_job_that_failed(
+    server, enqueued, redis, place, values
+):
+    enqueued(of_class("Thread", odd(',"fail"', **values)))
 
-    assert redis.zcard("retry") > 300
-    assert unread(server) == {}
-
-
-@pytest.mark.operation("after bad input")
-def test_each_odd_attribute_can_be_shown_in_a_dead_job(server, enqueued, redis):
-    enqueued(of_class("Thread", odd(',"fail"', retry="0")))
-
-    assert redis.zcard("dead") > 300
+    assert redis.zcard(place) > 300
     assert unread(server) == {}
 
 
@@ -182,14 +177,6 @@ def test_odd_members_of_a_set_can_be_shown_wherever_they_went(server, redis, wor
     wait_until(lambda: is_idle(redis, "default", "paused"), 60)
 
     assert redis.zcard("dead") > len(UNREADABLE)
-    assert unread(server) == {}
-
-
-@pytest.mark.operation("after bad input")
-def test_what_cannot_be_read_can_be_shown(server, redis, enqueued):
-    enqueued(UNREADABLE.values())
-
-    assert redis.zcard("dead") == len(UNREADABLE)
     assert unread(server) == {}
 
 

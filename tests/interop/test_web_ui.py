@@ -197,16 +197,6 @@ def test_the_page_of_a_retry_shows_error_and_backtrace_of_python(web, in_set):
     assert "interop_jobs.py:" in page.text and "in 'perform'" in page.text
 
 
-@pytest.mark.operation("Dead")
-def test_the_page_of_a_dead_job_shows_its_error(web, in_set):
-    jid, key = in_set("dead", retry=0)
-
-    page = web.get(f"/morgue/{key}")
-
-    assert (page.status, page.path) == (200, f"/morgue/{key}")
-    assert jid in page.text and "LookupError" in page.text and "in 'perform'" in page.text
-
-
 @pytest.mark.operation("Scheduled")
 def test_the_page_of_a_scheduled_job_shows_it(web, client, redis, worker):
     jid = client.push({"class": "Later", "args": ARGS, "at": time.time() + 9000})
@@ -229,23 +219,3 @@ def test_retry_of_a_ticked_row_runs_only_that_job(web, client, redis, worker, ev
 
     assert evidence.wait(jid, 2).said == "('ticked',)"
     assert is_in(redis, "retry", other) and len(evidence.of(other)) == 1
-
-
-@pytest.mark.operation("Busy")
-def test_quiet_and_stop_of_the_busy_page_end_our_process_in_order(
-    web, python_worker, client, evidence, redis
-):
-    with python_worker(JOBS, "-q", "stopped") as worker:
-        identity = find_identity(redis, worker.pid)
-        jid = client.push({"class": "Hold", "args": ["release-stop"], "queue": "stopped"})
-        evidence.wait(jid)
-
-        web.press(web.get("/busy").form("quiet", mentions=identity), "quiet")
-        wait_until(lambda: redis.hget(identity, "quiet") == b"true", what="its being quiet")
-        assert "quiet" in web.get("/busy").text
-        web.press(web.get("/busy").form("stop", mentions=identity), "stop")
-        (evidence.folder / "release-stop").touch()
-
-        assert worker.wait() == 0
-        assert evidence.wait(jid, 2).said == "'finished'"
-    assert f":{worker.pid}" not in web.get("/busy").text
