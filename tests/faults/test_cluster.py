@@ -1,16 +1,14 @@
-"""A real cluster: while the slot of a fleet moves, its primary changes or dies, every job is performed.
+"""A real cluster whose slot moves and whose primary changes: nothing is half done, and tracking follows.
 
-The load is higher, and the faults are more, in tests/prove/test_cluster.py.
+Jobs under such faults: test_cluster_rights.py, and with more load and more faults tests/prove/test_cluster.py.
 """
 
-import json
 import time
 from contextlib import suppress
 
 import pytest
 import redis as redis_py
 from support.clusters import Cluster
-from support.fleet import Fleet
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisUnavailable
@@ -99,16 +97,3 @@ def test_tracking_follows_a_slot_that_moves(empty):
         assert time.monotonic() > began
     tracking.close()
     pool.close()
-
-
-def test_a_worker_does_not_start_beside_ruby_processes(empty, tmp_path):
-    with empty.owner("a").client() as raw:
-        raw.sadd("{a}:processes", "web:7:bbb")
-        raw.hset("{a}:web:7:bbb", "info", json.dumps({"version": "8.0.1", "queues": ["default"]}))
-
-    with Fleet(empty.url, tmp_path) as fleet:
-        worker = fleet.start(recover_after_s=None, env={"KIQBRIDGE_NAMESPACE": "{a}"})
-
-        assert worker.wait(30) == 1
-    assert "Ruby processes use it under '{a}:': web:7:bbb" in worker.output
-    assert "Traceback" not in worker.output
