@@ -316,8 +316,6 @@ class TestWhatACheckCosts:
 class TestFaults:
     def test_what_could_not_be_enqueued_is_done_by_the_next_check(self, check, save, noon, redis):
         save(A={"missed": "all"}, B={"missed": "all"}, since=noon - 60)
-        redis.set("kb:ticks:shop/B", "mine")
-        redis.delete("kb:ticks:shop/B")
         redis.set("queue:low", "mine")
 
         with pytest.raises(RedisRefused):

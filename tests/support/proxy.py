@@ -170,10 +170,6 @@ class Rule:
         return f"{self.name} {self.swallowed} of {self.seen}"
 
 
-def is_command(name: str) -> Callable[[Sequence[bytes]], bool]:
-    return lambda request: request[0].upper() == name.encode()
-
-
 def is_script(sha: str, text: str) -> Callable[[Sequence[bytes]], bool]:
     """Whichever way a client runs it."""
     asked = {(b"EVALSHA", sha.encode()), (b"EVAL", text.encode())}
