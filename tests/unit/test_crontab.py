@@ -198,8 +198,6 @@ def test_the_zone_stands_behind(line, zone):
         ("0 3 * * * +02:00", "is an offset; write the name of a time zone, such as Etc/GMT-2"),
         ("0 3 * * * /usr/bin/backup", "day of week: '/USR/BIN/BACKUP' cannot be read"),
         ("0 3 * * * bin/backup", "time zone 'bin/backup' is unknown"),
-        ("@often", "'@often' is none of @yearly"),
-        ("CRON_TZ=Europe/Pariss 0 3 * * *", "time zone 'Europe/Pariss' is unknown"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(line, reason):

@@ -17,7 +17,7 @@ from support.waiting import at_once
 from kiqbridge import job
 from kiqbridge.client import current_attributes
 from kiqbridge.client.client import Client
-from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale, read
+from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale
 from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import server
@@ -28,8 +28,6 @@ from kiqbridge.wire.active_job_values import Symbol, deserialize
 USER = ContextVar("user_id")
 TENANT = ContextVar("tenant")
 REQUEST = ContextVar("request_id", default="none")
-
-SYMBOL = "ActiveJob::Serializers::SymbolSerializer"
 
 
 @pytest.fixture
@@ -86,26 +84,6 @@ def both():
 
 
 class TestSaving:
-    @pytest.mark.parametrize(
-        ("created_at", "stored"),
-        [
-            pytest.param(1.5, {"user_id": 42, "tenant": "acme"}, id="a plain hash up to 7"),
-            pytest.param(
-                1795174552621,
-                [
-                    [{"_aj_serialized": SYMBOL, "value": "user_id"}, 42],
-                    [{"_aj_serialized": SYMBOL, "value": "tenant"}, "acme"],
-                ],
-                id="serialized pairs from 8",
-            ),
-        ],
-    )
-    def test_what_is_set_is_stored(self, created_at, stored):
-
-        payload = pushed(BOTH, {"created_at": created_at}, user=42, tenant="acme")
-
-        assert payload["cattr"] == stored
-
     def test_nothing_is_stored_where_nothing_is_set_and_none_or_the_original_is(self):
         assert "cattr" not in pushed(CurrentAttributes({"user_id": USER, "request_id": REQUEST}))
         assert pushed(ONE, user=None)["cattr"] == {"user_id": None}
@@ -256,14 +234,6 @@ class TestRubysValues:
     )
     def test_what_has_no_counterpart_stays_as_it_is(self, value):
         assert deserialize(value) == value
-
-    def test_values_of_attributes_are_read(self):
-        pairs = [
-            [{"_aj_serialized": SYMBOL, "value": "role"}, {"_aj_serialized": SYMBOL, "value": "x"}],
-            ["user", {"_aj_globalid": "gid://app/User/1"}],
-        ]
-
-        assert read(pairs) == {"role": Symbol("x"), "user": {"_aj_globalid": "gid://app/User/1"}}
 
 
 class TestPersisting:

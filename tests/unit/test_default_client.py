@@ -23,13 +23,6 @@ def keep(_job_class, _payload, _queue, call_next):
     return call_next()
 
 
-def test_the_one_that_was_configured_last_is_used():
-    configure("redis://one.invalid/0")
-    second = configure("redis://two.invalid/0")
-
-    assert default_client() is second
-
-
 def test_without_one_it_is_made_from_the_environment_once(monkeypatch):
     monkeypatch.setenv("KIQBRIDGE_NAMESPACE", "shop")
 
@@ -52,13 +45,13 @@ def test_that_of_a_worker_counts_until_it_is_released_and_never_over_a_configure
     assert default_client() is configured
 
 
-def test_middleware_is_added_to_the_present_client_and_to_later_ones():
+def test_middleware_is_added_to_the_present_client_and_to_later_ones_of_which_the_last_is_used():
     before = configure("redis://one.invalid/0")
-
     add_default_middleware(keep)
-
     assert list(before.middleware) == [keep]
-    assert list(configure("redis://two.invalid/0").middleware) == [keep]
+    second = configure("redis://two.invalid/0")
+    assert list(second.middleware) == [keep]
+    assert default_client() is second
 
 
 def test_what_is_configured_within_is_forgotten_at_the_end():

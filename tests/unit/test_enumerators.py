@@ -285,17 +285,6 @@ class TestBatches:
             [items[at : at + size] for at in range(0, len(items), size)],
         )
 
-    @given(CSV_ROWS, st.integers(1, 4))
-    def test_those_of_a_file_too(self, rows, size):
-        content = csv_bytes(rows)
-
-        assert_goes_on_anywhere(
-            lambda cursor: enumerators.batches(
-                enumerators.csv_rows(lambda: io.BytesIO(content), cursor=cursor, header=False), size
-            ),
-            [rows[at : at + size] for at in range(0, len(rows), size)],
-        )
-
     def test_asynchronous_ones(self):
         async def source():
             for number in range(5):

@@ -93,13 +93,16 @@ class TestLog:
     def at_info(self, caplog):
         caplog.set_level(logging.INFO, "kiqbridge")
 
-    def test_a_job_that_succeeds_says_start_and_done(self, runner, caplog):
-        runner.declare(lambda: None)
-
-        runner.run(payload())
-
+    def test_a_job_that_succeeds_says_start_and_done_and_what_it_logs_knows_the_job(
+        self, runner, caplog
+    ):
+        seen = []
+        runner.declare(lambda: seen.append(CONTEXT.get()))
+        runner.run(payload(), "mail")
         assert caplog.messages == ["start", "done"]
         assert caplog.records[1].elapsed == round(caplog.records[1].elapsed, 3) >= 0
+        assert seen == [(payload(), "mail")]
+        assert CONTEXT.get() is None
 
     def test_a_job_that_fails_says_start_and_fail_and_why(self, runner, caplog):
         runner.declare(fail)
@@ -121,15 +124,6 @@ class TestLog:
         runner.run(payload(retry=retry))
 
         assert words in caplog.messages[2]
-
-    def test_lines_that_the_job_logs_know_the_job(self, runner):
-        seen = []
-        runner.declare(lambda: seen.append(CONTEXT.get()))
-
-        runner.run(payload(), "mail")
-
-        assert seen == [(payload(), "mail")]
-        assert CONTEXT.get() is None
 
 
 class TestAsync:
@@ -170,30 +164,19 @@ class TestAsync:
 
 
 class TestMiddleware:
-    def test_it_wraps_the_job_the_first_one_outermost(self, runner):
+    def test_it_wraps_the_job_and_is_told_which(self, runner):
         order = []
 
-        def around(name):
-            def wrap(instance, seen, queue, call_next):
-                order.append((name, instance.jid, seen["class"], queue))
-                result = call_next()
-                order.append(name)
-                return result
-
-            return wrap
+        def around(instance, seen, queue, call_next):
+            order.append((instance.jid, seen["class"], queue))
+            result = call_next()
+            order.append("after")
+            return result
 
         runner.declare(lambda: order.append("perform"))
-        runner.middleware.add(around("outer"))
-        runner.middleware.add(around("inner"))
-
+        runner.middleware.add(around)
         assert runner.run(payload(), "mail") is None
-        assert order == [
-            ("outer", "j1", "Work", "mail"),
-            ("inner", "j1", "Work", "mail"),
-            "perform",
-            "inner",
-            "outer",
-        ]
+        assert order == [("j1", "Work", "mail"), "perform", "after"]
 
     def test_one_that_does_not_call_on_skips_the_job_which_counts_as_done(self, runner, caplog):
         caplog.set_level(logging.INFO, "kiqbridge")

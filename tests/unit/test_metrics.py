@@ -1,11 +1,11 @@
 """Measuring jobs in memory: under which name, in which bucket, what is new, and percentiles."""
 
 import math
-import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import at_once
 
 from kiqbridge.api.percentiles import Histogram, bucket_label, read_histogram
 from kiqbridge.config.merge import merge
@@ -31,13 +31,6 @@ def bucket_of(milliseconds):
 
 
 class TestHistogram:
-    def test_there_are_26_buckets_with_growing_bounds_each_in_the_next_bucket(self):
-        assert BUCKETS == 26
-        assert list(BOUNDS_MS) == sorted(set(BOUNDS_MS))
-        for index, bound in enumerate(BOUNDS_MS):
-            assert bucket_of(bound) == index + 1
-            assert bucket_of(math.nextafter(bound, 0)) == index
-
     @given(st.floats(0, 1e12))
     def test_the_bucket_is_the_first_whose_bound_is_strictly_greater(self, milliseconds):
         bounds = (*BOUNDS_MS, math.inf)
@@ -47,7 +40,9 @@ class TestHistogram:
         assert milliseconds < bounds[index]
         assert all(bound <= milliseconds for bound in bounds[:index])
 
-    def test_known_times(self):
+    def test_there_are_26_buckets_with_growing_bounds_each_in_the_next_bucket(self):
+        assert BUCKETS == 26
+        assert list(BOUNDS_MS) == sorted(set(BOUNDS_MS))
         times = (0, 19.99, 20, 149, 150, 13_000, 334_999, 335_000)
         assert [bucket_of(time) for time in times] == [0, 0, 1, 5, 6, 17, 24, 25]
 
@@ -101,19 +96,20 @@ class TestNew:
             assert failed == sum(each == name and fails for each, _, fails in executions)
             assert ms == pytest.approx(sum(times), abs=1)
 
-    def test_threads_are_added_up(self):
+    def test_threads_are_added_up_and_only_what_is_new_is_taken(self):
         def perform():
             self.metrics.record("A", 25, False)
             self.metrics.record("A", 0, True)
             self.metrics.record("B", 0, True)
 
         self.metrics.record("A", 10, False)
-        thread = threading.Thread(target=perform)
-        thread.start()
-        thread.join()
-
+        at_once(perform)
         assert self.take() == {"A": ({0: 1, 1: 1}, 1, 35), "B": ({}, 1, 0)}
         assert self.take() == {}
+        self.metrics.record("A", 70, False)
+        assert self.take() == {"A": ({4: 1}, 0, 70)}
+        assert repr(self.metrics) == "<Metrics for 7 and 8, 2 classes>"
+        assert repr(Metrics(Keys(), identity="i", forms="off")) == "<Metrics for none, 0 classes>"
 
     def test_names_beyond_the_limit_count_together(self):
         for number in range(MOST_NAMES + 50):
@@ -124,15 +120,6 @@ class TestNew:
         assert len(taken) == MOST_NAMES + 1
         assert taken[OTHERS] == ({0: 50}, 0, 50)
         assert taken["Work0"] == ({0: 2}, 0, 2)
-
-    def test_only_what_is_new_is_taken(self):
-        self.metrics.record("A", 10, False)
-        self.metrics.record("B", 10, False)
-        self.take()
-        self.metrics.record("A", 70, False)
-        assert self.take() == {"A": ({4: 1}, 0, 70)}
-        assert repr(self.metrics) == "<Metrics for 7 and 8, 2 classes>"
-        assert repr(Metrics(Keys(), identity="i", forms="off")) == "<Metrics for none, 0 classes>"
 
     def test_parts_of_milliseconds_add_up(self):
         taken = []
