@@ -23,19 +23,9 @@ def merged(file=None, environ=None, warn=lambda _message: None, **flags):
 
 
 class TestPrecedence:
-    def test_a_later_layer_wins_and_is_remembered(self):
-        file, environ, flags = (
-            {"concurrency": 2},
-            {"KIQBRIDGE_CONCURRENCY": "3"},
-            {"concurrency": 4},
-        )
-        for config, value, source in (
-            (merged({"concurrency": None}, {"KIQBRIDGE_CONCURRENCY": ""}), 10, "default"),
-            (merged(file), 2, "worker.yml"),
-            (merged(file, environ), 3, "KIQBRIDGE_CONCURRENCY"),
-            (merged(file, environ, **flags), 4, "-c"),
-        ):
-            assert (config.concurrency, config.sources["concurrency"]) == (value, source)
+    def test_a_layer_that_says_nothing_leaves_the_one_before_and_a_list_is_replaced(self):
+        config = merged({"concurrency": None}, {"KIQBRIDGE_CONCURRENCY": ""})
+        assert (config.concurrency, config.sources["concurrency"]) == (10, "default")
         assert merged({"queues": ["a", "b"]}, queues=["c,2"]).queues == (("c", 2),)
 
     @given(*[st.one_of(st.none(), st.integers(1, 99)) for _ in range(3)])
@@ -45,8 +35,13 @@ class TestPrecedence:
             {"KIQBRIDGE_CONCURRENCY": str(env)} if env else {},
             **({"concurrency": flag} if flag else {}),
         )
-
         assert config.concurrency == (flag or env or file or 10)
+        assert config.sources["concurrency"] == (
+            (flag and "-c")
+            or (env and "KIQBRIDGE_CONCURRENCY")
+            or (file and "worker.yml")
+            or "default"
+        )
 
     def test_every_setting_has_a_default_that_is_valid(self):
         config = merged()
@@ -209,7 +204,7 @@ class TestFile:
 
         assert config.queues == (("critical", 0), ("default", 2), ("low", 1), ("last", 0))
 
-    def test_aliases_and_merged_mappings_are_followed(self):
+    def test_the_section_of_the_environment_is_merged_over_the_top_and_aliases_are_followed(self):
         config = from_yaml(
             """
             :common: &common
@@ -218,12 +213,14 @@ class TestFile:
             :production:
               <<: *common
               :timeout: 5
+            staging: {timeout: 2}
+            concurrency: 10
+            max_retries: 3
             queues: *queues
             """,
             environment="production",
         )
-
-        assert (config.concurrency, config.timeout_s) == (7, 5)
+        assert (config.concurrency, config.timeout_s, config.max_retries) == (7, 5, 3)
         assert config.queues == (("mail", 2),)
 
     def test_the_file_may_name_its_environment_before_which_flag_and_variable_count(self):
@@ -274,13 +271,6 @@ class TestFile:
         assert from_yaml("concurrency: 3") == from_yaml(":concurrency: 3")
         assert from_yaml(":verbose: true").log_level == "debug"
         assert merged({"verbose": True}, {"KIQBRIDGE_LOG_LEVEL": "error"}).log_level == "error"
-
-    def test_the_section_of_the_environment_is_merged_over_the_top(self):
-        text = (
-            "concurrency: 10\ntimeout: 5\nproduction:\n  :concurrency: 25\nstaging: {timeout: 2}\n"
-        )
-        config = from_yaml(text, environment="production")
-        assert (config.concurrency, config.timeout_s) == (25, 5)
 
     def test_an_unknown_name_is_warned_about_with_a_suggestion_and_that_of_others_not(self):
         warnings = []

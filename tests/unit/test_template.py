@@ -375,15 +375,6 @@ class TestFaultsOfSchedules:
         assert "a Schedule event does not fill in" in found[1][2]
         assert "every firing would look like the first" in found[2][2]
 
-    def test_all_faults_are_told_at_once_in_order(self, faults):
-        properties = {
-            "ScheduleExpression": "cron(61 3 * * ? *)",
-            "ScheduleExpressionTimezone": "Mars/Olympus",
-            "Input": input_of(args=None, tick=None),
-        }
-
-        assert [line for line, _, _ in faults(source(properties))] == [11, 12, 13, 13]
-
 
 class TestFaultsOfFiles:
     @pytest.mark.parametrize(

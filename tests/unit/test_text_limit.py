@@ -20,18 +20,14 @@ class Accepting:
         return []
 
 
-def test_without_a_limit_every_text_is_read():
-    assert reading.parsed(f'"{"x" * 10_000}"') == "x" * 10_000
-
-
-def test_the_limit_is_inclusive_and_ends_with_its_block():
+def test_the_limit_is_inclusive_and_ends_with_its_block_and_without_one_all_is_read():
     with texts_limited(3):
         check_size("123")
         with pytest.raises(
             EventError, match=r"^text: 4 bytes are more than the 3 of KIQBRIDGE_MAX"
         ):
             check_size("1234")
-    check_size("1234")
+    assert reading.parsed(f'"{"x" * 10_000}"') == "x" * 10_000
 
 
 def test_only_the_message_that_is_too_large_is_refused():
