@@ -45,19 +45,12 @@ def log(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_what_is_written_at_once_waits_for_nothing(log):
+def test_it_is_repeated_every_second_until_redis_is_back_and_else_waits_for_nothing(log):
     waits = Waits()
-
     assert retry_until_written(Attempts(), outage=Outage(), wait=waits) == "written"
-
     assert (waits.seconds, log()) == ([], [])
-
-
-def test_it_is_repeated_every_second_until_redis_is_back(log):
-    write, waits = Attempts(AWAY, AWAY, AWAY), Waits()
-
+    write = Attempts(AWAY, AWAY, AWAY)
     assert retry_until_written(write, outage=Outage(), wait=waits) == "written"
-
     assert write.count == 4
     assert waits.seconds == [RETRY_S] * 3
     first, last = log()

@@ -95,23 +95,12 @@ def test_a_service_that_is_away_is_reported_without_the_token(service, stand_in)
     assert TOKEN not in str(raised.value)
 
 
-def test_without_boto3_the_message_names_the_extra():
-    def connect():
-        raise ModuleNotFoundError("No module named 'boto3'")
-
-    with pytest.raises(CallFailed, match=r"install kiqbridge\[aws\]") as raised:
-        StepFunctions(connect).heartbeat(TOKEN)
-
-    assert raised.value.is_service
-
-
-def test_a_client_that_cannot_be_made_is_tried_again(stand_in):
-    attempts = []
+def test_a_client_that_cannot_be_made_is_tried_again_and_without_boto3_the_extra_named():
+    errors = [ModuleNotFoundError("No module named 'boto3'"), ValueError("no region")]
 
     def connect():
-        attempts.append(1)
-        if len(attempts) == 1:
-            raise ValueError("no region")
+        if errors:
+            raise errors.pop(0)
         return StandInClient()
 
     class StandInClient:
@@ -119,6 +108,9 @@ def test_a_client_that_cannot_be_made_is_tried_again(stand_in):
             raise ClientError({"Error": {"Code": "TaskTimedOut"}}, "SendTaskHeartbeat")
 
     service = StepFunctions(connect)
+    with pytest.raises(CallFailed, match=r"install kiqbridge\[aws\]") as raised:
+        service.heartbeat(TOKEN)
+    assert raised.value.is_service
     with pytest.raises(CallFailed, match="no region"):
         service.heartbeat(TOKEN)
     with pytest.raises(NobodyWaits):

@@ -44,14 +44,12 @@ class TestClock:
             assert not jobs.clock.is_frozen
             jobs.clock.move(days=1, hours=1, minutes=1, seconds=1)
             assert before + 90_061 <= jobs.clock.now() <= before + 90_061 + 600
-
-    def test_frozen_it_stands_and_unfrozen_it_goes_on_from_there(self, jobs):
-        assert jobs.clock.moment() == MONDAY
-        jobs.clock.unfreeze()
-
-        assert not jobs.clock.is_frozen
-        assert MONDAY <= jobs.clock.moment() <= MONDAY + dt.timedelta(minutes=10)
-        assert repr(jobs.clock).endswith("goes>")
+            jobs.clock.freeze(at=MONDAY)
+            assert jobs.clock.moment() == MONDAY
+            jobs.clock.unfreeze()
+            assert not jobs.clock.is_frozen
+            assert MONDAY <= jobs.clock.moment() <= MONDAY + dt.timedelta(minutes=10)
+            assert repr(jobs.clock).endswith("goes>")
 
     def test_it_does_not_go_back_unless_it_is_frozen_anew(self, jobs):
         with pytest.raises(ValueError, match="to: "):
