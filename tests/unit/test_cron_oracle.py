@@ -130,6 +130,8 @@ def single_times(draw):
 )
 @example(("cron(30 2 * * ? *)", ("Europe/Paris", utc(2026, 3, 28), utc(2026, 3, 31))))
 @example(("cron(*/20 * * * ? *)", ("Australia/Lord_Howe", utc(2026, 4, 4), utc(2026, 4, 6))))
+@example(("cron(*/15 * * * ? *)", ("Australia/Lord_Howe", utc(2026, 10, 3), utc(2026, 10, 4))))
+@example(("cron(*/20 * * * ? *)", ("America/New_York", utc(2026, 10, 31), utc(2026, 11, 1, 6, 15))))
 @example(("cron(0 9 30 * ? *)", ("Pacific/Apia", utc(2011, 12, 28), utc(2012, 1, 2))))
 def test_the_evaluator_and_the_oracle_agree_on_every_minute_and_on_the_latest(case):
     text, (zone, start, end) = case
@@ -176,6 +178,7 @@ def test_bounds_take_away_what_lies_outside_and_nothing_else(text, window, skipp
 
 @brief
 @given(st.integers(1, 5000), st.timedeltas(timedelta(days=-9), timedelta(days=9)))
+@example(1440, timedelta(0))  # a day is 24 hours also when the clocks change
 def test_a_rate_is_due_every_so_many_minutes_counted_one_by_one(count, offset):
     phase = utc(2026, 3, 28, 12, 0, 7)
     begin = phase + offset
