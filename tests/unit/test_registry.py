@@ -112,14 +112,6 @@ class TestArguments:
     def test_each_takes_its_place_in_the_list(self, function, args, kwargs, written):
         assert positional(function, *args, **kwargs) == written
 
-    @pytest.mark.parametrize(
-        ("args", "kwargs"),
-        [((), {}), ((1, 2, 3), {}), ((1,), {"day": 2}), ((1,), {"unknown": 2})],
-    )
-    def test_a_call_that_python_would_refuse_is_refused_before_it_is_enqueued(self, args, kwargs):
-        with pytest.raises(PayloadError, match=r"^args: Report cannot be called like this: "):
-            positional(report, *args, **kwargs)
-
     def test_keyword_only_arguments_have_no_place_in_the_list(self):
         for function, kwargs, named in (
             (report, {"day": "2026-01-01", "dry": True}, "dry"),

@@ -10,7 +10,6 @@ from kiqbridge.schedule import lint as all_rules
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.lint import lint
 from kiqbridge.schedule.lint.load import moved, spread
-from kiqbridge.schedule.lint.times import changes_of
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)
@@ -245,18 +244,6 @@ class TestClockChanges:
     )
     def test_what_is_left_alone(self, given):
         assert codes(given) == []
-
-    def test_changes_are_those_of_two_years(self):
-        instants = [
-            change.instant for change in changes_of(PARIS, datetime(2026, 1, 1, tzinfo=UTC))
-        ]
-
-        assert instants == [
-            datetime(2026, 3, 29, 1, tzinfo=UTC),
-            datetime(2026, 10, 25, 1, tzinfo=UTC),
-            datetime(2027, 3, 28, 1, tzinfo=UTC),
-            datetime(2027, 10, 31, 1, tzinfo=UTC),
-        ]
 
 
 JOB = {"class": "A", "args": [1]}
