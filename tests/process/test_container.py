@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from support.processes import ChildProcess
-from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -236,30 +235,3 @@ def test_health_is_told_inside(redis_url, contain):
     assert container.health("--live") == (0, "worker 1 is live (running)\n")
 
     assert container.stop() == 0
-
-
-def test_without_redis_it_lives_but_is_not_ready_and_term_ends_it(contain):
-    container = contain(f"redis://127.0.0.1:{find_free_port()}/0")
-    container.child.wait_for_output("cannot be reached", timeout_s=30)
-
-    assert container.health("--live") == (0, "worker 1 is live (starting)\n")
-    code, told = container.health("--ready")
-    assert code == 1
-    assert told.startswith("worker 1 is not ready: it is starting, Redis has not confirmed its")
-
-    assert container.stop() == 0
-
-
-def test_an_outage_takes_the_readiness_and_gives_it_back(contain):
-    port = find_free_port()
-    with embedded_server(port=port) as server:
-        container = contain(server.url + "?socket_timeout=0.5")
-        container.child.wait_for_output("is ready", timeout_s=30)
-        wait_until(lambda: container.health("--ready")[0] == 0, 20)
-
-    wait_until(lambda: container.health("--ready")[0] == 1, 30, interval_s=0.3)
-    assert container.health("--live")[0] == 0
-    with embedded_server(port=port):
-        wait_until(lambda: container.health("--ready")[0] == 0, 30, interval_s=0.3)
-
-        assert container.stop() == 0

@@ -219,13 +219,15 @@ class TestTheJobs:
         (project.folder / "worker/jobs/slow.py").write_text(SLOW_JOB)
         project.change('"class": "HealthPulse"', '"class": "Slow"')
         project.change("HealthPulse,WeekdayDigest", "Slow,WeekdayDigest")
-        run = project.dev("-t", "0.3", REDIS_URL=redis_url)
+        # What a deployed function reads does not count here.
+        run = project.dev("-t", "0.3", REDIS_URL=redis_url, REDIS_SECRET_ARN="arn:of:a:secret")
         run.wait_for_output("slow job runs")
         assert redis.llen("queue:default") == 0
 
         assert interrupt(run) == 0
 
         assert "on the server of REDIS_URL" in run.output
+        assert "that server is used, not the embedded one; for that one: unset" in run.output
         [payload] = map(json.loads, redis.lrange("queue:default", 0, -1))
         assert payload["class"] == "Slow"
         assert "0 jobs performed, 0 failed, 1 given back. Bye." in run.output
@@ -269,17 +271,6 @@ class TestAServerOfTheUser:
         assert "REDIS_URL is set here" in line
         assert "unset REDIS_URL" in line
         assert "secret" not in line
-
-    def test_that_is_there_is_used_and_the_reason_is_said(self, project, redis_url):
-        # What a deployed function reads does not count here.
-        run = project.dev(REDIS_URL=redis_url, REDIS_SECRET_ARN="arn:of:a:secret")
-        wait_for_job(run)
-
-        assert interrupt(run) == 0
-        assert "on the server of REDIS_URL" in run.output
-        assert (
-            "that server is used, not the embedded one; for that one: unset REDIS_URL" in run.output
-        )
 
 
 @pytest.mark.slow

@@ -151,16 +151,6 @@ def test_a_listener_that_leaves_keeps_nobody_from_being_called(start, redis, see
     assert redis.scard("kb:inflight") == 0
 
 
-def test_a_quiet_listener_that_hangs_does_not_keep_term_from_being_heard(start, redis):
-    worker = start(HOW="quiet hang")
-    worker.signal(signal.SIGTSTP)
-    worker.wait_for_output("listening", SLACK_S)
-
-    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
-
-    assert redis.scard("kb:inflight") == 0
-
-
 @pytest.mark.slow
 def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(start, redis):
     worker = start(HOW="resource")

@@ -291,20 +291,6 @@ class TestCrash:
         assert len(children_of(supervisor.pid)) == 2
         assert "another is started" not in supervisor.output
 
-    def test_a_reason_that_keeps_all_from_starting_ends_it_with_1(self, redis, server, start):
-        redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
-        try:
-            url = server.url.replace("redis://", "redis://poor:pw@")
-            supervisor = start(url=url, ready=False)
-
-            assert supervisor.wait() == 1
-        finally:
-            redis.execute_command("ACL", "DELUSER", "poor")
-        last = supervisor.output.splitlines()[-1]
-        assert last.startswith("kiqbridge: none of the 2 processes could start: Redis at")
-        assert "NOPERM" in last
-        assert "Traceback" not in supervisor.output
-
     def test_a_process_that_is_stopped_through_redis_is_started_anew(self, redis, start):
         supervisor = start()
         name = next(iter(redis.smembers("processes"))).decode()
