@@ -184,17 +184,14 @@ class Isolation(Role):
         paused, *kinds = self._connection.run(
             ("SMISMEMBER", self._keys.paused, *self._queues), *(("TYPE", name) for name in lists)
         )
-        self._count(kinds)
-        return any(
-            kind == b"list" and not is_paused for is_paused, kind in zip(paused, kinds, strict=True)
-        )
-
-    def _count(self, kinds: Sequence[bytes]) -> None:
         names = [name for name, kind in zip(self._queues, kinds, strict=True) if kind == b"list"]
         counts = self._connection.run(*(("LLEN", self._keys.suspects(name)) for name in names))
         if not self.suspects:
             self.suspects_since = lease_now()
         self.suspects = {name: count for name, count in zip(names, counts, strict=True) if count}
+        return any(
+            kind == b"list" and not is_paused for is_paused, kind in zip(paused, kinds, strict=True)
+        )
 
     def _look_on(self) -> None:
         TID.set(self.tid)

@@ -142,21 +142,18 @@ class GoneJobs:
             return
         try:
             if self._search is None:
-                self._begin(connection)
+                locks = find_due_locks(connection, self._keys, most=MOST)
+                missed = [each for each in self._missed if not isinstance(each, Lock)]
+                sought = [*locks, *missed, *self._more_of_round(connection)]
+                self._begun_at = self._monotonic()
+                self._missed = {each: self._missed.get(each, 0) for each in sought}
+                self._sought = {each.jid for each in sought}
+                self._search = self._places(connection)
             self._go_on(connection)
         except KiqbridgeError:
             self._round, self._round_at = None, 0.0
             self._end()
             raise
-
-    def _begin(self, connection: RedisConnection) -> None:
-        locks = find_due_locks(connection, self._keys, most=MOST)
-        missed = [each for each in self._missed if not isinstance(each, Lock)]
-        sought = [*locks, *missed, *self._more_of_round(connection)]
-        self._begun_at = self._monotonic()
-        self._missed = {each: self._missed.get(each, 0) for each in sought}
-        self._sought = {each.jid for each in sought}
-        self._search = self._places(connection)
 
     def _more_of_round(self, connection: RedisConnection) -> Sequence[Member | Tick]:
         """The next jobs of the round through batches and ledgers, if one is going on or due."""

@@ -224,7 +224,14 @@ class Monitor:
         current = current_frames()
         self.stuck = self._traces.look(threads.kept(), current, now, self._bounds.stuck_s)
         del current
-        self._report()
+        stuck = {each.ident: each for each in self.stuck}
+        for ident, each in stuck.items():
+            if ident not in self._reported:
+                self._log.do(lambda each=each: self._log_stuck(each))  # type: ignore[misc]
+        for ident, each in self._reported.items():
+            if ident not in stuck:
+                self._log.do(lambda each=each: _log_over(each))  # type: ignore[misc]
+        self._reported = stuck
         for name in self._ended():
             if name not in self._asked:
                 self._asked.add(name)
@@ -241,16 +248,6 @@ class Monitor:
         if str(error) != self._failure:
             self._failure = str(error)
             self._log.do(lambda: logger.warning("the status file is not written: %s", error))
-
-    def _report(self) -> None:
-        stuck = {each.ident: each for each in self.stuck}
-        for ident, each in stuck.items():
-            if ident not in self._reported:
-                self._log.do(lambda each=each: self._log_stuck(each))  # type: ignore[misc]
-        for ident, each in self._reported.items():
-            if ident not in stuck:
-                self._log.do(lambda each=each: _log_over(each))  # type: ignore[misc]
-        self._reported = stuck
 
     def _log_stuck(self, each: Stuck) -> None:
         logger.error(

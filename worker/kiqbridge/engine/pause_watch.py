@@ -98,7 +98,12 @@ class PauseWatch(Role):
             if entry.pause.kind == "class" and entry not in over
         )
         for entry in over:
-            self._end(entry)
+            outcome = end_pause(self._connection, self._keys, entry)
+            if outcome == 1:
+                ended = entry.pause
+                logger.info("the pause of %s %s is over", ended.kind, shown(ended.name))
+            elif outcome == TOO_EARLY:
+                self._server_ahead_s = None  # its clock was set: ask for the time again
         now = self._server_now()
         ends = [each.pause.until for each in self._entries if each.pause.until is not None]
         soonest = min((end - now for end in ends), default=self._safety_look_s)
@@ -144,14 +149,6 @@ class PauseWatch(Role):
             and entry not in over
             and bytes_of(entry.pause.name) not in members
         ]
-
-    def _end(self, entry: Entry) -> None:
-        outcome = end_pause(self._connection, self._keys, entry)
-        if outcome == 1:
-            ended = entry.pause
-            logger.info("the pause of %s %s is over", ended.kind, shown(ended.name))
-        elif outcome == TOO_EARLY:
-            self._server_ahead_s = None  # its clock was set: ask for the time again
 
     def _server_now(self) -> float:
         """The time of Redis, asked for once per change: no other clock is compared with a pause's end."""

@@ -130,21 +130,18 @@ class UnregisteredWatch:
         except KiqbridgeError as error:  # nothing depends on it
             logger.debug("looking for lists that no registration names failed: %s", error)
         else:
-            self._report(found)
+            names = set()
+            for each in found:
+                names.add(each.incarnation)
+                if each.incarnation not in self._reported:
+                    logger.warning(
+                        "%d jobs are in flight for %s, which is not registered: nobody performs them or gives "
+                        "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
+                        "`kiqbridge recover`",
+                        sum(each.lists.values()),
+                        shown(each.incarnation),
+                        shown(", ".join(each.lists)),
+                        self._keys.inflight,
+                    )
+            self._reported = names
         self._search, self._next_at = None, now + PAUSE_S
-
-    def _report(self, found: Iterable[Unregistered]) -> None:
-        names = set()
-        for each in found:
-            names.add(each.incarnation)
-            if each.incarnation not in self._reported:
-                logger.warning(
-                    "%d jobs are in flight for %s, which is not registered: nobody performs them or gives "
-                    "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
-                    "`kiqbridge recover`",
-                    sum(each.lists.values()),
-                    shown(each.incarnation),
-                    shown(", ".join(each.lists)),
-                    self._keys.inflight,
-                )
-        self._reported = names

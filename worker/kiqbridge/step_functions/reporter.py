@@ -133,7 +133,10 @@ class TaskReporter(Role):
 
     def _send_read(self, report: TaskReport, text: bytes, now: Callable[[], float]) -> bool:
         try:
-            self._call(report)
+            if report.output is None:
+                self._service.fail(report.token, report.error, report.cause)
+            else:
+                self._service.succeed(report.token, report.output)
             self._pause_s = 0.0
         except NobodyWaits as error:
             self._pause_s = 0.0
@@ -144,7 +147,22 @@ class TaskReporter(Role):
                 error,
             )
         except OutputRefused:
-            self._replace(report, text)
+            # The state machine must not wait for ever: it gets an output that names what is left out.
+            task = Task(token=report.token, jid=report.jid, job_class=report.job_class)
+            logger.warning(
+                "Step Functions does not take the return value of %s as JSON: an object with the members jid "
+                "and omitted is sent in its place",
+                _named(report),
+            )
+            other = TaskReport(
+                token=report.token,
+                jid=report.jid,
+                job_class=report.job_class,
+                at=report.at,
+                output=omitted_output(task, "was refused by Step Functions as no JSON"),
+            )
+            task_reports.replace_report(self._connection, self._keys, text, other.to_text())
+            self._some.set()
             return True
         except CallFailed as error:
             return self._put_off(report, text, error, now())
@@ -154,30 +172,6 @@ class TaskReporter(Role):
             logger.info("reported the %s of %s to Step Functions", what, _named(report))
         task_reports.remove_report(self._connection, self._keys, text)
         return True
-
-    def _call(self, report: TaskReport) -> None:
-        if report.output is None:
-            self._service.fail(report.token, report.error, report.cause)
-        else:
-            self._service.succeed(report.token, report.output)
-
-    def _replace(self, report: TaskReport, text: bytes) -> None:
-        """The state machine must not wait for ever: it gets an output that names what is left out."""
-        task = Task(token=report.token, jid=report.jid, job_class=report.job_class)
-        logger.warning(
-            "Step Functions does not take the return value of %s as JSON: an object with the members jid "
-            "and omitted is sent in its place",
-            _named(report),
-        )
-        other = TaskReport(
-            token=report.token,
-            jid=report.jid,
-            job_class=report.job_class,
-            at=report.at,
-            output=omitted_output(task, "was refused by Step Functions as no JSON"),
-        )
-        task_reports.replace_report(self._connection, self._keys, text, other.to_text())
-        self._some.set()
 
     def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
         age_s = wall_now() - report.at

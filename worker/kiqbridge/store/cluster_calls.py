@@ -84,7 +84,11 @@ class Attempts:
             if fresh is None:
                 self._is_lost = True
             else:
-                self._note(sent, fresh)
+                for index, reply in zip(self._indices(sent), fresh, strict=True):
+                    if index < self._count:
+                        self._replies[index] = reply
+                    else:
+                        self._confirm(reply)
                 refused = self._refused(sent)
                 if not refused:
                     return self._replies
@@ -204,13 +208,6 @@ class Attempts:
         if wait:
             self._confirm(replies[-1])
         return True
-
-    def _note(self, sent: Sequence[range], fresh: Sequence[Any]) -> None:
-        for index, reply in zip(self._indices(sent), fresh, strict=True):
-            if index < self._count:
-                self._replies[index] = reply
-            else:
-                self._confirm(reply)
 
     def _confirm(self, reply: Any) -> None:
         """WAIT's reply for a part of the call: the least of all counts."""

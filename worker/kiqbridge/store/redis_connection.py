@@ -115,7 +115,19 @@ class RedisConnection:
         not confirm it: it cannot be taken back, and repeating it would change nothing.
         """
         if settles and self.settle_replicas is not None:
-            return self._settle(script, keys, args, self.settle_replicas)
+            try:
+                reply = self.script(script, keys, args, replicas=self.settle_replicas)
+            except NotReplicated as doubt:
+                if not self._is_in_doubt:  # once, until it goes well again
+                    logger.warning(
+                        "jobs were settled on the primary only: %s. A failover now may lose what became of them; "
+                        "check the replicas",
+                        doubt,
+                    )
+                self._is_in_doubt = True
+                return doubt.replies[0]
+            self._is_in_doubt = False
+            return reply
         nodes = self._source.nodes
         if nodes is not None:
             script, keys = nodes.guarded(script, keys)
@@ -125,27 +137,6 @@ class RedisConnection:
             evaluate = ("EVAL", script.text, len(keys), *keys, *args)
             replies = self._attempt([evaluate], repeatable=repeatable, replicas=replicas)
         return self._checked(replies, replicas)[0]
-
-    def _settle(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        args: Sequence[str | bytes | float],
-        replicas: Replicas,
-    ) -> Any:
-        try:
-            reply = self.script(script, keys, args, replicas=replicas)
-        except NotReplicated as doubt:
-            if not self._is_in_doubt:  # once, until it goes well again
-                logger.warning(
-                    "jobs were settled on the primary only: %s. A failover now may lose what became of them; "
-                    "check the replicas",
-                    doubt,
-                )
-            self._is_in_doubt = True
-            return doubt.replies[0]
-        self._is_in_doubt = False
-        return reply
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""

@@ -309,21 +309,18 @@ class MemoryPerformer:
         job = read_job(text, queue)
         ran = self._jobs.perform(self.client(keys), job)
         if ran.settlement is not None:
-            self._settle(keys, queue, ran.settlement)
+            memory, verdict = self._memory, ran.settlement.verdict
+            with memory.lock:
+                if verdict in _SETS:
+                    target = getattr(keys, _SETS[verdict])
+                    memory.run_one("ZADD", target, repr(ran.settlement.score), ran.settlement.text)
+                elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
+                    memory.push(keys, ran.settlement.queue or queue, ran.settlement.text)
+                add_effects(memory, ran.settlement.effects)
+            self.apply_ends()
             if ran.settlement.notify is not None:
                 ran.settlement.notify()
         return ran.record(job)
-
-    def _settle(self, keys: Keys, queue: str, settlement: Settlement) -> None:
-        memory, verdict = self._memory, settlement.verdict
-        with memory.lock:
-            if verdict in _SETS:
-                target = getattr(keys, _SETS[verdict])
-                memory.run_one("ZADD", target, repr(settlement.score), settlement.text)
-            elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
-                memory.push(keys, settlement.queue or queue, settlement.text)
-            add_effects(memory, settlement.effects)
-        self.apply_ends()
 
     def apply_ends(self) -> None:
         """See the function, for all namespaces."""

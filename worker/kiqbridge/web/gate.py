@@ -79,27 +79,24 @@ class Gate:
             self._admit(scope, Caller(name="", role="viewer", way="open"), "")
             await self._app(scope, receive, send)
         else:
-            await self._serve(scope, receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller = await self._find(scope)
-        if not isinstance(caller, Caller):
-            await self._ask(caller, scope, receive, send)
-            return
-        key = f"{address_of(scope)} {caller.way} {caller.name}"
-        if scope["method"] not in READS and (wait_s := self._writes.take(key)):
-            logger.warning("web: too many writes of %s", shown(caller.name))
-            await too_often(wait_s)(scope, receive, send)
-            return
-        seed = f"{caller.way}:{caller.name}"
-        if caller.way not in COLLECTED_WAYS:
-            session = self._verifier.session(scope)
-            if session is None:
-                session = self._sessions.begin(time.time())
-                send = self._with_cookie(scope, session, send)
-            seed = session.id
-        self._admit(scope, caller, seed)
-        await self._app(scope, receive, send)
+            caller = await self._find(scope)
+            if not isinstance(caller, Caller):
+                await self._ask(caller, scope, receive, send)
+                return
+            key = f"{address_of(scope)} {caller.way} {caller.name}"
+            if scope["method"] not in READS and (wait_s := self._writes.take(key)):
+                logger.warning("web: too many writes of %s", shown(caller.name))
+                await too_often(wait_s)(scope, receive, send)
+                return
+            seed = f"{caller.way}:{caller.name}"
+            if caller.way not in COLLECTED_WAYS:
+                session = self._verifier.session(scope)
+                if session is None:
+                    session = self._sessions.begin(time.time())
+                    send = self._with_cookie(scope, session, send)
+                seed = session.id
+            self._admit(scope, caller, seed)
+            await self._app(scope, receive, send)
 
     async def _find(self, scope: Scope) -> Caller | Refused | ASGIApp:
         if not self._auth.is_needed:

@@ -54,31 +54,28 @@ class JobSchemas:
         """
         for name, path, arguments in _argument_lists(item):
             if name in self.schemas:
-                self._check(name, path, arguments)
+                import fastjsonschema  # noqa: PLC0415 - only where a job has a schema
 
-    def _check(self, name: str, path: str, arguments: Any) -> None:
-        import fastjsonschema  # noqa: PLC0415 - only where a job has a schema
-
-        if (validator := self.validators.get(name)) is None:
-            try:
-                validator = self.validators[name] = compiled(self.schemas[name])
-            except SchemaFault as fault:
-                where = self.document.place(f"schemas.{name}")
-                raise ConfigError(f"{where}: {fault}") from fault
-        try:
-            validator(arguments, name_prefix=path)
-        except fastjsonschema.JsonSchemaValueException as error:
-            field, why = error.name, error.message.removeprefix(error.name).strip()
-            if len(why) > _LONGEST_REASON:
-                why = f"{why[:_LONGEST_REASON]}…"
-            raise PayloadError(
-                f"{field}: {why} (JSON schema of {name} in {self.document.file})"
-            ) from error
-        except (RecursionError, ValueError, TypeError, ArithmeticError) as error:
-            raise PayloadError(
-                f"{path}: cannot be checked by the JSON schema of {name} in {self.document.file}: "
-                f"{type(error).__name__}"
-            ) from error
+                if (validator := self.validators.get(name)) is None:
+                    try:
+                        validator = self.validators[name] = compiled(self.schemas[name])
+                    except SchemaFault as fault:
+                        where = self.document.place(f"schemas.{name}")
+                        raise ConfigError(f"{where}: {fault}") from fault
+                try:
+                    validator(arguments, name_prefix=path)
+                except fastjsonschema.JsonSchemaValueException as error:
+                    field, why = error.name, error.message.removeprefix(error.name).strip()
+                    if len(why) > _LONGEST_REASON:
+                        why = f"{why[:_LONGEST_REASON]}…"
+                    raise PayloadError(
+                        f"{field}: {why} (JSON schema of {name} in {self.document.file})"
+                    ) from error
+                except (RecursionError, ValueError, TypeError, ArithmeticError) as error:
+                    raise PayloadError(
+                        f"{path}: cannot be checked by the JSON schema of {name} in {self.document.file}: "
+                        f"{type(error).__name__}"
+                    ) from error
 
 
 def compiled(schema: Any) -> Validator:
