@@ -589,58 +589,7 @@ def fill(redis):
     redis.config_set("maxmemory", redis.info("memory")["used_memory"] - 1_000_000)
 
 
-# What operators see
-
-
-def lines_of(capsys):
-    """Log records and metric lines of the standard output so far."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [line for line in lines if "_aws" not in line], [
-        line for line in lines if "_aws" in line
-    ]
-
-
-def test_each_invocation_logs_its_jobs_and_emits_metrics(capsys, load):
-    app = load()
-    event = read_event("scheduler_tick", tick=tick_at())
-    first, second = app.lambda_handler(event, Context()), app.lambda_handler(event, Context())
-
-    logs, metrics = lines_of(capsys)
-
-    assert [log["message"] for log in logs] == ["done", "done"]
-    assert [log["outcome"] for log in logs] == ["enqueued", "duplicate"]
-    [job] = first["enqueued"]
-    assert second["duplicates"] == [job]
-    assert [{name: log[name] for name in job} for log in logs] == [job, job]
-    assert {log["function_request_id"] for log in logs} == {Context().aws_request_id}
-    names = ("ColdStart", "Enqueued", "Duplicates", "Stale", "Refused")
-    assert [[line.get(name) for name in names] for line in metrics] == [
-        [[1.0], [1.0], None, None, None],
-        [None, None, [1.0], None, None],
-    ]
-
-
-def test_a_refusal_and_a_failure_are_logged_and_counted(capsys, load, environment):
-    app = load()
-    environment.setenv("REDIS_URL", f"redis://:secret@127.0.0.1:{find_free_port()}/0")
-    with pytest.raises(EventError):
-        app.lambda_handler({}, Context())
-    with pytest.raises(RedisUnavailable):
-        app.lambda_handler(read_event("direct_one"), Context())
-
-    logs, metrics = lines_of(capsys)
-
-    assert [(log["level"], log["message"]) for log in logs] == [
-        ("WARNING", "refused"),
-        ("ERROR", "failed"),
-    ]
-    assert "holds no job" in logs[0]["reason"]
-    assert logs[1]["error_class"] == "RedisUnavailable"
-    assert "secret" not in json.dumps(logs)
-    assert [(line.get("Refused"), line.get("Failed")) for line in metrics] == [
-        ([1.0], None),
-        (None, [1.0]),
-    ]
+# One environment
 
 
 def test_one_environment_reads_its_settings_and_connects_once(app, load, environment, redis):

@@ -22,11 +22,6 @@ def short(name):
 @job
 def other(name):
     note(name)
-
-@job
-def endless(name):
-    note(name)
-    time.sleep(600)
 """
 RUBY_JOBS = """
 class OnlyInRuby
