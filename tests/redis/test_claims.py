@@ -300,17 +300,6 @@ class TestFencing:
 
 
 class TestSettling:
-    def test_a_failed_job_moves_to_the_set_and_is_acknowledged_in_one_step(
-        self, redis, process, claimer
-    ):
-        enqueue(redis, *JOBS[:2])
-        chunk = claimer.claim(["default"], 2)
-
-        assert process.settle(chunk, JOBS[0], "retry", 1700000000.25, b"with its error")
-
-        assert redis.zrange("retry", 0, -1, withscores=True) == [(b"with its error", 1700000000.25)]
-        assert in_flight(redis) == [JOBS[1]]
-
     def test_several_are_settled_in_one_step(self, redis, process, claimer):
         enqueue(redis, *JOBS[:4])
         chunk = claimer.claim(["default"], 4)
