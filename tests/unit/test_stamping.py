@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kiqbridge.client.client import Client
-from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.stamping import stamp
 
@@ -121,6 +120,7 @@ def test_it_knows_what_is_complete(member):
         text_of(tags=None),
         text_of(queue=""),
         text_of(queue="\0"),
+        text_of(queue="low\0"),
         text_of(queue=5),
         text_of(**{"class": ""}),
         text_of(jid=""),
@@ -143,14 +143,6 @@ def test_it_knows_what_is_complete(member):
 )
 def test_it_leaves_everything_else_to_the_push(member):
     assert stamped(member) is None
-
-
-@pytest.mark.parametrize("queue", ["", "\0", "low\0"])
-def test_what_has_a_job_refused_is_not_stamped(queue):
-    refused = text_of(queue=queue)
-    with pytest.raises(PayloadError):
-        CLIENT.prepare_moved(json_text.loads(refused), NOW, refused)
-    assert stamped(refused) is None
 
 
 @pytest.mark.parametrize(("profile", "at"), [("7", NOW), ("8", 1_700_000_000_500)])
