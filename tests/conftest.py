@@ -202,6 +202,13 @@ def no_signal_is_inherited_ignored():
 
 
 @pytest.fixture(scope="session")
+def folder_of_run(tmp_path_factory) -> Path:
+    """A folder that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
 def session_server() -> Iterator[ServerProcess]:
     """The server that this test process uses; only `server` flushes it."""
     with SERVERS[os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")]() as server:

@@ -5,7 +5,6 @@ from support.distribution import Distribution, make_once
 
 
 @pytest.fixture(scope="session")
-def distribution(tmp_path_factory, worker_id) -> Distribution:
+def distribution(folder_of_run) -> Distribution:
     """One for all test processes of this run."""
-    own = tmp_path_factory.getbasetemp()
-    return make_once((own if worker_id == "master" else own.parent) / "dist")
+    return make_once(folder_of_run / "dist")

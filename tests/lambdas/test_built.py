@@ -56,16 +56,9 @@ def lambda_handler(event, context):
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory, worker_id) -> Path:
-    """One for all test processes of this run."""
-    own = tmp_path_factory.getbasetemp()
-    return own if worker_id == "master" else own.parent
-
-
-@pytest.fixture(scope="session")
-def built(folder) -> Build:
+def built(folder_of_run) -> Build:
     """For this machine and for the Python that runs the tests."""
-    return build_once(folder / "build")
+    return build_once(folder_of_run / "build")
 
 
 @pytest.fixture(scope="module", params=["arm64", "x86_64"])
@@ -74,11 +67,10 @@ def architecture(request) -> str:
 
 
 @pytest.fixture(scope="module")
-def release(folder, architecture) -> Build:
+def release(folder_of_run, architecture) -> Build:
     """As it is deployed, whatever this machine is."""
-    return build_once(
-        folder / f"release-{architecture}", architecture=architecture, python=RELEASE_PYTHON
-    )
+    place = folder_of_run / f"release-{architecture}"
+    return build_once(place, architecture=architecture, python=RELEASE_PYTHON)
 
 
 @pytest.fixture(scope="session")

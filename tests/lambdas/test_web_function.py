@@ -24,10 +24,9 @@ WARM_CEILING_MS = 400
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory, worker_id) -> Build:
+def built(folder_of_run) -> Build:
     """The same that test_built.py starts: made once for a run."""
-    own = tmp_path_factory.getbasetemp()
-    return build_once((own if worker_id == "master" else own.parent) / "build")
+    return build_once(folder_of_run / "build")
 
 
 @pytest.fixture(scope="session")
