@@ -1,7 +1,7 @@
 """Copies into the wheel what `kiqbridge init` takes from the repository; pyproject.toml has the rest.
 
 Template, functions and scripts stay at the root of the repository, where its own users work with them: there is one
-of each. An installation from a checkout finds them there; in a wheel they lie in `kiqbridge/scaffold/shipped`. The
+of each. An installation from a checkout finds them there; in a wheel they lie in `kiqbridge/dev/scaffold/shipped`. The
 layer for Lambda and the image are built without this file, and hold none of it.
 """
 
@@ -35,7 +35,9 @@ class BuildPy(build_py):
             return
         for pattern in SHIPPED:
             for path in sorted(ROOT.glob(pattern)):
-                target = Path(self.build_lib, "kiqbridge/scaffold/shipped", path.relative_to(ROOT))
+                target = Path(
+                    self.build_lib, "kiqbridge/dev/scaffold/shipped", path.relative_to(ROOT)
+                )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
 

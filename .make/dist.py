@@ -39,12 +39,12 @@ EXPECTED = (
     "kiqbridge/aws/sources/*.json",
     "kiqbridge/web/templates/*.html",
     "kiqbridge/web/static/*",
-    "kiqbridge/scaffold/app/*",
-    "kiqbridge/scaffold/app/jobs/*",
-    "kiqbridge/scaffold/app/tests/*",
+    "kiqbridge/dev/scaffold/app/*",
+    "kiqbridge/dev/scaffold/app/jobs/*",
+    "kiqbridge/dev/scaffold/app/tests/*",
 )
 """Files of the package that are no modules, as patterns below `worker/`."""
-SHIPPED = "kiqbridge/scaffold/shipped/"
+SHIPPED = "kiqbridge/dev/scaffold/shipped/"
 FOREIGN = re.compile(
     r"(^|/)(__pycache__|\.kiqbridge|\.venv[^/]*|\.aws-sam|\.git)/|(^|/)tests?/(?!.*\.tmpl$)"
     r"|\.py[co]$|^jobs/|(^|/)\.env|samconfig\.local"

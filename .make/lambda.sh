@@ -43,7 +43,7 @@ install() {
     rm -rf "${folder:?}/bin"
     rm -f "$folder"/*.dist-info/direct_url.json
     # What no function needs: the command line with what only its commands use, fixtures for tests, and tests.
-    for part in kiqbridge/commands kiqbridge/scaffold kiqbridge/dev kiqbridge/contract kiqbridge/compat kiqbridge/testing kiqbridge_pytest croniter/tests; do
+    for part in kiqbridge/commands kiqbridge/dev/scaffold kiqbridge/dev kiqbridge/client/contract kiqbridge/compat kiqbridge/testing kiqbridge_pytest croniter/tests; do
         rm -rf "${folder:?}/$part"
         sed -i -e "\\,^$part/,d" "$folder"/*.dist-info/RECORD
     done

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kiqbridge.doctor import Rule
+    from kiqbridge.operate.doctor import Rule
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "worker" / "kiqbridge"
@@ -133,7 +133,7 @@ def _first_sentence(text: str) -> str:
 def _rules() -> str:
     """Each rule of the doctor with what it reports, why, and what to do."""
     # Not on top: while mkdocs loads this file, `redis` is .make/redis.py.
-    from kiqbridge.doctor import AREAS, CATALOGUE  # noqa: PLC0415
+    from kiqbridge.operate.doctor import AREAS, CATALOGUE  # noqa: PLC0415
 
     lines = []
     for area in AREAS:
@@ -158,7 +158,7 @@ def _plain(text: str) -> str:
 
 def _metrics() -> str:
     # Not on top, as above.
-    from kiqbridge.telemetry.catalogue import METRICS  # noqa: PLC0415
+    from kiqbridge.operate.telemetry.catalogue import METRICS  # noqa: PLC0415
 
     lines = ["## All metrics\n", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for each in METRICS:

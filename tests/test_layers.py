@@ -1,8 +1,8 @@
 """Imports of the package point one way: from the command line down to the pure packages, never up.
 
-A folder of `worker/kiqbridge/` is a package with one purpose, written at the top of its `__init__.py`.
-MAY_IMPORT lists, for each folder, the folders it may import besides itself; a new folder gets a line
-here. Modules within a folder may import each other. `if TYPE_CHECKING:` may name anything: it is not run.
+A folder of `worker/kiqbridge/` is a room. It and the packages in it have one purpose each, written at the top of
+their `__init__.py`. MAY_IMPORT lists, for each package, what it may import besides itself; a new one gets a line here.
+`if TYPE_CHECKING:` may name anything: it is not run.
 """
 
 import ast
@@ -11,8 +11,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,44 +21,51 @@ import pytest
 PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 
-# Lowest first: a folder may import those above its line only. ROOT stands for the files `errors`,
-# `clock`, `records` and `redaction`, which everything may import.
+# Lowest first: a package may import those above its line only. ROOT stands for the files which everything may import.
 MAY_IMPORT = {
     "runtime": "",
-    "wire": "",
-    "logs": "runtime wire",
+    "runtime/logs": "runtime",
+    "wire": "runtime",
+    "config": "runtime wire",
+    "config/credentials": "runtime config",
     "schedule": "runtime wire",
-    "config": "wire",
-    "credentials": "config",
-    "store": "runtime wire config credentials",
-    "client": "runtime wire schedule config store",
+    "store": "runtime wire config config/credentials",
+    "store/transfer": "wire store",
+    "client": "runtime wire config schedule store",
+    "client/contract": "client",
     "flow": "runtime wire store client",
-    "compat": "wire client",
-    "contract": "client",
-    "clocks": "runtime wire schedule credentials store client",
-    "inflight": "runtime wire store",
-    "host": "runtime logs config client",
-    "aws": "wire schedule config store client clocks",
-    "settle": "runtime wire logs store client inflight",
-    "perform": "runtime wire logs config store client inflight settle",
-    "children": "runtime wire logs config store client inflight host settle perform",
-    "step_functions": "runtime wire store client settle perform",
-    "outbox": "runtime wire store client",
-    "transfer": "wire store",
-    "engine": "runtime wire config store client clocks inflight host settle perform children step_functions outbox transfer",
-    "dev": "wire schedule config store client clocks",
-    "testing": "runtime wire schedule store client inflight settle perform outbox",
-    "scaffold": "",
-    "api": "wire schedule store client clocks inflight settle",
-    "monitor": "wire config store clocks inflight aws api",
-    "telemetry": "runtime wire config client inflight settle engine api",
-    "doctor": "wire schedule config store clocks api",
-    "web": "wire config store aws api telemetry doctor",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer logs scaffold contract",
-    "contrib": "wire config client settle perform commands",
+    "compat": "runtime wire client",
+    "clocks": "runtime wire config/credentials schedule store client",
+    "engine/inflight": "runtime wire store",
+    "engine/host": "runtime runtime/logs config client",
+    "engine/settle": "runtime runtime/logs wire store client engine/inflight",
+    "engine/outbox": "runtime wire store client",
+    "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
+    "engine/children": "runtime runtime/logs wire config store client engine/inflight engine/host engine/settle engine/perform",
+    "engine/step_functions": "runtime wire store client engine/settle engine/perform",
+    "engine": "runtime wire config store store/transfer client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
+    "api": "wire schedule store client clocks engine/inflight engine/settle",
+    "aws": "runtime wire config schedule store client clocks",
+    "aws/monitor": "wire config store clocks engine/inflight api aws",
+    "dev": "wire config schedule store client clocks",
+    "dev/scaffold": "",
+    "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
+    "operate": "",
+    "operate/doctor": "wire config schedule store clocks api",
+    "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
+    "web": "runtime wire config store api aws operate/doctor operate/telemetry",
+    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold operate/doctor operate/telemetry web",
+    "contrib": "runtime wire config client engine/settle engine/perform commands",
 }
-# Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
-ROOT = {"errors", "clock", "records", "redaction", "enumerators"}
+# The rooms in the order of MAY_IMPORT, and what each imports.
+ROOMS: dict[str, set[str]] = {}
+for _package, _others in MAY_IMPORT.items():
+    _room = _package.partition("/")[0]
+    ROOMS.setdefault(_room, set()).update(
+        {each.partition("/")[0] for each in _others.split()} - {_room}
+    )
+# Files beside the rooms. What is public imports the folder that holds it; `__main__` is a command.
+ROOT = {"errors", "enumerators"}
 PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
 FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
@@ -106,7 +114,26 @@ def test_a_permission_that_nobody_uses_is_taken_back():
     assert unused == []
 
 
-def test_the_map_of_the_architecture_has_each_package_above_what_it_may_import():
+def test_no_two_rooms_import_each_other_even_through_others():
+    order = list(ROOMS)
+
+    for room, others in ROOMS.items():
+        assert others <= set(order[: order.index(room)]), room
+
+
+def test_no_two_files_import_each_other_even_through_others():
+    imported: dict[str, set[str]] = {}
+    for each in read_imports(SOURCE):
+        importer = ".".join([PACKAGE, *each.path.relative_to(SOURCE).with_suffix("").parts])
+        imported.setdefault(importer, set()).add(module_of(each.target))
+
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_the_map_of_the_architecture_has_each_room_above_what_it_may_import():
     text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = text.partition("## Packages\n")[2].partition("\n## ")[0]
     picture = packages.split("```")[1].strip().splitlines()
@@ -114,13 +141,13 @@ def test_the_map_of_the_architecture_has_each_package_above_what_it_may_import()
         name: -number for number, line in enumerate(picture) for name in line.strip().split(" · ")
     }
 
-    assert set(re.findall(r"^\| `(\w+)/` \|", packages, re.MULTILINE)) == MAY_IMPORT.keys()
-    assert line_of.keys() == MAY_IMPORT.keys()
+    assert set(re.findall(r"^\| `([\w/]+)/` \|", packages, re.MULTILINE)) == MAY_IMPORT.keys()
+    assert line_of.keys() == ROOMS.keys()
     assert [
-        (folder, name)
-        for folder, below in MAY_IMPORT.items()
-        for name in below.split()
-        if line_of[name] >= line_of[folder]
+        (room, name)
+        for room, others in ROOMS.items()
+        for name in others
+        if line_of[name] >= line_of[room]
     ] == []
 
 
@@ -194,16 +221,24 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
         ("wire/keys.py", "import kiqbridge.client", "kiqbridge.client"),
         ("wire/keys.py", "from kiqbridge import Job", "kiqbridge.Job"),
         ("errors.py", "from kiqbridge.wire import keys", "kiqbridge.wire"),
-        ("client/push.py", "from kiqbridge.perform.fetch import claim", "kiqbridge.perform.fetch"),
+        (
+            "client/push.py",
+            "from kiqbridge.engine.perform.fetch import claim",
+            "kiqbridge.engine.perform.fetch",
+        ),
         ("client/push.py", "def f():\n    from kiqbridge import engine", "kiqbridge.engine"),
         ("client/push.py", "from .. import engine", "kiqbridge.engine"),
         ("engine/manager.py", "from ..commands.cli import main", "kiqbridge.commands.cli"),
         ("engine/manager.py", "from kiqbridge.aws import record", "kiqbridge.aws"),
-        ("aws/record.py", "from ..perform.fetch import claim", "kiqbridge.perform.fetch"),
+        (
+            "aws/record.py",
+            "from ..engine.perform.fetch import claim",
+            "kiqbridge.engine.perform.fetch",
+        ),
         (
             "client/push.py",
-            "if TYPE_CHECKING:\n    pass\nelse:\n    import kiqbridge.perform.fetch",
-            "kiqbridge.perform.fetch",
+            "if TYPE_CHECKING:\n    pass\nelse:\n    import kiqbridge.engine.perform.fetch",
+            "kiqbridge.engine.perform.fetch",
         ),
     ],
 )
@@ -232,7 +267,10 @@ def test_a_planted_violation_is_found(tmp_path, module, source, imported):
             "import typing\nif typing.TYPE_CHECKING:\n    from kiqbridge import engine",
         ),
         ("aws/record.py", "from kiqbridge import Client\nfrom .sources import read"),
-        ("engine/manager.py", "import redis\nfrom kiqbridge.perform.processor import Processor"),
+        (
+            "engine/manager.py",
+            "import redis\nfrom kiqbridge.engine.perform.processor import Processor",
+        ),
         ("wire/keys.py", "from kiqbridge import errors\nfrom kiqbridge.errors import PayloadError"),
     ],
 )
@@ -291,18 +329,34 @@ def place_of(root: Path, path: Path) -> str | None:
 
 def folder_of(root: Path, path: Path) -> str | None:
     """The package that a file lies in; None beside the packages."""
-    parts = path.relative_to(root).parts
-    return parts[0] if len(parts) > 1 else None
+    parts = path.relative_to(root).parts[:-1]
+    return package_of(parts) if parts else None
+
+
+def package_of(parts: Sequence[str]) -> str:
+    """The deepest package of MAY_IMPORT in which this path lies; else the first folder."""
+    for count in range(len(parts), 1, -1):
+        if (name := "/".join(parts[:count])) in MAY_IMPORT:
+            return name
+    return parts[0]
 
 
 def target_folder(target: str) -> str | None:
     """The folder that a dotted name belongs to; None for what is not ours or for all to import."""
-    package, _, inner = target.partition(".")
-    name = inner.partition(".")[0]
+    package, *inner = target.split(".")
+    name = inner[0] if inner else ""
     if package != PACKAGE or name in CONSTANTS | ROOT:
         return None
     # `import kiqbridge`, and `from kiqbridge import Job`: a name of the package's own file.
-    return name if name in MAY_IMPORT else FILES.get(name, FILES["__init__"])
+    return package_of(inner) if name in ROOMS else FILES.get(name, FILES["__init__"])
+
+
+def module_of(target: str) -> str:
+    """The module that a dotted name belongs to, without what it names there."""
+    inner = target.split(".")[1:]
+    while inner and not SOURCE.joinpath(*inner).with_suffix(".py").exists():
+        inner.pop()
+    return ".".join([PACKAGE, *inner])
 
 
 def described(each: Import) -> str:
@@ -344,5 +398,4 @@ def targets_of(node: ast.AST, package: list[str]) -> list[str]:
         return []
     base = package[: len(package) - node.level + 1] if node.level else []
     source = ".".join([*base, *filter(None, [node.module])])
-    # `from kiqbridge import wire` names a package; `from kiqbridge.wire.keys import Keys` does so before.
-    return [f"{source}.{alias.name}" for alias in node.names] if source == PACKAGE else [source]
+    return [f"{source}.{alias.name}" for alias in node.names]

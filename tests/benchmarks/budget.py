@@ -26,13 +26,13 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
-from kiqbridge.perform.execution import Execution, JobRunner
-from kiqbridge.perform.invocation import Invoker
-from kiqbridge.settle.failure import Failures
-from kiqbridge.settle.metrics import Metrics
-from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.settle.settlement import Settlement
+from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.invocation import Invoker
+from kiqbridge.engine.settle.failure import Failures
+from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.retry import RetryPolicy
+from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 

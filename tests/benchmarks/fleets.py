@@ -22,7 +22,7 @@ from benchmarks.stage import Stage, on_core
 from support.servers import ServerProcess
 
 from kiqbridge import Client
-from kiqbridge.inflight.lease import LeaseTimes
+from kiqbridge.engine.inflight.lease import LeaseTimes
 
 ROOT = Path(__file__).parents[2]
 CROWD = Path(__file__).with_name("crowd.py")

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from kiqbridge.telemetry.catalogue import METRICS
+from kiqbridge.operate.telemetry.catalogue import METRICS
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "kiqbridge.json").read_text("utf-8"))

@@ -35,22 +35,22 @@ def test_the_wheel_holds_what_the_package_reads(distribution):
     for one in (
         "kiqbridge/py.typed",
         "kiqbridge/web/templates/base.html",
-        "kiqbridge/scaffold/app/Makefile.tmpl",
-        "kiqbridge/scaffold/shipped/template.yaml",
-        "kiqbridge/scaffold/shipped/infra/redis.yaml",
-        "kiqbridge/scaffold/shipped/lambdas/enqueue/app.py",
-        "kiqbridge/scaffold/shipped/.make/lambda.sh",
+        "kiqbridge/dev/scaffold/app/Makefile.tmpl",
+        "kiqbridge/dev/scaffold/shipped/template.yaml",
+        "kiqbridge/dev/scaffold/shipped/infra/redis.yaml",
+        "kiqbridge/dev/scaffold/shipped/lambdas/enqueue/app.py",
+        "kiqbridge/dev/scaffold/shipped/.make/lambda.sh",
     ):
         assert one in names
     assert [name for name in names if name.endswith(".lua")]
     with zipfile.ZipFile(distribution.wheel) as archive:
-        shipped = archive.read("kiqbridge/scaffold/shipped/template.yaml")
+        shipped = archive.read("kiqbridge/dev/scaffold/shipped/template.yaml")
     assert shipped == (ROOT / "template.yaml").read_bytes()
 
 
 @pytest.mark.parametrize(
     "lost",
-    ["kiqbridge/py.typed", "kiqbridge/errors.py", "kiqbridge/scaffold/shipped/template.yaml"],
+    ["kiqbridge/py.typed", "kiqbridge/errors.py", "kiqbridge/dev/scaffold/shipped/template.yaml"],
 )
 def test_a_wheel_that_lacks_a_file_is_refused(distribution, lost):
     names = DIST.names_in_wheel(distribution.wheel)

@@ -107,9 +107,9 @@ def test_sam_builds_its_function_and_a_layer_with_the_wheel(app, tmp_path):
     layer, function = tmp_path / "KiqbridgeLayer/python", tmp_path / "EnqueueFunction"
     manifest = json.loads((layer / "kiqbridge/schedule/manifest.json").read_bytes())
     assert set(manifest["schedules"]) == {"DailyReport"}
-    assert not (layer / "kiqbridge/scaffold").exists()
+    assert not (layer / "kiqbridge/dev/scaffold").exists()
     [record] = layer.glob("kiqbridge-*.dist-info/RECORD")
-    assert "kiqbridge/scaffold" not in record.read_text(encoding="utf-8")
+    assert "kiqbridge/dev/scaffold" not in record.read_text(encoding="utf-8")
     program = (
         f"import sys; sys.path[:0] = {[str(function), str(layer)]}; import app, kiqbridge, hiredis;"
         " print(kiqbridge.__file__, app.lambda_handler)"
@@ -129,7 +129,7 @@ def test_deploy_begins_with_sam_s_questions(app, tmp_path):
         *(
             str(app.python),
             "-m",
-            "kiqbridge.scaffold.run_script",
+            "kiqbridge.dev.scaffold.run_script",
             "deploy.sh",
             "--no-execute-changeset",
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.config.config import SETTINGS
-from kiqbridge.host.status import STALE_AFTER_S
+from kiqbridge.engine.host.status import STALE_AFTER_S
 
 UNIT = Path(__file__).parents[2] / "infra" / "kiqbridge-worker.service"
 COMMAND = "/opt/kiqbridge/.venv/bin/kiqbridge"

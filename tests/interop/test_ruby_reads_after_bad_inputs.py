@@ -12,12 +12,12 @@ from support.waiting import wait_until
 
 import kiqbridge
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.children.suspects import SHORT_BYTES, SuspectRunner
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
+from kiqbridge.engine.children.suspects import SHORT_BYTES, SuspectRunner
+from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import KiqbridgeError, ProcessDied
-from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.wire.keys import Keys
 
 pytestmark = [pytest.mark.interop, pytest.mark.web_ui]

@@ -64,7 +64,7 @@ def test_a_secret_costs_its_environment_no_botocore(services, address, redis):
         from support.enqueue_function import Context
         app = runpy.run_path({str(APP)!r})
         app["lambda_handler"]({json.dumps(JOB)}, Context())
-        print(json.dumps([name for name in sys.modules if name.startswith(("boto", "kiqbridge.cred"))]))
+        print(json.dumps([name for name in sys.modules if name.startswith(("boto", "kiqbridge.config.cred"))]))
     """
     env = {**os.environ, **environment(services, services.secret(address("pw")))}
     command = [sys.executable, "-c", "\n".join(line[8:] for line in script.splitlines())]
@@ -72,7 +72,7 @@ def test_a_secret_costs_its_environment_no_botocore(services, address, redis):
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
 
     loaded = json.loads(ran.stdout.splitlines()[-1])
-    assert "kiqbridge.credentials.stored_address" in loaded
+    assert "kiqbridge.config.credentials.stored_address" in loaded
     assert [name for name in loaded if name.startswith("boto")] == ["botocore"]  # by Powertools
     assert redis.llen("queue:default") == 1
 

@@ -12,7 +12,7 @@ from support.servers import find_free_port
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.monitor.fleet import DUE_FOR_S
+from kiqbridge.aws.monitor.fleet import DUE_FOR_S
 from kiqbridge.wire.keys import Keys
 
 SERVICE = "shop-monitor"
@@ -452,7 +452,7 @@ def test_one_that_gives_a_sign_in_the_meantime_ends_the_watch(load, redis, monke
         time.sleep_(pause_s)
 
     monkeypatch.setattr(time, "sleep_", time.sleep, raising=False)
-    monkeypatch.setattr("kiqbridge.inflight.recovery.time.sleep", woken)
+    monkeypatch.setattr("kiqbridge.engine.inflight.recovery.time.sleep", woken)
 
     answer = app.lambda_handler({}, Context())
 

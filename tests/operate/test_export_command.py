@@ -20,7 +20,7 @@ from support.waiting import wait_until
 
 from kiqbridge.api import open_operator, read_audit
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.transfer import reading
+from kiqbridge.store.transfer import reading
 
 ODD = [
     b"\xff\xfe\x00no utf-8",

@@ -6,15 +6,15 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from kiqbridge.clock import lease_now
 from kiqbridge.commands.cli import main
-from kiqbridge.host.status import (
+from kiqbridge.engine.host.status import (
     Status,
     StatusFile,
     faults_of,
     read_statuses,
     run_folder,
 )
+from kiqbridge.runtime.clock import lease_now
 
 NOW = 10_000.0
 WELL = Status(

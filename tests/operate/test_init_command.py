@@ -5,8 +5,8 @@ import os
 import pytest
 
 from kiqbridge.commands.init_command import name_of
+from kiqbridge.dev.scaffold.app_files import App, app_files
 from kiqbridge.errors import ConfigError
-from kiqbridge.scaffold.app_files import App, app_files
 
 
 def written(folder):

@@ -13,9 +13,8 @@ from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.config.merge import merge
-from kiqbridge.errors import ConfigError
-from kiqbridge.perform import shell_command
-from kiqbridge.perform.shell_command import (
+from kiqbridge.engine.perform import shell_command
+from kiqbridge.engine.perform.shell_command import (
     AllowList,
     CommandFailed,
     CommandNotAllowed,
@@ -23,6 +22,7 @@ from kiqbridge.perform.shell_command import (
     declare_shell_command,
     run_command,
 )
+from kiqbridge.errors import ConfigError
 
 LISTED = [
     "/usr/local/bin/backup.sh --full",

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "worker" / "Dockerfile"
-OF_AN_APP = ROOT / "worker/kiqbridge/scaffold/app/Dockerfile.tmpl"
+OF_AN_APP = ROOT / "worker/kiqbridge/dev/scaffold/app/Dockerfile.tmpl"
 UNSHARE = [
     *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
     *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]),

@@ -35,8 +35,8 @@ NOT_LOADED = {
     # schedules, who is notified of ticks that did not come, commands of the shell
     "kiqbridge.clocks",
     "kiqbridge.schedule",
-    "kiqbridge.credentials",
-    "kiqbridge.perform.shell_command",
+    "kiqbridge.config.credentials",
+    "kiqbridge.engine.perform.shell_command",
     "kiqbridge.engine.dynamic_schedules",
     "kiqbridge.engine.dead_trim",
     "kiqbridge.engine.gone_jobs",
@@ -53,9 +53,9 @@ NOT_LOADED = {
     "kiqbridge.api",
     "kiqbridge.aws",
     "kiqbridge.contrib",
-    "kiqbridge.doctor",
-    "kiqbridge.telemetry",
-    "kiqbridge.transfer",
+    "kiqbridge.operate.doctor",
+    "kiqbridge.operate.telemetry",
+    "kiqbridge.store.transfer",
     "kiqbridge.web",
     "rich",
     # what is installed, but was not asked for

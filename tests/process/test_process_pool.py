@@ -12,11 +12,11 @@ from support.fleet import KEYS, lists_in_flight
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-from kiqbridge.children.child_messages import ChildSettings
-from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.children.child_messages import ChildSettings
+from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.perform.invocation import Order
 from kiqbridge.errors import JobTimeout, ProcessDied
-from kiqbridge.perform.invocation import Order
 
 TESTS = Path(__file__).parents[1]
 JOBS = TESTS / "process" / "jobs" / "pooled.py"

@@ -14,8 +14,8 @@ from support.servers import embedded_server, find_free_port
 from support.service_manager import ServiceManager
 
 from kiqbridge import __version__
-from kiqbridge.clock import lease_now
-from kiqbridge.host.status import faults_of_all, read_statuses
+from kiqbridge.engine.host.status import faults_of_all, read_statuses
+from kiqbridge.runtime.clock import lease_now
 
 JOBS = """
 import os, time

@@ -7,7 +7,7 @@ from support.servers import AOF, ServerProcess
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
-from kiqbridge.inflight.lease import LeaseTimes
+from kiqbridge.engine.inflight.lease import LeaseTimes
 
 AWAY_S = sized(full=40.0, sample=4.0)
 RECOVER_AFTER_S = sized(full=30.0, sample=3.0)

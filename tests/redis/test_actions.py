@@ -15,11 +15,11 @@ from kiqbridge.api import (
     read_audit,
     record_audit,
 )
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.flow import Batch as FlowBatch
 from kiqbridge.flow import Unique
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store import audit_log
 from kiqbridge.store.audit_log import Note
 from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate

@@ -9,10 +9,10 @@ from support.jobs import own_declarations
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.flow_ops import make_op, write_ops
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.wire.flow_mark import FlowEnd
 
 

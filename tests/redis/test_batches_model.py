@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.proving import sized
 
 from kiqbridge import Client
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, call, chain, group
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.outbox import take_ends
 from kiqbridge.store.scripts import load
 from kiqbridge.wire.flow_mark import FlowEnd

@@ -4,7 +4,7 @@ import pytest
 from support.engine import EngineProcess, register
 from support.waiting import wait_until
 
-from kiqbridge.inflight.beat import send_beat
+from kiqbridge.engine.inflight.beat import send_beat
 from kiqbridge.store import leadership
 
 SLOTS = ("kb:watch:1", "kb:watch:2")

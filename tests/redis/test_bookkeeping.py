@@ -6,11 +6,11 @@ import pytest
 from support.engine import in_flight
 from support.waiting import wait_until
 
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.settle.bookkeeping import Bookkeeper
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.settling import Settler
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Notifications
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settling import Settler
 
 JOBS = [b'{"class":"Mail","jid":"%d"}' % number for number in range(4)]
 

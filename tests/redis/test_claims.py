@@ -21,15 +21,15 @@ from kiqbridge.clocks.placing import place_due
 from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.dead_trim import DeadTrim
 from kiqbridge.engine.heartbeat import Stats
+from kiqbridge.engine.inflight.claims import acknowledge, repush, route, settle_all
+from kiqbridge.engine.inflight.recovery import Reaper
+from kiqbridge.engine.inflight.unregistered import find_unregistered
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.engine.perform.listening import Listening, Offer, State
+from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.flow import Batch, limiter
-from kiqbridge.inflight.claims import acknowledge, repush, route, settle_all
-from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.inflight.unregistered import find_unregistered
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.perform.listening import Listening, Offer, State
-from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.limits import Lock, renew_lock
@@ -39,9 +39,9 @@ from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.store.task_reports import take_reports
-from kiqbridge.transfer.form import Place
-from kiqbridge.transfer.reading import Taker, find_held, give_back
-from kiqbridge.transfer.writing import Restorer
+from kiqbridge.store.transfer.form import Place
+from kiqbridge.store.transfer.reading import Taker, find_held, give_back
+from kiqbridge.store.transfer.writing import Restorer
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys

@@ -9,7 +9,7 @@ from support.metrics_reader import top_jobs as their_top_jobs
 from support.vectors import FILES, of_kind, put_state
 
 from kiqbridge.api import job_metrics, top_jobs
-from kiqbridge.settle.metrics import Metrics
+from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -12,9 +12,9 @@ from support.servers import debian_server, embedded_server, find_free_port, one_
 from kiqbridge import Client
 from kiqbridge.api import open_operator
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.doctor import Selection, examine
 from kiqbridge.engine.registration import register_patiently
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
+from kiqbridge.operate.doctor import Selection, examine
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server
 from kiqbridge.wire.keys import Keys

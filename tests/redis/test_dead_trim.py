@@ -12,8 +12,8 @@ from kiqbridge.commands import cli
 from kiqbridge.engine import dead_trim
 from kiqbridge.engine.dead_trim import AT_ONCE, GATHER_S, DeadTrim
 from kiqbridge.store.forgetting import dropped_in
-from kiqbridge.transfer import archive, file
-from kiqbridge.transfer.archive import ArchiveFailed, DeadArchive
+from kiqbridge.store.transfer import archive, file
+from kiqbridge.store.transfer.archive import ArchiveFailed, DeadArchive
 from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds
 from kiqbridge.wire.keys import Keys
 

@@ -13,9 +13,9 @@ from support.proxy import Answer, InterceptingRedis
 from support.servers import debian_server, embedded_server, find_free_port, without_command
 from support.waiting import wait_until
 
-from kiqbridge.doctor.finding import Status
-from kiqbridge.doctor.redis_rights import needed
-from kiqbridge.doctor.redis_server import tls_finding
+from kiqbridge.operate.doctor.finding import Status
+from kiqbridge.operate.doctor.redis_rights import needed
+from kiqbridge.operate.doctor.redis_server import tls_finding
 from kiqbridge.wire.keys import Keys
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -182,7 +182,7 @@ def test_a_slow_link_is_found(good, raw, monkeypatch):
     # The clock of the measurement runs a hundred times as fast; a link that is slow in truth takes seconds.
     ticks = iter(range(10**6))
     monkeypatch.setattr(
-        "kiqbridge.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
+        "kiqbridge.operate.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
     )
 
     finding = only(good.url, "latency")

@@ -7,9 +7,9 @@ import pytest
 import redis as redis_py
 from support.doctored import beat, enqueue, found, job, only, wrong
 
-from kiqbridge.doctor import system as sampling
-from kiqbridge.doctor.finding import LONGEST, listed, printable
-from kiqbridge.doctor.wire import namespace_of
+from kiqbridge.operate.doctor import system as sampling
+from kiqbridge.operate.doctor.finding import LONGEST, listed, printable
+from kiqbridge.operate.doctor.wire import namespace_of
 
 HOUR_S = 3600
 

@@ -4,8 +4,8 @@ import json
 import time
 
 from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
-from kiqbridge.doctor import examine
-from kiqbridge.settle.metrics import Metrics
+from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.operate.doctor import examine
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

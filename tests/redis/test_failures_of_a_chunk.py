@@ -12,8 +12,8 @@ from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.client.server import Server
+from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.store import scripts
 
 SETTLE = scripts.load("settle").sha

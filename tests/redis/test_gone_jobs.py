@@ -17,10 +17,10 @@ from kiqbridge.engine.gone_jobs import (
     SLOW_S,
     GoneJobs,
 )
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

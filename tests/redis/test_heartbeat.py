@@ -14,8 +14,8 @@ from support.engine import UnreliableConnection, capsule_of, heartbeat_of
 from support.waiting import wait_until
 
 from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.perform.running_job import RunningJob
-from kiqbridge.settle.metrics import Metrics
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

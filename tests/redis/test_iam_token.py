@@ -12,8 +12,8 @@ from support.aws_services import KEYS, REGION
 from support.waiting import wait_until
 
 from kiqbridge import Client
+from kiqbridge.config.credentials.iam_token import TOKEN_LIFE_S, IamTokens
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.credentials.iam_token import TOKEN_LIFE_S, IamTokens
 from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_pool import RedisPool
@@ -171,7 +171,7 @@ def test_a_connection_on_which_logging_in_broke_off_is_not_used(pool, cache, mon
 
 
 def test_a_client_of_the_settings_logs_in(server, cache, monkeypatch):
-    monkeypatch.setattr("kiqbridge.credentials.iam_token.time.time", lambda: NOON)
+    monkeypatch.setattr("kiqbridge.config.credentials.iam_token.time.time", lambda: NOON)
     cache(IamTokens(access(server.url)).get_credentials()[1])
 
     Client(access(server.url)).push({"class": "EchoJob", "args": []})

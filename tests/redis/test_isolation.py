@@ -12,18 +12,18 @@ from support.launched import launched
 from support.runners import reports_in
 from support.waiting import wait_until
 
-from kiqbridge.children.child_messages import ChildSettings
-from kiqbridge.children.isolation import Isolation
-from kiqbridge.children.process_pool import ProcessPool
-from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.children.child_messages import ChildSettings
+from kiqbridge.engine.children.isolation import Isolation
+from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.children.suspects import SuspectRunner
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.settle.retry import RetryPolicy
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ProcessDied
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.settle.settling import Settler
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()

@@ -7,7 +7,7 @@ delivery of the job, and the late call must not touch it.
 import pytest
 from support.engine import put_back
 
-from kiqbridge.inflight.claims import acknowledge, repush, route, settle
+from kiqbridge.engine.inflight.claims import acknowledge, repush, route, settle
 
 JOB, OTHER = b'{"jid":"job"}', b'{"jid":"other"}'
 

@@ -9,11 +9,11 @@ import pytest
 from support.engine import EngineProcess
 from support.waiting import at_once, wait_until
 
-from kiqbridge.clock import lease_now
+from kiqbridge.engine.inflight import lease as lease_module
+from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes, renew
+from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight import lease as lease_module
-from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes, renew
-from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.runtime.clock import lease_now
 
 
 def take_away(process):

@@ -9,7 +9,7 @@ from support.servers import without_command
 from support.waiting import wait_until
 from support.wake_fleet import Member
 
-from kiqbridge.perform.listening import Listening, State, set_of
+from kiqbridge.engine.perform.listening import Listening, State, set_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -221,7 +221,7 @@ def test_a_server_that_lost_something_has_a_listener_again(redis, fleet, lose):
 def test_where_blpop_is_refused_every_process_listens_and_a_warning_says_why(
     redis, server, fleet, caplog
 ):
-    caplog.set_level(logging.WARNING, "kiqbridge.perform.listening")
+    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform.listening")
     with without_command(redis, server, "blpop") as url:
         members = fleet(2, url=url)
         wait_until(lambda: states(members) == ["listening"] * 2, PATIENCE_S, "both listen")

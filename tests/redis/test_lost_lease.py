@@ -15,9 +15,9 @@ from support.engine import EngineProcess
 from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
+from kiqbridge.engine.perform.listening import Listening
+from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.perform.listening import Listening
-from kiqbridge.perform.wakeup import IdleGate
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.proving import sized
 
 from kiqbridge import Client
-from kiqbridge.clock import use_clock
+from kiqbridge.runtime.clock import use_clock
 from kiqbridge.store.redis_pool import use_stand_in
 from kiqbridge.testing import fake
 from kiqbridge.testing.memory import Memory

@@ -14,8 +14,8 @@ from support.metrics_reader import (
 )
 from support.proxy import InterceptingRedis, Lose
 
+from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -17,7 +17,7 @@ from support.metrics_reader import (
 )
 from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
 
-from kiqbridge.settle.metrics import Measured, Metrics
+from kiqbridge.engine.settle.metrics import Measured, Metrics
 from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

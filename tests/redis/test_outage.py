@@ -13,9 +13,9 @@ from support.servers import HOST
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
+from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.inflight.outage import Outage, retry_until_written
 from kiqbridge.errors import Shutdown
-from kiqbridge.inflight.claims import give_back
-from kiqbridge.inflight.outage import Outage, retry_until_written
 from kiqbridge.store.redis_pool import RedisPool
 
 

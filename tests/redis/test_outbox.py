@@ -8,9 +8,9 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
+from kiqbridge.engine.outbox.effects import Scene, pass_report
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.flow import Batch
-from kiqbridge.outbox.effects import Scene, pass_report
-from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd

@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 from kiqbridge import PayloadError, RedisRefused, job
 from kiqbridge.engine.pause_watch import PauseWatch
-from kiqbridge.perform.listening import Listening
+from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.store.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

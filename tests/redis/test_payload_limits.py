@@ -15,13 +15,13 @@ from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import Registry
 from kiqbridge.config.merge import merge
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.execution import Execution
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Notifications
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.execution import Execution
-from kiqbridge.settle.bookkeeping import Bookkeeper
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.batches import BATCH_BYTES
 

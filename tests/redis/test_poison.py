@@ -7,7 +7,7 @@ import logging
 import pytest
 from support.engine import EngineProcess, Watch, put_back, register
 
-from kiqbridge.inflight.orphans import (
+from kiqbridge.engine.inflight.orphans import (
     COUNTED_FOR_S,
     count_orphan,
     forget_orphan,
@@ -15,7 +15,7 @@ from kiqbridge.inflight.orphans import (
     orphan_counts,
     orphan_id,
 )
-from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from support.engine import EngineProcess, Watch, in_flight, put_back, register
 
+from kiqbridge.engine.inflight import reaping
+from kiqbridge.engine.inflight.reaping import UNFINISHED
+from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight import reaping
-from kiqbridge.inflight.reaping import UNFINISHED
-from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()

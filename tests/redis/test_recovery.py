@@ -5,10 +5,10 @@ import logging
 import pytest
 from support.engine import EngineProcess, Watch, register
 
+from kiqbridge.engine.inflight.incarnations import SignOfLife
+from kiqbridge.engine.inflight.lease import renew
+from kiqbridge.engine.inflight.reaping import UNKNOWN_LAYOUT
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.inflight.incarnations import SignOfLife
-from kiqbridge.inflight.lease import renew
-from kiqbridge.inflight.reaping import UNKNOWN_LAYOUT
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 
 

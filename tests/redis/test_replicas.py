@@ -12,7 +12,7 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, ConfigError, PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
-from kiqbridge.inflight.claims import repush, route, settle
+from kiqbridge.engine.inflight.claims import repush, route, settle
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

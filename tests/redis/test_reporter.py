@@ -8,10 +8,10 @@ import time
 import pytest
 from support.waiting import wait_until
 
+from kiqbridge.engine.settle.task_report import TaskOutput, success_report
+from kiqbridge.engine.step_functions.reporter import BATCH, LONGEST_PAUSE_S, OLDEST_S, TaskReporter
+from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.settle.task_report import TaskOutput, success_report
-from kiqbridge.step_functions.reporter import BATCH, LONGEST_PAUSE_S, OLDEST_S, TaskReporter
-from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.task_token import Task
 

@@ -9,8 +9,8 @@ from support.jobs import own_declarations
 from support.runners import RunnerStand, fail, payload
 
 from kiqbridge import PayloadError, configure, job
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.results import (
     JobFailed,
     Result,

@@ -10,12 +10,12 @@ from support.runners import make_runner
 from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.engine.inflight.claims import route
+from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused
-from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.inflight.claims import route
-from kiqbridge.perform.gate import Gatekeeper
-from kiqbridge.settle.settlement import Settlement
-from kiqbridge.settle.settling import Settler
 
 NOW = 1_700_000_000.0
 # Odd on purpose: an order, a blank and a number that a writer of ours would not keep.

@@ -8,11 +8,11 @@ from support.waiting import wait_until
 
 from kiqbridge import PayloadError, configure, job
 from kiqbridge.client.default_client import own_default_client
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, RedisRefused
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.settle.ending import ending
 from kiqbridge.store.locks import begin_lock, find_due_locks
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of

@@ -8,9 +8,9 @@ from support.runners import ledger_end_in, report_in
 from support.waiting import wait_until
 
 from kiqbridge import RedisUnavailable
-from kiqbridge.perform.execution import Execution
-from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.settle.settlement import Verdict
+from kiqbridge.engine.perform.execution import Execution
+from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.wire.json_text import dumps
 
 NOW = int(time.time())

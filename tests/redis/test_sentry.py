@@ -20,8 +20,8 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.contrib import sentry
 from kiqbridge.contrib.sentry import KiqbridgeIntegration
+from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.errors import Shutdown
-from kiqbridge.settle.error_report import Failure
 
 pytestmark = pytest.mark.any_server
 

@@ -5,11 +5,11 @@ from support.engine import in_flight, put_back
 
 from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.engine.settle.ending import ending
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settling import Settler, first_batch
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.settle.ending import ending
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.settling import Settler, first_batch
 from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.json_text import loads

@@ -3,10 +3,10 @@
 import pytest
 from support.engine import in_flight
 
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.task_reports import (

@@ -16,16 +16,16 @@ from kiqbridge.api import open_operator
 from kiqbridge.api.verdict import KINDS
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.numbers import ProcessNumbers
+from kiqbridge.engine.settle.metrics import Measured, Metrics
 from kiqbridge.errors import ConfigError
-from kiqbridge.settle.metrics import Measured, Metrics
+from kiqbridge.operate.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
+from kiqbridge.operate.telemetry.fleet import fleet_families
+from kiqbridge.operate.telemetry.otel import OtelPush
+from kiqbridge.operate.telemetry.process import ShownClasses, process_families
+from kiqbridge.operate.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
+from kiqbridge.operate.telemetry.statsd_push import StatsdPush
+from kiqbridge.operate.telemetry.worker import require_extras
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
-from kiqbridge.telemetry.fleet import fleet_families
-from kiqbridge.telemetry.otel import OtelPush
-from kiqbridge.telemetry.process import ShownClasses, process_families
-from kiqbridge.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
-from kiqbridge.telemetry.statsd_push import StatsdPush
-from kiqbridge.telemetry.worker import require_extras
 from kiqbridge.wire.keys import Keys
 
 IDENTITY = "host:1:aaa"
@@ -209,7 +209,7 @@ def scraped(port):
 
 
 def test_a_port_that_is_taken_is_logged_and_taken_when_it_is_free(monkeypatch, caplog):
-    monkeypatch.setattr("kiqbridge.telemetry.prometheus.AGAIN_S", 0.05)
+    monkeypatch.setattr("kiqbridge.operate.telemetry.prometheus.AGAIN_S", 0.05)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

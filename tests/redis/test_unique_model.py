@@ -24,13 +24,13 @@ from support.proving import sized
 
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
 from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
+from kiqbridge.engine.inflight.claims import settle
+from kiqbridge.engine.inflight.recovery import Reaper
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Unique
-from kiqbridge.inflight.claims import settle
-from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.settle.ending import ending
 from kiqbridge.store.due_jobs import promote
 from kiqbridge.store.locks import begin_lock
 from kiqbridge.wire.keys import Keys

@@ -6,9 +6,9 @@ import pytest
 from support.engine import EngineProcess, poller_on, register
 
 from kiqbridge.commands import cli
-from kiqbridge.inflight import unregistered as module
-from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.inflight.unregistered import UnregisteredWatch, find_unregistered
+from kiqbridge.engine.inflight import unregistered as module
+from kiqbridge.engine.inflight.recovery import Reaper
+from kiqbridge.engine.inflight.unregistered import UnregisteredWatch, find_unregistered
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

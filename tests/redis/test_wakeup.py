@@ -8,9 +8,9 @@ import pytest
 from support.servers import without_command
 from support.waiting import wait_until
 
-from kiqbridge.perform import wakeup
-from kiqbridge.perform.listening import Listening
-from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.engine.perform import wakeup
+from kiqbridge.engine.perform.listening import Listening
+from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -128,7 +128,7 @@ class TestGate:
 
 class TestReader:
     def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.perform.listening")
+        caplog.set_level(logging.DEBUG, "kiqbridge.engine.perform.listening")
         redis.config_resetstat()
         threads = idle(3)
         before = settled(redis)

@@ -12,11 +12,11 @@ from support.waiting import wait_until
 
 import kiqbridge
 from kiqbridge.client.job import job
-from kiqbridge.settle.settling import Settler
+from kiqbridge.engine.settle.settling import Settler
 
 SOURCE = Path(kiqbridge.__file__).parent
-ENGINE = ("perform", "settle", "inflight", "children", "engine", "outbox")
-"""The folders that say what becomes of a job; the others are tools that every way uses."""
+ENGINE = "engine/"
+"""The folder whose files say what becomes of a job; the others are tools that every way uses."""
 
 
 def files_of_the_document():
@@ -24,7 +24,7 @@ def files_of_the_document():
     text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text("utf-8")
     way = text.partition("The way of a failed job")[2].partition("\n\n")[0]
     own, _, asked = way.partition("Asked on the way")
-    return [re.findall(r"`((?:perform|settle|inflight)/\w+\.py)`", part) for part in (own, asked)]
+    return [re.findall(r"`(engine/\w+/\w+\.py)`", part) for part in (own, asked)]
 
 
 class Files:

@@ -5,7 +5,7 @@ import time
 from contextlib import closing
 
 from kiqbridge.api import open_operator
-from kiqbridge.doctor import Finding, Selection, Status, examine
+from kiqbridge.operate.doctor import Finding, Selection, Status, examine
 
 JID = "b4a577edbccf1d805744efa9"
 

@@ -8,13 +8,13 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Events
 from kiqbridge.engine.heartbeat import ProcessView
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import Claimer, give_back, settle
+from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.engine.inflight.recovery import Reaper
+from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
-from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.claims import Claimer, give_back, settle
-from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
-from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.perform.capsule import Capsule
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -7,7 +7,7 @@ from typing import Any
 
 from kiqbridge.client.default_client import configure, own_default_client
 from kiqbridge.client.registry import default_registry
-from kiqbridge.logs.log_level import begin_job, end_job
+from kiqbridge.runtime.logs.log_level import begin_job, end_job
 
 
 @contextmanager

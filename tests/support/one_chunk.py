@@ -5,11 +5,11 @@ import threading
 from types import SimpleNamespace
 
 from kiqbridge.client.registry import default_registry
-from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.lease import Lease
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.settle.settling import Settler
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.lease import Lease
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.processor import Processor, ProcessorContext
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.wire.keys import Keys
 from support.runners import make_runner, processor_needs
 from support.scripted_connection import ScriptedConnection

@@ -4,14 +4,14 @@ import random
 from types import SimpleNamespace
 
 from kiqbridge.client.registry import default_registry
+from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.manager import Manager
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.settle.notifications import Notifications
-from kiqbridge.settle.settling import Settler
+from kiqbridge.engine.perform.fetch import Fetcher
+from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
+from kiqbridge.engine.perform.processor import Processor, ProcessorContext
+from kiqbridge.engine.perform.wakeup import IdleGate
+from kiqbridge.engine.settle.notifications import Notifications
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.wire.queues import queue_order
 from support.runners import make_runner, processor_needs
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
-from kiqbridge.perform.execution import JobRunner
-from kiqbridge.perform.invocation import Invoker
+from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.invocation import Invoker
+from kiqbridge.engine.settle.failure import Failures
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.runtime.limits import Timekeeper
-from kiqbridge.settle.failure import Failures
-from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

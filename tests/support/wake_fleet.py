@@ -20,12 +20,12 @@ from typing import Any
 
 import redis
 
-from kiqbridge.inflight.claims import Claimer, SpareClaimers
-from kiqbridge.inflight.lease import Lease
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.fetch import Fetcher
-from kiqbridge.perform.listening import Listening
-from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
+from kiqbridge.engine.inflight.lease import Lease
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.fetch import Fetcher
+from kiqbridge.engine.perform.listening import Listening
+from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

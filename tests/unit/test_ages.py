@@ -3,9 +3,9 @@
 import logging
 
 from kiqbridge.engine.ages import OLD_DUE_S, OLD_JOB_S, OLD_SUSPECT_S, AgeReport, Ages, ages_of
-from kiqbridge.inflight.reaping import Outcome
-from kiqbridge.inflight.recovery import Reaped
-from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.engine.inflight.reaping import Outcome
+from kiqbridge.engine.inflight.recovery import Reaped
+from kiqbridge.engine.perform.running_job import RunningJob
 
 WALL, LEASE = 1_000_000.0, 5_000.0
 

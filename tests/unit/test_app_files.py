@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from kiqbridge import __version__
+from kiqbridge.dev.scaffold import app_files as module
+from kiqbridge.dev.scaffold import run_script
+from kiqbridge.dev.scaffold.app_files import App, app_files
+from kiqbridge.dev.scaffold.run_script import command_of, environment, main, shipped_root
 from kiqbridge.errors import ConfigError
-from kiqbridge.scaffold import app_files as module
-from kiqbridge.scaffold import run_script
-from kiqbridge.scaffold.app_files import App, app_files
-from kiqbridge.scaffold.run_script import command_of, environment, main, shipped_root
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
@@ -101,7 +101,7 @@ def test_only_the_enqueue_function_s_own_rules_are_replaced():
 
 def run(*words, **variables):
     return subprocess.run(
-        [sys.executable, "-m", "kiqbridge.scaffold.run_script", *words],
+        [sys.executable, "-m", "kiqbridge.dev.scaffold.run_script", *words],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from kiqbridge.inflight import chunk as chunk_module
-from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.inflight.lease import Lease
+from kiqbridge.engine.inflight import chunk as chunk_module
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.runtime.job_forks import _forget_errors_of_others
 
 

@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 from support.proving import sized
 
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import acknowledge, give_back
+from kiqbridge.engine.inflight.lease import Lease
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.claims import acknowledge, give_back
-from kiqbridge.inflight.lease import Lease
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store import scripts
 from kiqbridge.wire.keys import Keys
 

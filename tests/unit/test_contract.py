@@ -15,11 +15,8 @@ import pytest
 from support.processes import run_python
 
 from kiqbridge import ConfigError, Job, RemoteJob, job
-from kiqbridge.client.default_client import own_default_client
-from kiqbridge.client.job import _remote, remote_jobs
-from kiqbridge.client.registry import default_registry, definition_of
-from kiqbridge.contract.compare import compare, fits
-from kiqbridge.contract.document import (
+from kiqbridge.client.contract.compare import compare, fits
+from kiqbridge.client.contract.document import (
     Contract,
     JobContract,
     Parameter,
@@ -27,7 +24,10 @@ from kiqbridge.contract.document import (
     export,
     read_contract,
 )
-from kiqbridge.contract.stubs import class_name_of, write_stubs
+from kiqbridge.client.contract.stubs import class_name_of, write_stubs
+from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.job import _remote, remote_jobs
+from kiqbridge.client.registry import default_registry, definition_of
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.commands import cli
-from kiqbridge.doctor import Status, examine_template
-from kiqbridge.doctor.examination import CATALOGUE
+from kiqbridge.operate.doctor import Status, examine_template
+from kiqbridge.operate.doctor.examination import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

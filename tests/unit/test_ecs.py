@@ -11,8 +11,7 @@ from support.ecs_agent import EcsAgent
 from support.processes import ChildProcess
 from support.waiting import wait_until
 
-from kiqbridge.clock import lease_now
-from kiqbridge.host.ecs import (
+from kiqbridge.engine.host.ecs import (
     EXPIRES_MIN,
     LOCK_FILE,
     RENEW_S,
@@ -20,6 +19,7 @@ from kiqbridge.host.ecs import (
     TaskProtection,
     task_protection,
 )
+from kiqbridge.runtime.clock import lease_now
 
 PROTECT = {"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MIN}
 GIVE_BACK = {"ProtectionEnabled": False}
@@ -198,7 +198,7 @@ class TestAnAgentThatFails:
         assert "was not changed: what?" in caplog.text
 
     def test_one_that_is_silent_does_not_hold_the_end_up(self, agent, employ, monkeypatch):
-        monkeypatch.setattr("kiqbridge.host.ecs.ANSWER_S", 0.1)
+        monkeypatch.setattr("kiqbridge.engine.host.ecs.ANSWER_S", 0.1)
         agent.silent.set()
         worker = employ(**QUICK)
         worker.jobs = ("job",)
@@ -213,7 +213,7 @@ class TestAnAgentThatFails:
 PROTECT_UNTIL_KILLED = """
 import sys, threading
 from pathlib import Path
-from kiqbridge.host.ecs import task_protection
+from kiqbridge.engine.host.ecs import task_protection
 environ, folder = {"ECS_AGENT_URI": sys.argv[1]}, Path(sys.argv[2])
 protection = task_protection(environ, after_s=1e-9, running=lambda: [1], folder=folder)
 protection.look()

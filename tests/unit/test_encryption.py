@@ -13,7 +13,7 @@ from support.runners import make_runner
 from kiqbridge import Client, ConfigError, Job, PayloadError, configure, job
 from kiqbridge.client import encryption
 from kiqbridge.client.registry import default_registry
-from kiqbridge.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.wire.payload import ENCRYPTED
 
 KEYS = "KIQBRIDGE_ENCRYPTION_KEYS"

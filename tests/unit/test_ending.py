@@ -13,7 +13,7 @@ HUNG_AFTER_S = 60
 
 SCRIPT = """
 import os, sys, threading, time
-from kiqbridge.host import ending
+from kiqbridge.engine.host import ending
 {body}
 """
 
@@ -115,7 +115,7 @@ def test_neither_an_end_nor_a_complaint_waits_for_a_reader(body, unread):
 def test_what_waits_in_logs_and_output_is_written():
     done = run("""
 import logging
-from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.engine.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 for number in range(3_000):
     logging.getLogger().info("line %d.", number)
@@ -132,7 +132,7 @@ def test_the_reason_of_a_failure_is_the_last_line_after_those_of_the_log():
 import logging
 from kiqbridge.commands import worker_command
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.engine.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 def work():
     for number in range(5):

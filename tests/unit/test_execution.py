@@ -8,8 +8,8 @@ import pytest
 from support.runners import fail, kept, payload
 
 from kiqbridge.client.current import CONTEXT
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.errors import JobInterrupted, Shutdown
-from kiqbridge.settle.settlement import Verdict
 
 
 def interrupt():

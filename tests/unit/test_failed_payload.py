@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import kiqbridge
-from kiqbridge.errors import JobNotFound, PayloadError
-from kiqbridge.settle.failed_payload import (
+from kiqbridge.engine.settle.failed_payload import (
     MESSAGE_LIMIT,
     error_class,
     error_message,
     failed_payload,
 )
+from kiqbridge.errors import JobNotFound, PayloadError
 
 NOW = 1_700_000_000.25
 

@@ -21,9 +21,9 @@ from support.runners import (
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import Server
+from kiqbridge.engine.perform.gate import Diversion
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.errors import JobRefused
-from kiqbridge.perform.gate import Diversion
-from kiqbridge.settle.settlement import Verdict
 
 
 class TestTextsThatAreNoJob:

@@ -7,8 +7,8 @@ import pytest
 
 from kiqbridge.config.config import routed_queue
 from kiqbridge.config.merge import merge
+from kiqbridge.engine.perform.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
 from kiqbridge.errors import ConfigError
-from kiqbridge.perform.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
 
 NOW = 1_700_000_000.0
 JOB = {

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from kiqbridge.perform.running_job import RunningJob
-from kiqbridge.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.step_functions.service import CallFailed, NobodyWaits
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.step_functions.heartbeats import TaskHeartbeats
+from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits
 
 
 class Service:

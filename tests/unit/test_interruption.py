@@ -14,9 +14,9 @@ from support.stacks import spin, wait_for_frame
 from support.waiting import at_once, wait_until
 
 from kiqbridge.errors import JobTimeout
-from kiqbridge.logs.log_writer import LogWriter
 from kiqbridge.runtime.interruption import PENDING, Interruption, checkpoint, settle
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.logs.log_writer import LogWriter
 from kiqbridge.runtime.origins import OURS
 
 

@@ -6,9 +6,9 @@ import math
 import pytest
 from support.runners import end_in, ledger_end_in, report_in
 
+from kiqbridge.engine.settle.ending import ending, wants_output
+from kiqbridge.engine.settle.task_report import encode_output
 from kiqbridge.errors import JobRemoved
-from kiqbridge.settle.ending import ending, wants_output
-from kiqbridge.settle.task_report import encode_output
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.keys import Keys

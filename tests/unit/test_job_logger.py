@@ -14,9 +14,9 @@ from support.jobs import at_level, own_declarations
 from kiqbridge import job, log_context
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import definition_of
-from kiqbridge.perform.job_lines import JobLines
-from kiqbridge.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
-from kiqbridge.settle.failure import log_failure
+from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
+from kiqbridge.engine.settle.failure import log_failure
 
 PLAIN = {"class": "EchoJob", "jid": "a" * 24}
 FULL = {

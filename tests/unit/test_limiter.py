@@ -11,12 +11,19 @@ from support.runners import NOW, kept, payload
 from kiqbridge import ConfigError
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.registry import Handling
+from kiqbridge.engine.settle.over_limit import (
+    COUNT,
+    LONGEST_S,
+    MOST_S,
+    delay_s,
+    may_be_put_off,
+    put_off,
+)
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.errors import OverLimit, RedisUnavailable
 from kiqbridge.flow import limiter
 from kiqbridge.flow.limiter import Patience
 from kiqbridge.flow.limiter_within import Within, unlimited
-from kiqbridge.settle.over_limit import COUNT, LONGEST_S, MOST_S, delay_s, may_be_put_off, put_off
-from kiqbridge.settle.settlement import Verdict
 from kiqbridge.store.limits import Answer
 
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 from support.waiting import wait_until
 
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.liveness import EX_STUCK, LONG_ROUND_S, Bounds, Monitor, Traces
-from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.runtime.threads import beat, keep_running, kept, rest
 
 STUCK_S = 30.0

@@ -9,7 +9,7 @@ import pytest
 from support.jobs import at_level
 from support.waiting import at_once
 
-from kiqbridge.logs.log_level import are_active, parse_level
+from kiqbridge.runtime.logs.log_level import are_active, parse_level
 
 
 class Heard(logging.Handler):

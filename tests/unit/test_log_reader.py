@@ -18,8 +18,8 @@ import pytest
 from support.processes import run_python
 from support.waiting import wait_until
 
-from kiqbridge.logs.log_sink import DescriptorSink
-from kiqbridge.logs.log_writer import CLOSE_S, MAX_CHARACTERS, MAX_WAITING, LogWriter
+from kiqbridge.runtime.logs.log_sink import DescriptorSink
+from kiqbridge.runtime.logs.log_writer import CLOSE_S, MAX_CHARACTERS, MAX_WAITING, LogWriter
 
 SLOW_MACHINE_S = 10
 """What is over at once may take so long here; a wait for the reader would last for ever."""
@@ -313,7 +313,7 @@ def test_the_log_never_goes_to_what_took_its_descriptors_number(pipe, tmp_path):
 # In a process of its own: a thread that is killed may die in the midst of pytest's own hooks.
 KILLED = """
 import ctypes, os, sys, threading, time
-from kiqbridge.logs.log_writer import LogWriter
+from kiqbridge.runtime.logs.log_writer import LogWriter
 
 writer = LogWriter(sys.stdout)
 writer.write("first\\n")
@@ -343,7 +343,7 @@ def test_a_writer_thread_that_was_killed_is_started_again(pipe):
 
 STALLED = """
 import logging, os, sys
-from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.engine.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 log = logging.getLogger("app")
 for number in range(5_000):
@@ -372,7 +372,7 @@ def test_a_process_ends_and_forks_although_nobody_reads(end, status):
 def test_what_a_job_prints_is_not_kept_back(tmp_path):
     script = """
 import os
-from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.engine.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 print("printed")
 os._exit(0)
@@ -384,7 +384,7 @@ def test_lines_of_two_processes_are_not_mixed(pipe):
     """Both write to one pipe; whatever fits into PIPE_BUF arrives in one piece."""
     script = """
 import os, sys
-from kiqbridge.logs.log_writer import LogWriter
+from kiqbridge.runtime.logs.log_writer import LogWriter
 writer = LogWriter(sys.stdout)
 for number in range(2_000):
     writer.write(sys.argv[1] * 300 + "\\n")

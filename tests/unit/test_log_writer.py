@@ -10,7 +10,7 @@ import pytest
 from support.processes import run_python
 from support.waiting import at_once, wait_until
 
-from kiqbridge.logs.log_writer import MAX_LINES, LogWriter
+from kiqbridge.runtime.logs.log_writer import MAX_LINES, LogWriter
 
 
 class Stream(io.StringIO):
@@ -124,7 +124,7 @@ def test_a_record_that_cannot_be_formatted_costs_only_itself(writer, stream, cap
 
 SCRIPT = """
 import logging, os, signal, sys
-from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.engine.perform.job_logger import configure_logging
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits it ignored
 configure_logging("info", "plain")
 log = logging.getLogger("app")

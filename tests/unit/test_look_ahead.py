@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.commands.cli import main
-from kiqbridge.perform.look_ahead import CHUNK_S, SHORT_S, next_size
+from kiqbridge.engine.perform.look_ahead import CHUNK_S, SHORT_S, next_size
 from kiqbridge.schedule import lint
 
 

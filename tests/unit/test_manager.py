@@ -11,7 +11,7 @@ from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.engine.manager import Manager
-from kiqbridge.settle.notifications import Notifications
+from kiqbridge.engine.settle.notifications import Notifications
 
 
 class Busy:

@@ -9,8 +9,7 @@ from support.waiting import at_once
 
 from kiqbridge.api.percentiles import Histogram, bucket_label, read_histogram
 from kiqbridge.config.merge import merge
-from kiqbridge.errors import ConfigError
-from kiqbridge.settle.metrics import (
+from kiqbridge.engine.settle.metrics import (
     FORMS,
     LONGEST_NAME,
     MOST_NAMES,
@@ -18,6 +17,7 @@ from kiqbridge.settle.metrics import (
     Metrics,
     measured_name,
 )
+from kiqbridge.errors import ConfigError
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 

@@ -7,8 +7,8 @@ import unittest
 import pytest
 
 from kiqbridge import Client, RedisUnavailable, job
-from kiqbridge.clock import use_clock
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
+from kiqbridge.runtime.clock import use_clock
 from kiqbridge.store.redis_pool import has_stand_in
 from kiqbridge.testing import EndlessJobs, FakeJobsMixin, drain, fake, inline
 

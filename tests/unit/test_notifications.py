@@ -6,7 +6,7 @@ import threading
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.settle.notifications import Notifications
+from kiqbridge.engine.settle.notifications import Notifications
 
 
 @pytest.fixture

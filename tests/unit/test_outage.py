@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
 from kiqbridge.errors import RedisRefused, RedisUnavailable, Shutdown
-from kiqbridge.inflight.outage import RETRY_S, Outage, retry_until_written
 from kiqbridge.runtime import threads
 
 AWAY = RedisUnavailable("Redis at somewhere cannot be reached")
@@ -41,7 +41,7 @@ class Waits:
 
 @pytest.fixture
 def log(caplog):
-    caplog.set_level(logging.INFO, "kiqbridge.inflight.outage")
+    caplog.set_level(logging.INFO, "kiqbridge.engine.inflight.outage")
     return lambda: [record.getMessage() for record in caplog.records]
 
 

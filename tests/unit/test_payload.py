@@ -11,6 +11,7 @@ from hypothesis import given
 from support.strategies import ARGUMENTS, EPOCH_SECONDS, PAYLOADS
 
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.json_text import dumps, loads
 from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
@@ -23,7 +24,6 @@ from kiqbridge.wire.payload import (
     parse_profile,
     read_timestamp,
     run_time,
-    shorten,
     timestamp,
     validate,
 )

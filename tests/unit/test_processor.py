@@ -9,7 +9,7 @@ from support.one_chunk import Stand
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.clock import lease_now
+from kiqbridge.runtime.clock import lease_now
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from kiqbridge import Client, ConfigError, PayloadError, job
 from kiqbridge import rails as rails_types
 from kiqbridge.client import inline, rails
 from kiqbridge.client.registry import default_registry
+from kiqbridge.engine.perform.execution import Execution
+from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.errors import JobNotFound
 from kiqbridge.flow import Unique
-from kiqbridge.perform.execution import Execution
-from kiqbridge.perform.gate import Gatekeeper
-from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.rails import GlobalID, Range, Symbol
 from kiqbridge.testing import fake
 from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, serialize

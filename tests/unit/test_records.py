@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.processes import run_python
 
-from kiqbridge import records
+from kiqbridge.runtime import records
 
 Decorator = Callable[..., Any]
 BOTH = pytest.mark.parametrize("dataclass", [dataclasses.dataclass, records.dataclass])

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge import redaction
-from kiqbridge.redaction import DEFAULT_KEYS, HIDDEN, Redactor, addresses
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime import redaction
+from kiqbridge.runtime.redaction import DEFAULT_KEYS, HIDDEN, Redactor, addresses, shorten
 
 
 @pytest.fixture

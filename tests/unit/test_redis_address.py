@@ -10,10 +10,10 @@ from redis.connection import parse_url
 from support.processes import run_python
 
 from kiqbridge import Client
+from kiqbridge.config.credentials.stored_address import address_of
 from kiqbridge.config.environment import read_access
 from kiqbridge.config.merge import merge
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.credentials.stored_address import address_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.store.nodes import (
     ClusterNodes,

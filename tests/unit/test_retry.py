@@ -12,10 +12,10 @@ from hypothesis import given
 from support.strategies import EPOCH_SECONDS, PAYLOADS
 
 from kiqbridge.client.registry import Handling
+from kiqbridge.engine.settle.failed_payload import failed_payload
+from kiqbridge.engine.settle.retry import RetryPolicy, decide, retry_delay
+from kiqbridge.engine.settle.settlement import Verdict
 from kiqbridge.errors import ArgumentMismatch, KiqbridgeError
-from kiqbridge.settle.failed_payload import failed_payload
-from kiqbridge.settle.retry import RetryPolicy, decide, retry_delay
-from kiqbridge.settle.settlement import Verdict
 from kiqbridge.wire.json_text import loads
 
 NOW = 1_700_000_000.25

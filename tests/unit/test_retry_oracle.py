@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.proving import sized
 
 from kiqbridge.client.registry import Handling
-from kiqbridge.settle.retry import RetryPolicy, decide
+from kiqbridge.engine.settle.retry import RetryPolicy, decide
 
 NOW = 1_700_000_000.5
 ABSENT = object()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.perform.rooms import RELAX_S, Room, Rooms, spellings
+from kiqbridge.engine.perform.rooms import RELAX_S, Room, Rooms, spellings
 
 NEVER = threading.Event()
 

@@ -8,8 +8,8 @@ from support.jobs import own_declarations
 from support.one_chunk import Stand
 
 from kiqbridge.client.job import job
+from kiqbridge.engine.perform.processor import Processor
 from kiqbridge.errors import Shutdown
-from kiqbridge.perform.processor import Processor
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kiqbridge.perform.running_job import RunningJob, shown_text
-from kiqbridge.settle.failed_payload import failed_payload
+from kiqbridge.engine.perform.running_job import RunningJob, shown_text
+from kiqbridge.engine.settle.failed_payload import failed_payload
 from kiqbridge.wire.raw_job import failed_text
 from kiqbridge.wire.showable import replacements, showable
 

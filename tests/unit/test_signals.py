@@ -2,12 +2,12 @@
 
 from support.processes import run_python
 
-from kiqbridge.host.signals import IGNORED
+from kiqbridge.engine.host.signals import IGNORED
 
 # In a child, because signals belong to the main thread of a process.
 CHILD = """
 import os, signal, threading, time
-from kiqbridge.host.signals import SignalInbox
+from kiqbridge.engine.host.signals import SignalInbox
 
 inbox = SignalInbox()
 inbox.trap()
@@ -62,7 +62,7 @@ def test_a_signal_is_heard_after_a_job_has_closed_what_wakes_the_main_thread():
 
 IGNORING = """
 import logging, os, signal, subprocess, sys
-from kiqbridge.host import signals
+from kiqbridge.engine.host import signals
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the user's own"))
 inbox = signals.SignalInbox()
@@ -90,7 +90,7 @@ def test_signals_that_mean_nothing_here_are_ignored_with_one_line_each():
 
 SUPERVISED = """
 import os, signal
-from kiqbridge.host import signals
+from kiqbridge.engine.host import signals
 signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the user's own", flush=True))
 inbox = signals.SignalInbox(is_supervised=True)
 inbox.trap()

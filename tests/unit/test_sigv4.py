@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.servers import HOST
 
-from kiqbridge.credentials.sigv4 import Keychain, Keys, Signer
+from kiqbridge.config.credentials.sigv4 import Keychain, Keys, Signer
 from kiqbridge.errors import RedisMisconfigured, RedisUnavailable
 
 TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=20)

@@ -10,9 +10,6 @@ import threading
 
 import pytest
 
-from kiqbridge.children import process_pool
-from kiqbridge.children.child_messages import Channel, ChildSettings
-from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.commands.forked import SupervisorLink
 from kiqbridge.commands.supervision import (
     GOOD_LIFE_S,
@@ -26,8 +23,11 @@ from kiqbridge.commands.worker_command import is_supervised
 from kiqbridge.config.fleets import read_fleets
 from kiqbridge.config.merge import merge
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.children import process_pool
+from kiqbridge.engine.children.child_messages import Channel, ChildSettings
+from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.host.surroundings import process_count
 from kiqbridge.errors import ConfigError
-from kiqbridge.host.surroundings import process_count
 
 EXIT_1 = 1 << 8
 EXIT_3 = 3 << 8

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from kiqbridge import __version__
-from kiqbridge.host.status import Status
-from kiqbridge.host.surroundings import supervisor_title, title_setter, worker_title
+from kiqbridge.engine.host.status import Status
+from kiqbridge.engine.host.surroundings import supervisor_title, title_setter, worker_title
 
 
 def status(state):

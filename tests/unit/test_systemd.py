@@ -9,8 +9,8 @@ from support.processes import run_python
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
-from kiqbridge.host.status import Status
-from kiqbridge.host.systemd import Notifier, Report, report_of, take_notifier
+from kiqbridge.engine.host.status import Status
+from kiqbridge.engine.host.systemd import Notifier, Report, report_of, take_notifier
 
 WELL = Report("running, 1 of 10 busy", ())
 STATUS = "STATUS=running, 1 of 10 busy"
@@ -164,7 +164,7 @@ class TestTheEnvironment:
         notifier.start(lambda: WELL)
         code = """if True:
             import sys
-            from kiqbridge.host import systemd
+            from kiqbridge.engine.host import systemd
             systemd.SEND_S = 0.01
             notifier = systemd.Notifier(sys.argv[1])
             for _ in range(100):

@@ -10,6 +10,7 @@ from support.documents import ALL_SETTINGS, ROOT
 from kiqbridge import Client, redaction
 from kiqbridge.aws import allow_list
 from kiqbridge.aws.enqueue import Enqueuer
+from kiqbridge.aws.monitor.minute import MonitorSettings
 from kiqbridge.config.client_settings import CLIENT_SETTINGS, ForClients
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS, ForFunctions
@@ -17,7 +18,6 @@ from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
 from kiqbridge.config.web_settings import WEB_SETTINGS, ForWeb
 from kiqbridge.errors import ConfigError
-from kiqbridge.monitor.minute import MonitorSettings
 from kiqbridge.web.security import read_security
 
 POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")

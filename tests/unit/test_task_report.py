@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.settle.task_report import (
+from kiqbridge.engine.settle.task_report import (
     MAX_CAUSE,
     MAX_ERROR,
     MAX_OUTPUT_BYTES,

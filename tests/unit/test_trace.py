@@ -10,7 +10,7 @@ from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.plain import check_plain, trace_attributes
 from kiqbridge.aws.push import Pusher
 from kiqbridge.config.config import SETTINGS
-from kiqbridge.perform.job_logger import JSONFormatter, LineFormatter
+from kiqbridge.engine.perform.job_logger import JSONFormatter, LineFormatter
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"

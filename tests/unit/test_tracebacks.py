@@ -17,12 +17,12 @@ from support.runners import RunnerStand, fail, payload
 from support.stacks import installed_library
 
 from kiqbridge.client.registry import Handling
+from kiqbridge.engine.settle.error_report import Failure, failure_of, rule_for, rules_after
+from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
 from kiqbridge.errors import ArgumentMismatch, JobNotFound, PayloadError, ProcessDied
-from kiqbridge.logs import tracebacks
 from kiqbridge.runtime import frames, origins, user_code
+from kiqbridge.runtime.logs import tracebacks
 from kiqbridge.runtime.origins import Origin, is_generated, origin_of, trust
-from kiqbridge.settle.error_report import Failure, failure_of, rule_for, rules_after
-from kiqbridge.settle.failed_payload import backtrace_lines, error_class, error_message
 from kiqbridge.wire.payload import check_json
 
 
@@ -213,7 +213,7 @@ class TestOurFrames:
             tracebacks.show_all(wanted=False)
 
         assert text == "".join(traceback.format_exception(error)).rstrip("\n")
-        assert "perform/invocation.py" in text
+        assert "engine/perform/invocation.py" in text
 
 
 def test_what_a_marked_function_calls_is_a_users_wherever_it_lies():

@@ -7,8 +7,8 @@ import pytest
 from kiqbridge.api import Counts, Facts, JobRecord, Process, Work, judge
 from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
 from kiqbridge.api.verdict import KINDS
-from kiqbridge.doctor import CATALOGUE
-from kiqbridge.inflight.incarnations import Incarnation
+from kiqbridge.engine.inflight.incarnations import Incarnation
+from kiqbridge.operate.doctor import CATALOGUE
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.dead_bounds import DeadBounds
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kiqbridge.doctor import Finding, Status
+from kiqbridge.operate.doctor import Finding, Status
 from kiqbridge.web.pages import doctor
 
 
@@ -40,7 +40,7 @@ def test_the_findings_about_this_redis_are_shown(browser, redis):
 )
 def test_the_verdict_is_that_of_the_worst_finding(browser, redis, monkeypatch, statuses, verdict):
     found = [finding(status, number) for number, status in enumerate(statuses)]
-    monkeypatch.setattr("kiqbridge.doctor.examine", lambda _operator: found)
+    monkeypatch.setattr("kiqbridge.operate.doctor.examine", lambda _operator: found)
 
     page = browser.open("/doctor")
 
@@ -49,7 +49,7 @@ def test_the_verdict_is_that_of_the_worst_finding(browser, redis, monkeypatch, s
 
 def test_the_worst_comes_first_and_what_is_found_is_text(browser, redis, monkeypatch):
     found = [finding(status, number) for number, status in enumerate(Status)]
-    monkeypatch.setattr("kiqbridge.doctor.examine", lambda _operator: found)
+    monkeypatch.setattr("kiqbridge.operate.doctor.examine", lambda _operator: found)
 
     page = browser.open("/doctor")
 

@@ -5,7 +5,7 @@ from support.pages import Browser
 from support.web_users import PASSWORD, SECRET, cheap_hash
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.redaction import HIDDEN
+from kiqbridge.runtime.redaction import HIDDEN
 from kiqbridge.web import create_app
 from kiqbridge.web.auth import Auth, User
 from kiqbridge.web.security import read_security

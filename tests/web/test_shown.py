@@ -7,7 +7,7 @@ import pytest
 from markupsafe import Markup
 
 from kiqbridge.api import JobRecord
-from kiqbridge.redaction import Redactor
+from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.context import build_templates
 

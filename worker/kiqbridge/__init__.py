@@ -6,7 +6,6 @@ This is the client half: declaring jobs and enqueuing them. It loads nothing of 
 import os
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import redaction
 from kiqbridge.errors import (
     ArgumentMismatch,
     ConfigError,
@@ -24,6 +23,7 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
+from kiqbridge.runtime import redaction
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import pushed_text
+from kiqbridge.engine.settle.dying import killed
+from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import JobRemoved, PayloadError
-from kiqbridge.settle.dying import killed
-from kiqbridge.settle.ending import ending
 from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text

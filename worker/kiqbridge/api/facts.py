@@ -21,8 +21,8 @@ from kiqbridge.api.processes import (
     unknown_classes,
 )
 from kiqbridge.api.record import JobRecord
+from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.errors import RedisRefused
-from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.store.forgetting import KEPT_S, dropped_in
 from kiqbridge.store.pauses import Pause, pauses_of, server_time
 from kiqbridge.store.replies import pairs_of

@@ -11,7 +11,7 @@ from typing import Final
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import parse_work
 from kiqbridge.api.record import JobRecord
-from kiqbridge.inflight.incarnations import State, list_registered
+from kiqbridge.engine.inflight.incarnations import State, list_registered
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.keys import LAYOUT, layout_of
 from kiqbridge.wire.names import text_of

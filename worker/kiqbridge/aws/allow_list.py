@@ -18,9 +18,10 @@ from kiqbridge.aws.record import DIRECT, Sender
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import NotAllowed
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
+from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 [CLASSES] = ForFunctions.allowed_classes.env
 [QUEUES] = ForFunctions.allowed_queues.env

@@ -13,7 +13,7 @@ from kiqbridge.aws.job_forms import JobRequest
 from kiqbridge.aws.record import Record
 from kiqbridge.config.queue_limits import DepthAction, QueueLimit, limit_of
 from kiqbridge.errors import ConfigError, QueueTooDeep
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kiqbridge import redaction
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.depth import DepthGate
@@ -31,7 +30,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime import redaction
+from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper

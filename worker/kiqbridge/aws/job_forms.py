@@ -28,7 +28,8 @@ from typing import Any, Final, TypeGuard
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime import redaction
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import active_job, payload
 from kiqbridge.wire.guards import Identity, task_identity
 from kiqbridge.wire.tick_mark import Overlap, policy_faults
@@ -137,7 +138,7 @@ def parse_jobs(
         jobs = [_job(alone, now, tick)]
     elif not isinstance(items, list) or not items:
         raise EventError(
-            f"jobs: {payload.shorten_argument(items)} is not a list with at least one job"
+            f"jobs: {redaction.shorten_argument(items)} is not a list with at least one job"
         )
     elif others:
         raise EventError(
@@ -188,7 +189,7 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
             raise EventError(
-                f"{path}: {payload.shorten(found[0])} was not filled in; {_FILLED_IN_BY}"
+                f"{path}: {redaction.shorten(found[0])} was not filled in; {_FILLED_IN_BY}"
             )
 
 
@@ -202,7 +203,7 @@ def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
     wanted = (_SCHEDULE_ARN, _SCHEDULED_TIME)
     if not isinstance(context, Mapping) or not all(name in context for name in wanted):
         raise EventError(
-            f"{_CONTEXT}: {payload.shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
+            f"{_CONTEXT}: {redaction.shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
             f"attempts of Scheduler look like occurrences; write {_TICK_FORM} instead"
         )
     others = {name: value for name, value in event.items() if name != _CONTEXT}
@@ -211,17 +212,19 @@ def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _tick(tick: object) -> Tick:
     if not isinstance(tick, Mapping) or "schedule" not in tick or "at" not in tick:
-        raise EventError(f"tick: {payload.shorten(tick)} needs schedule and at; write {_TICK_FORM}")
+        raise EventError(
+            f"tick: {redaction.shorten(tick)} needs schedule and at; write {_TICK_FORM}"
+        )
     schedule, at = tick["schedule"], tick["at"]
     for field, value in (("schedule", schedule), ("at", at)):
         if isinstance(value, str) and (found := _PLACEHOLDER.search(value)):
             raise EventError(
-                f"tick.{field}: {payload.shorten(found[0])} was not filled in; a rule's InputTransformer "
+                f"tick.{field}: {redaction.shorten(found[0])} was not filled in; a rule's InputTransformer "
                 "fills in what its InputPathsMap names, and !Sub what stands in ${…}"
             )
     if not isinstance(schedule, str) or not schedule.strip():
         raise EventError(
-            f"tick.schedule: {payload.shorten(schedule)} is not a name; write the text STACK/RULE"
+            f"tick.schedule: {redaction.shorten(schedule)} is not a name; write the text STACK/RULE"
         )
     try:
         payload.check_json(schedule, "tick.schedule")
@@ -230,7 +233,9 @@ def _tick(tick: object) -> Tick:
         raise EventError(str(error)) from error
     on_stale = tick.get("on_stale", "error")
     if on_stale not in ("error", "ignore"):
-        raise EventError(f"tick.on_stale: {payload.shorten(on_stale)} is neither error nor ignore")
+        raise EventError(
+            f"tick.on_stale: {redaction.shorten(on_stale)} is neither error nor ignore"
+        )
     for fault in policy_faults(tick):
         raise EventError(f"tick.{fault}")
     return Tick(
@@ -256,7 +261,7 @@ def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequ
 def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     if not isinstance(item, (dict, Mapping)):
         raise PayloadError(
-            f"job: {payload.shorten_argument(item)} is not an object with the keys class and args"
+            f"job: {redaction.shorten_argument(item)} is not an object with the keys class and args"
         )
     if "tick" in item:
         raise EventError("tick: belongs beside jobs, once for all of them; move it there")
@@ -284,7 +289,7 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
 def _dedupe_key(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise PayloadError(
-            f"dedupe_key: {payload.shorten(value)} is not a text with at least one character"
+            f"dedupe_key: {redaction.shorten(value)} is not a text with at least one character"
         )
     payload.check_json(value, "dedupe_key")
     return value
@@ -294,7 +299,7 @@ def _run_at(job: Mapping[str, Any], now: float) -> float | None:
     """When to run (epoch seconds), None = at once, also for what lies in the past (§5.6)."""
     if "in" in job and "at" in job:
         raise PayloadError(
-            f"in: {payload.shorten(job['in'])} cannot be given together with at; leave one of them out"
+            f"in: {redaction.shorten(job['in'])} cannot be given together with at; leave one of them out"
         )
     if "in" in job:
         at = now + _interval(job["in"])
@@ -309,7 +314,7 @@ def _interval(value: object) -> float:
     seconds = _seconds(value, "in", "is not a number of seconds from now, such as 60")
     if seconds >= payload.INTERVAL_LIMIT:
         raise PayloadError(
-            f"in: {payload.shorten(value)} seconds are over 31 years; give a point in time as at"
+            f"in: {redaction.shorten(value)} seconds are over 31 years; give a point in time as at"
         )
     return seconds
 
@@ -322,17 +327,17 @@ def _point_in_time(value: object, *, field: str) -> float:
                 return moment.astimezone(UTC).timestamp()
         except (ValueError, OverflowError) as error:
             raise PayloadError(
-                f"{field}: {payload.shorten(value)} is no ISO 8601 time; write a text such as "
+                f"{field}: {redaction.shorten(value)} is no ISO 8601 time; write a text such as "
                 "2026-11-20T02:00:00Z or epoch seconds as a number"
             ) from error
         raise PayloadError(
-            f"{field}: {payload.shorten(value)} has no time zone; append Z, or an offset such as +01:00"
+            f"{field}: {redaction.shorten(value)} has no time zone; append Z, or an offset such as +01:00"
         )
     instead = "write epoch seconds or a text such as 2026-11-20T02:00:00Z"
     seconds = _seconds(value, field, f"is no point in time; {instead}")
     if seconds >= payload.MILLISECONDS_FROM:
         raise PayloadError(
-            f"{field}: {payload.shorten(value)} are milliseconds by their size; write epoch seconds"
+            f"{field}: {redaction.shorten(value)} are milliseconds by their size; write epoch seconds"
         )
     return seconds
 
@@ -341,4 +346,4 @@ def _seconds(value: object, field: str, fault: str) -> float:
     try:
         return float(payload.epoch_seconds(value, field=field))
     except PayloadError as error:
-        raise PayloadError(f"{field}: {payload.shorten(value)} {fault}") from error
+        raise PayloadError(f"{field}: {redaction.shorten(value)} {fault}") from error

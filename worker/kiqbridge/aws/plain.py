@@ -17,8 +17,9 @@ from functools import partial
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import FLOW, MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
+from kiqbridge.wire.payload import FLOW, MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.clocks.manifest_store import Published, parts_of, publish_manifest, stands
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import deadline
 from kiqbridge.wire import json_text
 

@@ -16,9 +16,9 @@ from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.payload import shorten
 
 NO_FLEET = ""
 """Stands for the fleet of a queue which belongs to none: its push is refused."""

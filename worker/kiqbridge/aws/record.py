@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.guards import Identity
 
 SPILLED: Final = "spill"

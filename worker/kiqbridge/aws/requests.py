@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from kiqbridge.aws.job_forms import JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import SPILLED, Record
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import new_jid, shorten, shorten_argument
+from kiqbridge.wire.payload import new_jid
 
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper

@@ -15,9 +15,9 @@ from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
 from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Sender
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, own_key
-from kiqbridge.wire.payload import shorten
 
 ENVELOPE: Final = "kiqbridge_spill"
 VERSION: Final = 1

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kiqbridge import redaction
 from kiqbridge.errors import ArgumentMismatch, PayloadError
+from kiqbridge.runtime import redaction
+from kiqbridge.runtime.redaction import shorten_argument
 from kiqbridge.wire.active_job_values import as_json
-from kiqbridge.wire.payload import shorten_argument
 
 if TYPE_CHECKING:
     from kiqbridge.client.argument_types import Converter, Mismatch

@@ -11,8 +11,8 @@ from typing import Any
 from kiqbridge.client.job_writer import JobWriter, are_pushed_after, score
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import PreparedJob, by_active_job, no_text, prepare
-from kiqbridge.clock import client_now
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes

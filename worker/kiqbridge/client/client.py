@@ -19,11 +19,11 @@ from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddlewar
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
 from kiqbridge.client.registry import wire_name_of
-from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.setting import choose
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas
 from kiqbridge.store.wire_profile import FleetProfile

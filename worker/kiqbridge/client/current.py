@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client

@@ -11,6 +11,7 @@ from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.options import (
     BESIDE,
     FLOW_OPTIONS,
@@ -18,7 +19,7 @@ from kiqbridge.wire.options import (
     unknown_declared,
     with_attributes,
 )
-from kiqbridge.wire.payload import check_json, shorten, validate
+from kiqbridge.wire.payload import check_json, validate
 from kiqbridge.wire.queues import fault_of_name
 
 

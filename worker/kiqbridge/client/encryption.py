@@ -6,7 +6,7 @@
    whatever keeps it (queue, schedule, retry, dead) has it in this form: `"kb_encrypted":[0]`.
 3. They are decrypted when the job is called, within server middleware, from the payload as it was fetched.
 
-What such a job returns is encrypted as well, where it is kept or handed on (settle/ending.py).
+What such a job returns is encrypted as well, where it is kept or handed on (engine/settle/ending.py).
 
 AES-256-GCM, by the package `cryptography`. The class, the jid and the place among the arguments are authenticated
 with it, so a ciphertext cannot be moved to another job. This is no form that Sidekiq Enterprise reads.

@@ -25,15 +25,16 @@ from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.registry import MARK, JobDefinition
-from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.clock import client_now
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.options import (
     FLOW_OPTIONS,
     PushOptions,
     unknown_pushed,
     with_attributes,
 )
-from kiqbridge.wire.payload import run_time, shorten
+from kiqbridge.wire.payload import run_time
 
 P = ParamSpec("P")
 R = TypeVar("R")

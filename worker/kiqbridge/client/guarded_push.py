@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import PayloadError, QueueTooDeep, RedisRefused
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool

@@ -22,10 +22,11 @@ from kiqbridge import errors
 from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.runtime import frames, job_forks, user_code
 from kiqbridge.runtime.interruption import PENDING, check
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import Profile, check_json, shorten
+from kiqbridge.wire.payload import Profile, check_json
 
 if TYPE_CHECKING:
     from kiqbridge.client.iterable import IterableJob

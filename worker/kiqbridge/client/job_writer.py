@@ -10,8 +10,8 @@ from typing import Any
 
 from kiqbridge import errors
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
-from kiqbridge.clock import client_now
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.clock import client_now
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import NotReplicated, Replicas, ReplyLost

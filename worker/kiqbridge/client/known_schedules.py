@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
@@ -16,7 +17,7 @@ from kiqbridge.store.schedule_scripts import PlacedJobs
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown, text_of
-from kiqbridge.wire.payload import TICK, shorten
+from kiqbridge.wire.payload import TICK
 from kiqbridge.wire.tick_mark import MAX_NAME, TickMark
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.options import FLOW_OPTIONS
@@ -28,7 +29,6 @@ from kiqbridge.wire.payload import (
     is_surely_fine,
     new_jid,
     normalize,
-    shorten,
     timestamp,
     validate,
 )

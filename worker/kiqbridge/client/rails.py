@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client.arguments import takes
 from kiqbridge.errors import ArgumentMismatch, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job_values
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.payload import shorten
 
 if TYPE_CHECKING:
     from kiqbridge.client.registry import JobDefinition, Registry

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kiqbridge.client.arguments import JobArguments
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError, did_you_mean
-from kiqbridge.records import dataclass
 from kiqbridge.runtime.origins import is_generated
-from kiqbridge.wire.payload import is_surely_fine, shorten
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire.payload import is_surely_fine
 
 if TYPE_CHECKING:
     from kiqbridge.client.unique import Rule

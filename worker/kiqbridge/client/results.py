@@ -15,8 +15,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import Result, parse_result
 
 FIRST_PAUSE_S: Final = 0.01

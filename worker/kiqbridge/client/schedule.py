@@ -11,11 +11,12 @@ from typing import Any, Final, Unpack, cast, get_args
 
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Origin, ScheduleDefinition
 from kiqbridge.schedule.expression import parse_duration, parse_expression, rate_text
 from kiqbridge.wire.options import ScheduleTimes
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, validate
 from kiqbridge.wire.tick_mark import MAX_NAME, Missed, Overlap
 
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.schedule import Schedule, check_expression
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
@@ -24,7 +25,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.payload import check_json
 
 Change = Literal["created", "changed", "unchanged"]
 

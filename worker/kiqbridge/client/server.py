@@ -27,8 +27,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
 from kiqbridge.runtime import user_code
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.threads import BoundedCall
 from kiqbridge.wire.queues import parse_queue
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.locks import Until, flow_name
-from kiqbridge.wire.payload import FLOW, shorten
+from kiqbridge.wire.payload import FLOW
 
 if TYPE_CHECKING:
     from kiqbridge.client.registry import JobDefinition

@@ -31,7 +31,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of
 from kiqbridge.client.schedules import Schedules, remove_declared
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kiqbridge.client.known_schedules import parsed
 from kiqbridge.clocks.manifest_store import manifests_of
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState

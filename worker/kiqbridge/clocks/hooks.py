@@ -18,8 +18,8 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kiqbridge.clocks.missed import MissedTick
-from kiqbridge.credentials.aws_request import authorities, endpoint, signed
-from kiqbridge.credentials.sigv4 import Keychain
+from kiqbridge.config.credentials.aws_request import authorities, endpoint, signed
+from kiqbridge.config.credentials.sigv4 import Keychain
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kiqbridge.clocks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection

@@ -18,7 +18,7 @@ from typing import Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of, jobs_of_occurrence, parsed
 from kiqbridge.clocks.missed import MissedTick
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
 from kiqbridge.schedule.state import ScheduleState

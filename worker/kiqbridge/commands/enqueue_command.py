@@ -26,9 +26,9 @@ from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, fields_of, warn
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import shorten
 
 FUNCTION_FOLDER: Final = Path("lambdas/enqueue")
 """Where the function lies, from the folder in which a project is worked on."""

@@ -15,10 +15,10 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from kiqbridge.clock import lease_now
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import answer
-from kiqbridge.host.status import faults_of_all, read_statuses, run_folder
+from kiqbridge.engine.host.status import faults_of_all, read_statuses, run_folder
+from kiqbridge.runtime.clock import lease_now
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

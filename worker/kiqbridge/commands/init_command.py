@@ -12,8 +12,8 @@ from typing import Final
 
 from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.commands.output import write
+from kiqbridge.dev.scaffold.app_files import App, app_files
 from kiqbridge.errors import ConfigError
-from kiqbridge.scaffold.app_files import App, app_files
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}(?<!-)")
 """What a package and a stack of CloudFormation may both be called."""

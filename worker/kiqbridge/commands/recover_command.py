@@ -14,11 +14,11 @@ from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, fields_of, warn, write_line
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
+from kiqbridge.engine.inflight.incarnations import Incarnation, list_incarnations
+from kiqbridge.engine.inflight.lease import LeaseTimes
+from kiqbridge.engine.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
+from kiqbridge.engine.inflight.recovery import Reaper, may_be_silent_s, watch
 from kiqbridge.errors import PayloadError
-from kiqbridge.inflight.incarnations import Incarnation, list_incarnations
-from kiqbridge.inflight.lease import LeaseTimes
-from kiqbridge.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
-from kiqbridge.inflight.recovery import Reaper, may_be_silent_s, watch
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.amounts import count_text

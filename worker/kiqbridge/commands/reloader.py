@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.dev import child_process
 from kiqbridge.dev.source_watch import MAX_FILES, SourceWatch, folders_of
+from kiqbridge.engine.host.signals import ENDING, NAMES
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
+from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.errors import ConfigError
-from kiqbridge.host.signals import ENDING, NAMES
-from kiqbridge.perform.job_logger import configure_logging
 
 if TYPE_CHECKING:
     import subprocess

@@ -20,7 +20,7 @@ from kiqbridge.client.registry import JobDefinition, default_registry, definitio
 from kiqbridge.client.require import load_all
 from kiqbridge.commands.arguments import add, add_example, add_require
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.logs import tracebacks
+from kiqbridge.runtime.logs import tracebacks
 
 OBJECTS: Final = (
     *("Stats", "Queue", "RetrySet", "ScheduledSet", "DeadSet"),

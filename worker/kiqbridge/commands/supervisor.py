@@ -31,14 +31,14 @@ from typing import NoReturn
 from kiqbridge.commands import forked
 from kiqbridge.commands.supervision import Child, Fleet, Slot
 from kiqbridge.config.config import Config
+from kiqbridge.engine.host import ending
+from kiqbridge.engine.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
+from kiqbridge.engine.host.signals import NAMES as PASSED_ON
+from kiqbridge.engine.host.surroundings import process_count
+from kiqbridge.engine.host.systemd import Notifier
+from kiqbridge.engine.inflight.lease import LeaseTimes, renew
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.host import ending
-from kiqbridge.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
-from kiqbridge.host.signals import NAMES as PASSED_ON
-from kiqbridge.host.surroundings import process_count
-from kiqbridge.host.systemd import Notifier
-from kiqbridge.inflight.lease import LeaseTimes, renew
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -20,11 +20,11 @@ from kiqbridge.commands.acting import REFUSED, confirm, progress
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, write_json, write_line
 from kiqbridge.errors import PayloadError
-from kiqbridge.transfer import reading
-from kiqbridge.transfer.file import ExportFile, read_lines
-from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
-from kiqbridge.transfer.form import write_line as text_of_line
-from kiqbridge.transfer.writing import Restorer
+from kiqbridge.store.transfer import reading
+from kiqbridge.store.transfer.file import ExportFile, read_lines
+from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place
+from kiqbridge.store.transfer.form import write_line as text_of_line
+from kiqbridge.store.transfer.writing import Restorer
 from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiqbridge import redaction
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
@@ -24,17 +23,17 @@ from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.settings_file import read_file
 from kiqbridge.engine.health import dump_threads
+from kiqbridge.engine.host import ending, surroundings
+from kiqbridge.engine.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
+from kiqbridge.engine.host.status import run_folder
+from kiqbridge.engine.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.engine.launcher import KILL_S, Launcher
+from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues
+from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
-from kiqbridge.host import ending, surroundings
-from kiqbridge.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
-from kiqbridge.host.status import run_folder
-from kiqbridge.host.systemd import Notifier, Report, take_notifier
-from kiqbridge.perform.job_logger import configure_logging
-from kiqbridge.runtime import descriptors, job_forks, user_code
-from kiqbridge.settle.failed_payload import error_message
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
+from kiqbridge.runtime.redaction import shorten
 
 if TYPE_CHECKING:
     from kiqbridge.commands.forked import SupervisorLink
@@ -94,12 +93,12 @@ def run(options: argparse.Namespace) -> int:
     ignore_others()
     end_while_loading()
     if config.reports_numbers:
-        from kiqbridge.telemetry.worker import require_extras  # noqa: PLC0415 - most need none
+        from kiqbridge.operate.telemetry.worker import require_extras  # noqa: PLC0415 - most need none
 
         require_extras(config)
     load_all(config.require)
     if config.shell_commands:
-        from kiqbridge.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
+        from kiqbridge.engine.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
             command_environment,
             declare_shell_command,
         )
@@ -226,7 +225,7 @@ def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> in
     """
     if not config.reports_numbers:
         return _run_until_stopped(launcher, inbox)
-    from kiqbridge.telemetry.worker import Telemetry  # noqa: PLC0415 - most workers need none
+    from kiqbridge.operate.telemetry.worker import Telemetry  # noqa: PLC0415 - most workers need none
 
     telemetry = Telemetry(
         config, identity=launcher.identity, numbers=launcher.parts.numbers, client=launcher.client

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kiqbridge.config.parsers import whole_number, wire_profile, words
 from kiqbridge.config.setting import Reader, Setting, rows
-from kiqbridge.redaction import DEFAULT_KEYS
+from kiqbridge.runtime.redaction import DEFAULT_KEYS
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 
 

@@ -14,7 +14,7 @@ from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess
 from kiqbridge.config.setting import Reader, Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
 

@@ -10,7 +10,7 @@ from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.keys import Keys, hash_tag
 
 _TEXTS: Final = ("namespace", "url", "provider", "secret_arn")

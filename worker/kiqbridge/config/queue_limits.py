@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 _ENTRY: Final = re.compile(
     r"(?P<queues>[^=,:\s]+)=(?P<most>\d+):(?P<action>[a-z]+)(?::(?P<delay>\d+))?", re.ASCII

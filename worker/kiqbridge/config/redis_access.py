@@ -7,7 +7,7 @@ from typing import Any, Final
 from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 OWN: Final = {each.name.removeprefix("redis_"): each for each in REDIS_SETTINGS}
 """Attribute of `RedisAccess` → the setting that it is; a worker has it as `redis_` and that name."""

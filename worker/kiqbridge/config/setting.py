@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, Self
 
 from kiqbridge.config.parsers import Parser, text
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 Reader = Literal["worker", "client", "function", "web"]
 """Who reads a setting: `kiqbridge worker`, a client wherever it is, the enqueue function, or the web page."""

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from kiqbridge.config.parsers import choice, text, texts, whole_number
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.queues import fault_of_name, parse_queue
 
 QUEUES_VARIABLE: Final = "KIQBRIDGE_QUEUES"

@@ -21,8 +21,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.current import collector_of
 from kiqbridge.client.default_client import default_client, pushing_through
 from kiqbridge.client.prepare import PreparedJob, prepare
-from kiqbridge.clock import client_now
 from kiqbridge.errors import KiqbridgeError, PayloadError
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire import json_text
 from kiqbridge.wire.bulk import parse_bulk
 

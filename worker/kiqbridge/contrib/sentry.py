@@ -18,11 +18,11 @@ from sentry_sdk.integrations import Integration
 from sentry_sdk.scope import should_send_default_pii
 from sentry_sdk.utils import event_from_exception
 
-from kiqbridge import redaction
 from kiqbridge.client import middleware
 from kiqbridge.client.default_client import add_default_middleware
 from kiqbridge.client.server import server
-from kiqbridge.settle.error_report import failure_of
+from kiqbridge.engine.settle.error_report import failure_of
+from kiqbridge.runtime import redaction
 
 HEADERS: Final = "trace_propagation_headers"
 """Attribute of a payload: an object with `sentry-trace` and `baggage`."""

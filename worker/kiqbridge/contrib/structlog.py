@@ -20,7 +20,7 @@ from structlog.contextvars import bound_contextvars
 from kiqbridge.client.current import log_context
 from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
-from kiqbridge.perform.job_logger import JSONFormatter, job_context
+from kiqbridge.engine.perform.job_logger import JSONFormatter, job_context
 
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,

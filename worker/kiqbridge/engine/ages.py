@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Protocol
 
-from kiqbridge.inflight.recovery import Reaped
-from kiqbridge.perform.running_job import RunningJob
-from kiqbridge.records import dataclass
+from kiqbridge.engine.inflight.recovery import Reaped
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.runtime.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -6,31 +6,31 @@ from collections.abc import Callable, Mapping
 
 from redis.connection import AbstractConnection
 
-from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import LoopResources
-from kiqbridge.inflight.claims import Claimer, SpareClaimers
-from kiqbridge.inflight.lease import LeaseKeeper
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.perform.basic_fetch import BasicFetcher
-from kiqbridge.perform.capsule import Capsule
-from kiqbridge.perform.event_loop import EventLoop
-from kiqbridge.perform.execution import JobRunner
-from kiqbridge.perform.fetch import Fetcher, Fetches
-from kiqbridge.perform.listening import Listening
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.processor import Processor, ProcessorContext
-from kiqbridge.perform.rooms import Rooms
-from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.perform.running_job import RunningJob
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.records import dataclass
+from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
+from kiqbridge.engine.inflight.lease import LeaseKeeper
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.basic_fetch import BasicFetcher
+from kiqbridge.engine.perform.capsule import Capsule
+from kiqbridge.engine.perform.event_loop import EventLoop
+from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.fetch import Fetcher, Fetches
+from kiqbridge.engine.perform.listening import Listening
+from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
+from kiqbridge.engine.perform.processor import Processor, ProcessorContext
+from kiqbridge.engine.perform.rooms import Rooms
+from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.perform.wakeup import IdleGate
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.limits import Timekeeper
-from kiqbridge.settle.bookkeeping import Bookkeeper
-from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.settlement import Settlement
-from kiqbridge.settle.settling import Settler
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 

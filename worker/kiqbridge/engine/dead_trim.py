@@ -21,9 +21,9 @@ from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.runtime import threads
 from kiqbridge.store.forgetting import Excess, read_excess, remove_dead
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.transfer.archive import DeadArchive
-from kiqbridge.transfer.form import Place
-from kiqbridge.transfer.reading import Read, read_place
+from kiqbridge.store.transfer.archive import DeadArchive
+from kiqbridge.store.transfer.form import Place
+from kiqbridge.store.transfer.reading import Read, read_place
 from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.dead_bounds import DeadBounds

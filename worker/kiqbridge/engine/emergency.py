@@ -5,10 +5,10 @@ import os
 from typing import NoReturn
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.inflight.reaping import ALIVE, Outcome, Reaping
 from kiqbridge.engine.liveness import EX_STUCK
+from kiqbridge.engine.perform.job_logger import flush_logging
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.inflight.reaping import ALIVE, Outcome, Reaping
-from kiqbridge.perform.job_logger import flush_logging
 from kiqbridge.store.process_set import sign_off
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

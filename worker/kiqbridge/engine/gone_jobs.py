@@ -1,6 +1,6 @@
 """The leader's search for jobs that are gone although nobody has noted their end.
 
-The end of a job frees its lock, is counted in its batch (kiqbridge.outbox) and stands in the ledger of its schedule.
+The end of a job frees its lock, is counted in its batch (kiqbridge.engine.outbox) and stands in the ledger of its schedule.
 Nobody writes it when Ruby performed the job, or somebody deleted it by other means, or its key. So:
 
 1. Once a minute the locks that are due for a look are read, ten minutes after they were taken. Once an hour the

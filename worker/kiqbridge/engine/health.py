@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from kiqbridge.clock import lease_now
 from kiqbridge.config.config import Config
+from kiqbridge.engine.host.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.engine.liveness import EX_STUCK, Bounds, Monitor
 from kiqbridge.engine.parts import EngineParts
-from kiqbridge.host.status import EVERY_S, Status, StatusFile, run_folder
-from kiqbridge.perform.processor import Processor
-from kiqbridge.perform.reservations import Holder
-from kiqbridge.records import dataclass
+from kiqbridge.engine.perform.processor import Processor
+from kiqbridge.engine.perform.reservations import Holder
 from kiqbridge.runtime import frames
+from kiqbridge.runtime.clock import lease_now
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Until
 
 logger = logging.getLogger(__name__)

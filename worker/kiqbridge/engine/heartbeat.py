@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Events
-from kiqbridge.clock import lease_now
+from kiqbridge.engine.perform.capsule import Capsule
+from kiqbridge.engine.perform.running_job import RunningJob, shown_text
+from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.perform.capsule import Capsule
-from kiqbridge.perform.running_job import RunningJob, shown_text
-from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.clock import lease_now
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role
-from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import sign_off
 from kiqbridge.store.redis_connection import RedisConnection

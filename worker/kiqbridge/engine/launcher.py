@@ -26,30 +26,30 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from kiqbridge import __version__
-from kiqbridge.children.isolation import Isolation
 from kiqbridge.client.default_client import adopt_default_client, release_default_client
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.client.server import server as default_server
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import AgeReport
+from kiqbridge.engine.children.isolation import Isolation
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
+from kiqbridge.engine.host.ending import FLUSH_S
+from kiqbridge.engine.host.process_state import ProcessState, StateKeeper
+from kiqbridge.engine.host.surroundings import attach
+from kiqbridge.engine.host.systemd import Notifier
 from kiqbridge.engine.manager import LAST_WORD_S
 from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.parts import EngineParts
+from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
+from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.host.ending import FLUSH_S
-from kiqbridge.host.process_state import ProcessState, StateKeeper
-from kiqbridge.host.surroundings import attach
-from kiqbridge.host.systemd import Notifier
-from kiqbridge.perform.gate import check_route
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.role import Until
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
-from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.store.server_check import warn_of_eviction
 
 logger = logging.getLogger(__name__)

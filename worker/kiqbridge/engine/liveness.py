@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 
-from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.frames import current_frames
+from kiqbridge.runtime.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING
 
+from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.perform.event_loop import EventLoop
+from kiqbridge.engine.perform.processor import Processor
+from kiqbridge.engine.perform.wakeup import IdleGate
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
-from kiqbridge.inflight.claims import give_back
-from kiqbridge.perform.event_loop import EventLoop
-from kiqbridge.perform.processor import Processor
-from kiqbridge.perform.wakeup import IdleGate
-from kiqbridge.records import dataclass
-from kiqbridge.settle.bookkeeping import Bookkeeper
-from kiqbridge.settle.notifications import Notifications
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
-    from kiqbridge.settle.notifications import Notification
+    from kiqbridge.engine.settle.notifications import Notification
 
 logger = logging.getLogger(__name__)
 

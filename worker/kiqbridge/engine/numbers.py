@@ -1,9 +1,9 @@
-"""What a worker process knows of itself, for those who plot it (telemetry/)."""
+"""What a worker process knows of itself, for those who plot it (operate/telemetry/)."""
 
 from collections.abc import Mapping
 
-from kiqbridge.records import dataclass
-from kiqbridge.settle.metrics import Measured
+from kiqbridge.engine.settle.metrics import Measured
+from kiqbridge.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge import __version__
-from kiqbridge.children.child_messages import ChildSettings
-from kiqbridge.children.isolation import Isolation
-from kiqbridge.children.process_pool import ProcessPool
-from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import ProcessResources, Server
-from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.children.child_messages import ChildSettings
+from kiqbridge.engine.children.isolation import Isolation
+from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.children.suspects import SuspectRunner
 from kiqbridge.engine.heartbeat import (
     Counting,
     DeclaredClasses,
@@ -39,38 +38,39 @@ from kiqbridge.engine.heartbeat import (
     ProcessInfo,
     ProcessView,
 )
+from kiqbridge.engine.host.surroundings import hostname, process_count
+from kiqbridge.engine.inflight.beat import News
+from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.numbers import ProcessNumbers
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
+from kiqbridge.engine.perform.capsule import Capsule, capsules_of, connections_of
+from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.invocation import Invoker, Pool
+from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
+from kiqbridge.engine.perform.reservations import Holder, Reservations, Rules
+from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
-from kiqbridge.host.surroundings import hostname, process_count
-from kiqbridge.inflight.beat import News
-from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
-from kiqbridge.inflight.outage import Outage
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.perform.capsule import Capsule, capsules_of, connections_of
-from kiqbridge.perform.execution import JobRunner
-from kiqbridge.perform.gate import Gatekeeper
-from kiqbridge.perform.invocation import Invoker, Pool
-from kiqbridge.perform.job_lines import JobLines
-from kiqbridge.perform.look_ahead import PrefetchRevoker
-from kiqbridge.perform.reservations import Holder, Reservations, Rules
-from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.failure import Failures
+from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.engine.settle.notifications import Handlers, Notifications
+from kiqbridge.engine.settle.retry import RetryPolicy
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.engine.step_functions.heartbeats import TaskHeartbeats
+from kiqbridge.engine.step_functions.reporter import TaskReporter
+from kiqbridge.engine.step_functions.service import StepFunctions
+from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
-from kiqbridge.settle.bookkeeping import Bookkeeper
-from kiqbridge.settle.failure import Failures
-from kiqbridge.settle.metrics import Metrics
-from kiqbridge.settle.notifications import Handlers, Notifications
-from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.settle.settlement import Settlement
-from kiqbridge.settle.settling import Settler
-from kiqbridge.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.step_functions.reporter import TaskReporter
-from kiqbridge.step_functions.service import StepFunctions
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 import redis
 from redis.connection import AbstractConnection
 
-from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time

@@ -7,7 +7,7 @@
 5. What cannot be a job goes to `dead`.
 
 One process of the fleet leads at a time, so the cost does not grow with the number of processes.
-The others hear from the beat of their lease (inflight/beat.py) when nobody leads, and ask for nothing themselves.
+The others hear from the beat of their lease (engine/inflight/beat.py) when nobody leads, and ask for nothing themselves.
 The leader knows when the next job is due and is notified when an earlier one is scheduled.
 Losing the lead costs at worst that middleware runs twice for a job, never the job: each move is one
 script that checks the score again. Ruby's pollers may move the same sets.
@@ -21,16 +21,16 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
+from kiqbridge.engine.inflight.unregistered import UnregisteredWatch
+from kiqbridge.engine.settle.dying import dead, dead_unread
+from kiqbridge.engine.settle.ending import stopped_ending
+from kiqbridge.engine.settle.failed_payload import failed_payload
+from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
-from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
-from kiqbridge.settle.dying import dead, dead_unread
-from kiqbridge.settle.ending import stopped_ending
-from kiqbridge.settle.failed_payload import failed_payload
-from kiqbridge.settle.settlement import Settlement
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.redis_connection import RedisConnection
 

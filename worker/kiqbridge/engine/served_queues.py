@@ -10,7 +10,7 @@ from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config, routed_queue
 from kiqbridge.engine.neighbours import MOST_READ, queues_of_processes
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ early is better than one that waits for an hour.
 import logging
 from collections.abc import Callable
 
-from kiqbridge.clock import lease_now, wall_now
+from kiqbridge.runtime.clock import lease_now, wall_now
 
 logger = logging.getLogger(__name__)
 

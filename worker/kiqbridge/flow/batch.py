@@ -6,7 +6,7 @@
 
 What is pushed within the block is collected, and written at its end: up to 1,000 jobs in one script with the
 batch, so that all of it is there or nothing. When the block raises, nothing is written. Each end of a job is counted
-by the script that removes it from the outbox (outbox/outbox.py), under the job's id: once, also when workers are
+by the script that removes it from the outbox (engine/outbox/outbox.py), under the job's id: once, also when workers are
 killed and jobs run twice.
 """
 
@@ -24,11 +24,12 @@ from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
 from kiqbridge.flow.status import BatchStatus, read_statuses, scan_members
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
 from kiqbridge.wire.flow_mark import batch_of
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
-from kiqbridge.wire.payload import FLOW, new_jid, shorten
+from kiqbridge.wire.payload import FLOW, new_jid
 
 if TYPE_CHECKING:
     from contextvars import Token

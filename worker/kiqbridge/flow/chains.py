@@ -15,9 +15,10 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.flow_ops import StepWriter, guarded, write_ops
 from kiqbridge.errors import PayloadError
 from kiqbridge.flow.calls import Call, call
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.flow_steps import Launch, Step, check_steps
-from kiqbridge.wire.payload import new_jid, shorten
+from kiqbridge.wire.payload import new_jid
 
 MOST_STEPS: Final = 1_000
 MOST_DEPTH: Final = 10

@@ -8,8 +8,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.unique import Unique, name_of
-from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.names import text_of
 

@@ -67,7 +67,7 @@ _NAMES = frozenset(
     }
 )
 
-_INVOCATION = f"{OURS}perform/invocation.py"
+_INVOCATION = f"{OURS}engine/perform/invocation.py"
 
 
 def landing(frame: FrameType) -> Landing:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from kiqbridge.clock import lease_now
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.interruption import PENDING, Interruption, forget
 from kiqbridge.runtime.origins import trust
 from kiqbridge.runtime.threads import keep_running

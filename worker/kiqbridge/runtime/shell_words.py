@@ -7,7 +7,7 @@ it, a glob or a leading tilde is only marked as not plain.
 from collections.abc import Sequence
 from typing import Final
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 _OPERATORS: Final = frozenset("|&;<>()\n")
 _EXPANDS: Final = frozenset("*?[]{}!#")

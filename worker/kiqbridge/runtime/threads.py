@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kiqbridge.records import dataclass
 from kiqbridge.runtime import job_forks, user_code
+from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import asyncio

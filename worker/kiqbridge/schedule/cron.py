@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron_fields import (
     FIRST_YEAR,
     LAST_YEAR,

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 FIRST_YEAR, LAST_YEAR = 1970, 2199
 _MAX_WEEKS = 5  # the n of `6#n`: a weekday comes four or five times a month

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule import cron_fields
 from kiqbridge.schedule.cron import Bounds, Cron, bounds_of, check_zone
 

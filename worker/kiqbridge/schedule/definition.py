@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, Union
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.wire.tick_mark import Missed, Overlap

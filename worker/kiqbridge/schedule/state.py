@@ -10,7 +10,7 @@ Pure; who writes it: client/schedules.py.
 from dataclasses import asdict
 from typing import Any, Final
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 
 KEEP_SKIPPED_S: Final = 2 * 86_400

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 PROBE_S: Final = 2.0
 PROBE_NODES_S: Final = 5.0

@@ -13,7 +13,7 @@ from typing import Self
 from redis.connection import AbstractConnection
 
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 _until: ContextVar[float | None] = ContextVar("kiqbridge_redis_deadline", default=None)
 

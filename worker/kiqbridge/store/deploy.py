@@ -4,10 +4,11 @@ import time
 from dataclasses import dataclass
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.payload import check_json
 
 MARKS_TTL_S = 90 * 86_400
 LOCK_TTL_S = 60

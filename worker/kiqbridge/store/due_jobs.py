@@ -26,7 +26,7 @@ class Buried(NamedTuple):
     Attributes:
         member: as read.
         kept: as it is to be kept in the dead set, or b"" for one that is dropped.
-        effects: of its end (settle/ending.py).
+        effects: of its end (engine/settle/ending.py).
     """
 
     member: bytes

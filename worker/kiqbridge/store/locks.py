@@ -2,7 +2,7 @@
 
 `kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
 jids of jobs that another one has replaced, until when that must be known. Locks are taken by pushes
-(client/ruled_push.py) and freed by the effect `unlock` (kiqbridge.outbox).
+(client/ruled_push.py) and freed by the effect `unlock` (kiqbridge.engine.outbox).
 """
 
 from collections.abc import Sequence

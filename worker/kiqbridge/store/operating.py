@@ -53,7 +53,7 @@ class Act(NamedTuple):
         effect: pushed, kept in the dead set, dropped, or given another score.
         text: to push, or to keep.
         queue: to push to.
-        effects: of its end (settle/ending.py).
+        effects: of its end (engine/settle/ending.py).
     """
 
     member: bytes

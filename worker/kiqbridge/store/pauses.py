@@ -11,14 +11,15 @@ from operator import attrgetter
 from typing import Any, Literal, cast
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
-from kiqbridge.wire.payload import check_json, epoch_seconds, read_timestamp, shorten
+from kiqbridge.wire.payload import check_json, epoch_seconds, read_timestamp
 
 Kind = Literal["queue", "class"]
 

@@ -21,7 +21,7 @@ from kiqbridge.store import deadline, redis_address
 from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
-    from kiqbridge.credentials.iam_token import IamTokens
+    from kiqbridge.config.credentials.iam_token import IamTokens
     from kiqbridge.store.nodes import ClusterNodes
 
 logger = logging.getLogger(__name__)
@@ -231,14 +231,14 @@ def open_source(
         factory = redis_address.connection_factory(url, client, read_timeout_s, namespace)
         return RedisSource(factory, redis_address.shown_address(url, factory))
     if access.secret_arn or access.ssm_parameter:
-        from kiqbridge.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
+        from kiqbridge.config.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
 
         return StoredSource(
             StoredAddress(access),
             lambda url: redis_address.connection_factory(url, None, read_timeout_s, namespace),
         )
     if access.iam_user:
-        from kiqbridge.credentials import iam_token  # noqa: PLC0415 - as above
+        from kiqbridge.config.credentials import iam_token  # noqa: PLC0415 - as above
 
         tokens = iam_token.IamTokens(access)
         return iam_source(access, tokens, read_timeout_s, iam_token.MAX_AGE_S, namespace)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import redis
 
 from kiqbridge import errors
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.connection_faults import fault_of
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 

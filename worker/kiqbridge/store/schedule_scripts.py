@@ -6,7 +6,7 @@ Each compares with what was read before: who asks reads again if another process
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

@@ -1,12 +1,12 @@
 """Reports for Step Functions that wait in Redis: taken, removed, put off (reliability §14).
 
-The outbox writes them (outbox/effects.py); workers of before also wrote them with the scripts that settle.
+The outbox writes them (engine/outbox/effects.py); workers of before also wrote them with the scripts that settle.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys

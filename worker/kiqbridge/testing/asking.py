@@ -10,9 +10,10 @@ from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import JobDefinition, Registry, definition_of
 from kiqbridge.errors import PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.testing.recorded import RecordedJob
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import epoch_seconds, shorten
+from kiqbridge.wire.payload import epoch_seconds
 
 MOST_SHOWN: Final = 10
 """Jobs that a failure lists."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, TypedDict, Unpack
 
-from kiqbridge.clock import use_clock
 from kiqbridge.errors import ConfigError
+from kiqbridge.runtime.clock import use_clock
 from kiqbridge.store.redis_pool import use_stand_in
 from kiqbridge.testing.fake_jobs import FakeJobs
 

@@ -14,8 +14,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
+from kiqbridge.engine.settle.ending import stopped_ending
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.settle.ending import stopped_ending
 from kiqbridge.testing.memory import Memory
 from kiqbridge.testing.performing import EndlessJobs, add_effects
 from kiqbridge.testing.virtual_clock import VirtualClock

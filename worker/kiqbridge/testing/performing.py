@@ -24,18 +24,18 @@ from kiqbridge.client.inline import limits
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import ProcessResources, server
+from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.gate import Diversion, Gatekeeper
+from kiqbridge.engine.perform.invocation import Invoker
+from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.settle.failure import Failures, not_performed
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.retry import RetryPolicy
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.task_report import NOT_PERFORMED
 from kiqbridge.errors import KiqbridgeError, OverLimit
-from kiqbridge.outbox.effects import Scene
-from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.perform.execution import Execution, JobRunner
-from kiqbridge.perform.gate import Diversion, Gatekeeper
-from kiqbridge.perform.invocation import Invoker
-from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.settle.failure import Failures, not_performed
-from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.task_report import NOT_PERFORMED
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import read_cancelled
 from kiqbridge.store.redis_pool import RedisPool

@@ -13,12 +13,12 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import configure, own_default_client
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import Claimer
+from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.engine.settle.ending import stopped_ending
+from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ConfigError
-from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.claims import Claimer
-from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
-from kiqbridge.settle.ending import stopped_ending
-from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.testing.fake_jobs import MOST_JOBS

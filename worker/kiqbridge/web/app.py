@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
-from kiqbridge.redaction import Redactor
+from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
 from kiqbridge.web.context import FOLDER, Site, render

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from kiqbridge import __version__
 from kiqbridge.api import Operator
-from kiqbridge.redaction import Redactor
+from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
 from kiqbridge.web.guard import Role, allows, csrf_token

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from starlette.middleware import Middleware
 
-from kiqbridge import redaction
 from kiqbridge.config.setting import Setting, pick
 from kiqbridge.config.web_settings import ForWeb
 from kiqbridge.errors import ConfigError
-from kiqbridge.redaction import Redactor
+from kiqbridge.runtime import redaction
+from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import middleware
 from kiqbridge.web.auth import Auth, parse_users
 from kiqbridge.web.gate import Gate

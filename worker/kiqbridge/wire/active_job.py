@@ -17,7 +17,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire.active_job_values import (
     GLOBAL_ID,
     INDIFFERENT,
@@ -36,8 +37,6 @@ from kiqbridge.wire.payload import (
     check_json,
     check_queue,
     epoch_seconds,
-    shorten,
-    shorten_argument,
 )
 
 OLD_WRAPPER: Final = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"

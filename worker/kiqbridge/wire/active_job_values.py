@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.records import dataclass
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 
 GLOBAL_ID: Final = "_aj_globalid"
 SERIALIZED: Final = "_aj_serialized"

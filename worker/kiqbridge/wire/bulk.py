@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job, json_text
-from kiqbridge.wire.payload import epoch_seconds, shorten
+from kiqbridge.wire.payload import epoch_seconds
 
 BATCH_SIZE: Final = 1000
 """Jobs per round trip of a bulk push (§5.7), and the most that one script takes."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.payload import read_timestamp, shorten
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire.payload import read_timestamp
 
 EXPIRES_IN: Final = "expires_in"
 EXPIRES_AT: Final = "expires_at"

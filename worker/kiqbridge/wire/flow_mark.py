@@ -4,7 +4,7 @@ A job under flow control carries the attribute `flow`, which every Sidekiq keeps
 
     {"class":"Bill","args":[7],"jid":"b4a5…","flow":{"lock":"Bill:9f86…","bid":"f3c1…"}}
 
-Its members, each read by the effect of its name in `kiqbridge.outbox`:
+Its members, each read by the effect of its name in `kiqbridge.engine.outbox`:
 
     lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed (locks.py)
     take          seconds for which the job takes its lock when it begins; absent: its push took it
@@ -13,7 +13,7 @@ Its members, each read by the effect of its name in `kiqbridge.outbox`:
     result_ttl_s  seconds for which the return value is kept
 
 Who settles such a job adds its end to `kb:flow:ends`, in the script that settles it, and a worker applies it
-(kiqbridge.outbox). The end of a job that only a state machine waits for has an empty `flow`, and `report`:
+(kiqbridge.engine.outbox). The end of a job that only a state machine waits for has an empty `flow`, and `report`:
 
     {"flow":{"bid":"f3c1…"},"jid":"b4a5…","class":"Bill","outcome":"done","at":1700000000.5}
 """
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, cast, get_args
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind

@@ -9,7 +9,7 @@ import hashlib
 from enum import StrEnum
 from typing import Final, Self
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 LONGEST_FIELD: Final = 256

@@ -225,7 +225,7 @@ class Keys:
         return f"{self.prefix}kb:limit:looked:{key.removeprefix(self.limit('concurrent', ''))}"
 
     def wake(self, queues: str) -> tuple[str, str, str]:
-        """Of a set of queues (perform/listening.py): the wake list, the sign of who listens, the standby."""
+        """Of a set of queues (engine/perform/listening.py): the wake list, the sign of who listens, the standby."""
         name = f"{self.prefix}kb:wake:{queues}"
         return name, f"{name}:listener", f"{name}:standby"
 

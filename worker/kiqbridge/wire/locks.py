@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast, get_args
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import flow_of
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kiqbridge.client.unique import Debounce, Throttle, Unique
 
 from kiqbridge.errors import PayloadError, did_you_mean
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
 

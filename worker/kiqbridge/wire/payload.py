@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
-from kiqbridge import redaction
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire.queues import fault_of_name
 
 DEFAULT_OPTIONS: Mapping[str, Any] = {"retry": True, "queue": "default"}
@@ -53,9 +53,6 @@ ProfileSetting = Literal["7", "8", "auto"]
 """What may be asked for: a profile, or `auto`, see `wire_profile`."""
 
 _SCALARS = frozenset({int, bool, type(None)})
-_SHOWN = 80
-_KEYS = 8
-_SEARCHED = 2_000
 
 
 def new_jid() -> str:
@@ -306,50 +303,6 @@ def is_surely_fine(value: object) -> bool:
     if kind is str:
         return value.isascii()  # type: ignore[attr-defined, no-any-return]
     return kind in _SCALARS or (kind is float and math.isfinite(value))  # type: ignore[arg-type]
-
-
-def shorten_argument(value: object) -> str:
-    """As `shorten`, for what is an argument or may hold some: nothing of it where arguments are hidden."""
-    return _kind(value) if redaction.hides_arguments() else shorten(value)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Mapping):
-        keys = ", ".join(str(key)[:20] for key in list(value)[:_KEYS])
-        more = "" if len(value) <= _KEYS else ", …"
-        return f"(an object with the keys {keys}{more})" if value else "(an object without keys)"
-    if isinstance(value, list | tuple):
-        return f"(a list of {len(value)})"
-    if isinstance(value, str | bytes):
-        return f"(a text of {len(value)})"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "(a number)"
-    return f"(of type {type(value).__qualname__})"
-
-
-def shorten(value: object) -> str:
-    """The repr of a value without secrets (redaction.py), cut so that it fits into one line of an error.
-
-    Where arguments are hidden, an object or a list is not shown: it may hold some.
-    """
-    if redaction.hides_arguments() and isinstance(value, Mapping | list | tuple):
-        return _kind(value)
-    redactor = redaction.current()
-    try:
-        if isinstance(value, Mapping):
-            text = repr(redactor.payload(value))
-        elif isinstance(value, list | tuple):
-            text = repr(redactor.value(value))
-        elif isinstance(value, str):
-            text = repr(redactor.text(value[:_SEARCHED]))
-        elif isinstance(value, bytes):
-            known = redactor.text(value[:_SEARCHED].decode("latin-1"))
-            text = repr(known.encode("latin-1"))
-        else:
-            text = redactor.text(repr(value)[:_SEARCHED])
-    except BaseException as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
-        text = f"({type(value).__qualname__} that cannot be shown: {type(unreadable).__name__})"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _check_encodable(text: str, field: str) -> None:

@@ -16,9 +16,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import FLOW, shorten
+from kiqbridge.wire.payload import FLOW
 
 RESULT_TTL: Final = "result_ttl"
 """The option of a declaration, of `set` and of a schedule file."""

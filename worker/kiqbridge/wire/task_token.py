@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN
 
 REFUSED: Final = f"{TASK_TOKEN} is no text of 1 to {MAX_TASK_TOKEN} characters: nothing is reported to Step Functions"

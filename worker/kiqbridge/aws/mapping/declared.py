@@ -11,8 +11,8 @@ from kiqbridge.aws.allow_list import SourceRule
 from kiqbridge.aws.job_forms import OWN_KEYS, parse_jobs
 from kiqbridge.aws.mapping.document import Document
 from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import shorten
 
 _TOP_KEYS: Final = ("mappings", "allow", "schemas")
 _CLASS_KEYS: Final = ("class", active_job.KEY)

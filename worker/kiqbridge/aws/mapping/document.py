@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

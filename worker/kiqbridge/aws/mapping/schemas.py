@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kiqbridge.aws.mapping.document import Document
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import shorten
 
 Validator = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, answer_of, ignored
 from kiqbridge.aws.sources.reading import service_of
 from kiqbridge.errors import EventError
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime.redaction import shorten
 
 OF_RECORDS: Final[dict[str, str]] = {
     "aws:sqs": "queues",

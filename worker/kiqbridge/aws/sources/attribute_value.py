@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kiqbridge.aws.sources.reading import decoded
 from kiqbridge.errors import EventError
-from kiqbridge.wire.payload import shorten_argument
+from kiqbridge.runtime.redaction import shorten_argument
 
 _DEEPEST: Final = 32
 """DynamoDB nests no deeper."""

@@ -12,7 +12,7 @@ from typing import Any
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, Record
 from kiqbridge.aws.sources.reading import parsed
-from kiqbridge.wire.payload import shorten_argument
+from kiqbridge.runtime.redaction import shorten_argument
 
 
 def read(event: object) -> Delivery:

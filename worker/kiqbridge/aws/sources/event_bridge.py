@@ -18,8 +18,8 @@ from typing import Any, Final
 from kiqbridge.aws.record import Delivery, Record, carry
 from kiqbridge.aws.sources.reading import facets_of, text_at
 from kiqbridge.errors import EventError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.guards import Identity, Source, event_identity
-from kiqbridge.wire.payload import shorten
 
 _INPUT_FORM: Final = (
     'give its target an Input such as {"class": "NightlyReport", "args": [], "tick": {"schedule": '

@@ -11,8 +11,8 @@ from typing import Any, Final
 from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources.reading import decoded, facets_of, mapping_at, of_service, text_at
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import shorten
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes after decompression; CloudWatch Logs sends batches of at most 1 MB or so."""

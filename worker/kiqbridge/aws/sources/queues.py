@@ -21,8 +21,8 @@ from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources import reading
 from kiqbridge.aws.sources.carried import attributes_of, notification, unwrap
 from kiqbridge.errors import EventError
+from kiqbridge.runtime.redaction import shorten_argument
 from kiqbridge.wire.guards import Identity, Source
-from kiqbridge.wire.payload import shorten_argument
 
 
 def read(event: Mapping[str, Any]) -> Delivery:

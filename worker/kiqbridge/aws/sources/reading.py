@@ -15,9 +15,10 @@ from typing import Any, Final
 from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
-from kiqbridge.wire.payload import check_json, shorten, shorten_argument
+from kiqbridge.wire.payload import check_json
 
 _LONGEST: Final = 200
 """Characters of an identity that stand in log lines as they are; what is longer is content rather than a name."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources import reading
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.wire.payload import shorten
+from kiqbridge.runtime.redaction import shorten
 
 _LONGEST_RESULT: Final = 1_000
 """Characters of a result's text; the completion report of S3 cuts longer ones."""

@@ -17,8 +17,9 @@ from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources import direct
 from kiqbridge.aws.sources.reading import facets_of, of_service
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.payload import check_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

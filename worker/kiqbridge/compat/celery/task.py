@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Type
 
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job import job
-from kiqbridge.clock import client_now
 from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
 from kiqbridge.compat.celery.request import Request, called, current_request
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire.options import with_attributes
 from kiqbridge.wire.payload import new_jid, run_time
 

@@ -21,9 +21,10 @@ from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.declaration import define
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import default_registry
-from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.wire.payload import new_jid, read_timestamp, run_time, shorten
+from kiqbridge.runtime.clock import client_now
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire.payload import new_jid, read_timestamp, run_time
 
 try:
     from django.core.exceptions import ImproperlyConfigured

@@ -14,7 +14,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from kiqbridge.records import dataclass
+from kiqbridge.runtime.records import dataclass
 
 FOLDER = Path(__file__).parent
 PARTS = FOLDER / "parts"

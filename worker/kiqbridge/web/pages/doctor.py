@@ -14,7 +14,7 @@ ORDER: Final = ("problem", "warning", "unknown", "ok")
 
 def show(request: Request) -> Response:
     """All findings, the worst first; what is well is folded."""
-    from kiqbridge.doctor import examine  # noqa: PLC0415 - other pages need none of its rules
+    from kiqbridge.operate.doctor import examine  # noqa: PLC0415 - other pages need none of its rules
 
     view = view_of(request)
     found = view.read(("doctor",), lambda: examine(view.operator), FRESH_S)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.telemetry.prometheus import CONTENT_TYPE, prometheus_text
+from kiqbridge.operate.telemetry.prometheus import CONTENT_TYPE, prometheus_text
 from kiqbridge.web.context import Site
 
 _THREAD: Final = CapacityLimiter(1)

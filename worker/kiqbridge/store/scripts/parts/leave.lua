@@ -3,7 +3,7 @@
 -- include effect_add
 -- include effect_ledger
 -- How a job leaves the place where it was, whoever ends it: it is added to a sorted set, and the effects of its end come
--- about (settle/ending.py). A new one is a part and a line here. The caller removes it from its place last.
+-- about (engine/settle/ending.py). A new one is a part and a line here. The caller removes it from its place last.
 local ENDING = {add = effect_add, ledger = effect_ledger}
 
 -- Passes over the effects of an end. Answers the error to return before anything is written if one of them cannot come

@@ -1,0 +1,86 @@
+"""Tokens with which a user of ElastiCache logs in by IAM: an address that is signed beforehand, in place of a password.
+
+A token can be used for 15 minutes after it was made, and here it is made for each connection, offline.
+ElastiCache ends a connection 12 hours after its last login; the store opens a new one before that.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import redis
+
+from kiqbridge.config.credentials.sigv4 import Keychain, Signer
+from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.errors import ConfigError, RedisUnavailable
+
+TOKEN_LIFE_S: Final = 900
+"""The longest that ElastiCache allows."""
+MAX_AGE_S: Final = 11 * 3600.0
+"""Of a connection; an hour less than ElastiCache allows."""
+
+_FIT: Final = re.compile(r"rediss(\+cluster)?://|redis://(127\.0\.0\.1|localhost|\[::1\])([:/?]|$)")
+"""TLS, or this host: a tunnel, or a test."""
+
+
+class IamTokens(redis.CredentialProvider):
+    """User and token for each new connection, as redis-py asks for them.
+
+    Args:
+        access: user, replication group, region and keys.
+        clock: seconds since the epoch.
+
+    Raises:
+        ConfigError: the address is not fit for it, or the region is not known.
+    """
+
+    def __init__(self, access: RedisAccess, clock: Callable[[], float] = time.time) -> None:
+        check_address(access.url)
+        if not access.region:
+            raise ConfigError("REDIS_IAM_USER: the region is not known; set AWS_REGION")
+        self._user = access.iam_user
+        self._cache = access.iam_cache.lower()  # as ElastiCache writes it
+        self._region = access.region
+        self._keychain = Keychain(access.aws)
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"IamTokens({self._user}, {self._cache})"
+
+    def get_credentials(self) -> tuple[str, str]:
+        """The user and a new token.
+
+        Raises:
+            redis.exceptions.ConnectionError: there are no keys to sign with; its cause has the reason.
+        """
+        try:
+            keys = self._keychain.keys()
+        except RedisUnavailable as error:
+            raise redis.exceptions.ConnectionError(str(error)) from error
+        signer = Signer(keys=keys, region=self._region, service="elasticache", now=self._clock())
+        token = signer.presigned(
+            host=self._cache,
+            params={"Action": "connect", "User": self._user},
+            expires_s=TOKEN_LIFE_S,
+        )
+        return self._user, token
+
+
+def check_address(url: str) -> None:
+    """Refuse an address to which a token must not be sent, or that logs in by itself.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if not _FIT.match(url):
+        raise ConfigError(
+            "REDIS_IAM_USER: a token of IAM is only sent over TLS; set REDIS_URL to rediss://HOST:6379/0, "
+            "the primary endpoint of the replication group, or rediss+cluster://HOST:6379, the configuration "
+            "endpoint of one in cluster mode"
+        )
+    if "@" in url.partition("://")[2] or "password=" in url:
+        raise ConfigError(
+            "REDIS_IAM_USER: the token takes the place of the password; leave user and password out of "
+            "REDIS_URL"
+        )

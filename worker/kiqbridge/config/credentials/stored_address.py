@@ -1,0 +1,161 @@
+"""The address of Redis out of Secrets Manager or SSM.
+
+What is stored is an address (`rediss://USER:PASSWORD@HOST:6379/0`), or a JSON object, or a password
+alone. The object has `url`, or the parts of an address; parts that it lacks are those of REDIS_URL.
+No message quotes what is stored.
+"""
+
+import base64
+import json
+from typing import Any, Final
+from urllib.parse import quote
+
+from kiqbridge.config.credentials.aws_request import call
+from kiqbridge.config.credentials.sigv4 import Keychain
+from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.errors import ConfigError, RedisMisconfigured
+
+_OFF: Final = ("false", "0", "no", "")
+
+
+class StoredAddress:
+    """Reads the address where `access` says; each `read` is one request.
+
+    Raises:
+        ConfigError: the region is not known.
+    """
+
+    def __init__(self, access: RedisAccess) -> None:
+        self._access = access
+        self._keychain = Keychain(access.aws)
+        self.name = (
+            f"the secret {access.secret_arn}"
+            if access.secret_arn
+            else f"the parameter {access.ssm_parameter}"
+        )
+        self._region = _region_of(access.secret_arn or access.ssm_parameter) or access.region
+        if not self._region:
+            raise ConfigError(
+                f"{self.name}: its region is not known; give its ARN, or set AWS_REGION"
+            )
+
+    def __repr__(self) -> str:
+        return f"StoredAddress({self.name})"
+
+    def read(self, timeout_s: float) -> str:
+        """The address with its password.
+
+        Args:
+            timeout_s: seconds until a silent service counts as away.
+
+        Raises:
+            RedisMisconfigured: it cannot be read for a reason that stays, or what is stored is no address.
+            RedisUnavailable: the service is away.
+        """
+        secret = self._access.secret_arn
+        service, operation = "secretsmanager", "secretsmanager.GetSecretValue"
+        content: dict[str, Any] = {"SecretId": secret}
+        if not secret:
+            service, operation = "ssm", "AmazonSSM.GetParameter"
+            content = {"Name": self._access.ssm_parameter, "WithDecryption": True}
+        try:
+            answer = call(
+                service,
+                operation,
+                content,
+                region=self._region,
+                keys=self._keychain.keys(),
+                aws=self._access.aws,
+                timeout_s=timeout_s,
+            )
+        except RedisMisconfigured as error:
+            raise RedisMisconfigured(f"{self.name} cannot be read: {error}") from None
+        text = (
+            answer.get("SecretString")
+            if secret
+            else (answer.get("Parameter") or {}).get("Value", "")
+        )
+        if text is None:
+            text = base64.b64decode(answer.get("SecretBinary") or "").decode("utf-8", "replace")
+        try:
+            base = None if self._access.url_is_default else self._access.url
+            return address_of(str(text), base)
+        except ValueError as error:
+            raise RedisMisconfigured(f"{self.name} cannot be used: {error}") from None
+
+
+def address_of(stored: str, base: str | None) -> str:
+    """The address that a stored text and REDIS_URL make together.
+
+    Args:
+        stored: an address, a JSON object, or a password.
+        base: REDIS_URL, None when it is not set.
+
+    Raises:
+        ValueError: they make none; the message quotes nothing.
+    """
+    text = stored.strip()
+    if not text:
+        raise ValueError("it is empty; store an address, a JSON object or a password")
+    if text.startswith("{"):
+        return _of_object(text, base)
+    if "://" in text:
+        return text
+    return _with_credentials(base, None, text)
+
+
+def _of_object(text: str, base: str | None) -> str:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        raise ValueError(
+            "it begins as a JSON object and is none; write it with a JSON tool"
+        ) from None
+    url = content.get("url")
+    if url:
+        if not isinstance(url, str) or "://" not in url:
+            raise ValueError("its url is not an address; write rediss://HOST:6379/0")
+        return url
+    for name in ("host", "username", "password"):
+        if not isinstance(content.get(name, ""), str):
+            raise ValueError(f"its {name} is not a text")  # noqa: TRY004 - as all that is wrong with it
+    user, password = content.get("username") or None, content.get("password") or None
+    host = content.get("host")
+    if not host:
+        return _with_credentials(base, user, password)
+    if not str(content.get("port", 6379)).isdigit() or not str(content.get("db", 0)).isdigit():
+        raise ValueError("its port or db is not a whole number")
+    scheme = "redis" if str(content.get("ssl", True)).lower() in _OFF else "rediss"
+    options = (base or "").partition("?")[2]  # such as the file of an authority
+    place = f"[{host}]" if ":" in host else host
+    return (
+        f"{scheme}://{_credentials(user, password)}{place}:{content.get('port', 6379)}/{content.get('db', 0)}"
+        f"{f'?{options}' if options else ''}"
+    )
+
+
+def _with_credentials(base: str | None, user: str | None, password: str | None) -> str:
+    if base is None:
+        raise ValueError("it holds no host; set REDIS_URL to the address without the password")
+    if password is None:
+        raise ValueError("it holds neither url nor host nor password")
+    scheme, _, rest = base.partition("://")
+    ends = [at for at in (rest.find("/"), rest.find("?")) if at >= 0]
+    end = min(ends) if ends else len(rest)
+    known, _, host = rest[:end].rpartition("@")
+    # A user in the address is quoted already.
+    former = known.partition(":")[0]
+    login = f":{quote(password, safe='')}@"
+    login = f"{quote(user, safe='')}{login}" if user else f"{former}{login}"
+    return f"{scheme}://{login}{host}{rest[end:]}"
+
+
+def _credentials(user: str | None, password: str | None) -> str:
+    if user is None and password is None:
+        return ""
+    return f"{quote(user or '', safe='')}:{quote(password or '', safe='')}@"
+
+
+def _region_of(name: str) -> str:
+    parts = name.split(":")
+    return parts[3] if name.startswith("arn:") and len(parts) > 3 else ""  # noqa: PLR2004

@@ -1,0 +1,254 @@
+"""One child process as its worker sees it: started, given jobs, waited for, killed.
+
+1. It is started by `subprocess`, with one end of a socket, and gets its settings over it.
+2. `wait_ready`: it has loaded the jobs' code and opened its resources.
+3. `perform`: an order and the job's text go over the socket, and the answer comes back (job_child.py has
+   both). An error in it becomes a stand-in that is raised here.
+4. `let_go`: its end of the socket is closed, it closes its resources and ends; or `kill`.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kiqbridge.client.iteration import Cancelled
+from kiqbridge.engine.children.child_messages import Channel, ChildSettings
+from kiqbridge.engine.host.process_state import Start, look_at_start
+from kiqbridge.engine.perform.invocation import Order
+from kiqbridge.engine.settle.error_report import Failure
+from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput
+from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied
+from kiqbridge.runtime import frames
+
+START_S = 60.0
+"""How long loading the code and opening the resources may take in a child."""
+
+END_S = 3.0
+"""How long a child that is let go may close what it has open."""
+
+TICK_S = 0.5
+"""How often a wait looks whether the child still runs, should its end not be heard: something that
+it started may hold its socket open."""
+
+
+class TimeLimitReached(Exception):  # noqa: N818 - says what happened; `Isolation` settles it
+    """A suspect ran for longer than its time limit.
+
+    Attributes:
+        timeout_s: the limit.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"took longer than {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
+class Child:
+    """One child process. Used by one thread at a time, but for `kill` and `send_stopping`."""
+
+    def __init__(self, settings: ChildSettings, start: Start | None = None) -> None:
+        start = start or look_at_start()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [
+                    start.interpreter,
+                    "-m",
+                    "kiqbridge.engine.children.job_child",
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd=start.folder if start.folder and Path(start.folder).is_dir() else None,
+                umask=-1 if start.umask is None else start.umask,
+                env=start.environment,
+            )
+        self._channel = Channel(ours)
+        self._sending = threading.Lock()
+        self.jobs = 0
+        self.idle_since = 0.0
+        self._is_spent = False
+        self._send({"settings": settings.to_message()})
+
+    def __repr__(self) -> str:
+        return f"<Child {self.pid}, {self.jobs} jobs>"
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be given a job."""
+        return not self._is_spent and self.is_running
+
+    def wait_ready(
+        self, timeout_s: float = START_S, *, while_waiting: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until it has loaded the jobs' code and opened its resources.
+
+        Raises:
+            ProcessDied: it could not, or did not in time; it is dead.
+        """
+        try:
+            reply = self._wait(time.monotonic() + timeout_s, while_waiting)
+            why = str(reply.get("failed", "")) if reply else f"it {self._end()}"
+        except TimeoutError:
+            why = f"it was not ready after {timeout_s:g} s"
+        if why:
+            self.kill()
+            raise ProcessDied(f"the child process for the job did not start: {why}")
+
+    def perform(
+        self, order: Order, *, while_waiting: Callable[[], object] = lambda: None
+    ) -> TaskOutput | object:
+        """Run one job; returns when it has succeeded. `while_waiting` is called every half second.
+
+        Returns:
+            What it returned, if a state machine waits for that; `NOT_PERFORMED` if middleware skipped it,
+            `CANCELLED` if it was cancelled.
+
+        Raises:
+            JobTimeout: it ran for too long; the child is dead.
+            ProcessDied: the child is dead.
+            JobInterrupted: an iterable job makes room.
+            BaseException: what stands here for the error that the job raised, see `Failure`.
+        """
+        self.jobs += 1
+        deadline = time.monotonic() + order.timeout_s if order.timeout_s else None
+        try:
+            self._send(order.to_message(), order.text)
+            reply = self._wait(deadline, while_waiting)
+        except TimeoutError:
+            self.kill()
+            raise JobTimeout(
+                f"took longer than its timeout_s of {order.timeout_s:g} s; its child process was killed"
+            ) from None
+        if reply is None:
+            raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
+        if "interrupted" in reply:
+            interruption = JobInterrupted()
+            interruption.is_saved = True  # the child has looked
+            raise interruption
+        if "failure" in reply:
+            raise Failure(**reply["failure"]).stand_in()
+        if "cancelled" in reply:
+            return Cancelled.CANCELLED
+        output = reply.get("output")
+        return TaskOutput(**output) if output is not None else NOT_PERFORMED
+
+    def perform_alone(
+        self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Let it parse, run and settle a suspect (trial.py): its answer, and the text that is kept.
+
+        Raises:
+            TimeLimitReached: it ran for longer than its `timeout_s`; the child is dead.
+            ProcessDied: the child is dead.
+        """
+        self.jobs += 1
+        self._send({"alone": order}, text)
+        timeout_s: float | None = None
+        deadline: float | None = None
+        while True:
+            try:
+                received = self._wait_message(deadline, while_waiting)
+            except TimeoutError:
+                self.kill()
+                raise TimeLimitReached(timeout_s or 0.0) from None
+            if received is None:
+                raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
+            if "began" not in received[0]:
+                return received
+            timeout_s = received[0]["began"]
+            deadline = time.monotonic() + timeout_s if timeout_s else None
+
+    def send_stopping(self) -> None:
+        """Let the job know that it should come to an end soon (`interrupted()`)."""
+        self._send({"stopping": True})
+
+    def kill(self) -> None:
+        """SIGKILL, from any thread."""
+        self._is_spent = True
+        with contextlib.suppress(OSError):
+            self._process.kill()
+
+    def let_go(self) -> None:
+        """Hang up: an idle child closes its resources and ends."""
+        self._is_spent = True
+        self.idle_since = time.monotonic()
+        self._channel.close()
+
+    def wait_end(self, timeout_s: float) -> None:
+        """Wait for its end, and kill it when it takes too long."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+
+    def _send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
+        # What cannot be sent is not reported here: whoever waits for the answer learns why.
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.send(message, body)
+
+    def _wait(
+        self, deadline: float | None, while_waiting: Callable[[], object] = lambda: None
+    ) -> dict[str, Any] | None:
+        """The next answer; None when there will be none. Raises as `_wait_message`."""
+        received = self._wait_message(deadline, while_waiting)
+        return received[0] if received else None
+
+    @frames.may_take_long
+    def _wait_message(
+        self, deadline: float | None, while_waiting: Callable[[], object]
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """The next answer and the bytes that came along; None when there will be none.
+
+        Raises:
+            TimeoutError: not before the deadline.
+        """
+        answers = select.poll()
+        answers.register(self._channel.socket, select.POLLIN)
+        is_running = True
+        while True:
+            left = TICK_S if deadline is None else min(TICK_S, deadline - time.monotonic())
+            if answers.poll(max(left, 0) * 1000 if is_running else 0):
+                return self._channel.receive()
+            if not is_running:
+                return None
+            if left <= 0:
+                raise TimeoutError
+            while_waiting()
+            is_running = self.is_running  # what it said before its end is still to be read
+
+    def _end(self) -> str:
+        """How it ended, as the rest of a sentence."""
+        self._is_spent = True
+        try:
+            code = self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.wait_end(0)
+            return "closed the socket to its worker and was killed"
+        if code >= 0:
+            return f"ended with exit code {code} in the midst of it"
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name
+            hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+            return f"was ended by {name} (signal {-code}){hint}"
+        return f"was ended by signal {-code}"

@@ -1,0 +1,157 @@
+"""What a worker and the child processes that run its jobs say to each other.
+
+One socket a child. A message is a JSON object, and bytes where a job goes along; never pickle, which
+would let whoever writes to the socket choose code. An error is described by its names and lines, and
+the worker makes a stand-in of it (error_report.py).
+"""
+
+import json
+import socket
+import struct
+import weakref
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.settle.error_report import Answers, Failure
+from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
+from kiqbridge.errors import OverLimit
+from kiqbridge.runtime import descriptors, job_forks
+from kiqbridge.runtime.logs import tracebacks
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import DEFAULT_KEYS
+from kiqbridge.wire.payload import ProfileSetting
+from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
+
+if TYPE_CHECKING:
+    from kiqbridge.config.fleets import Fleets
+
+_HEADER = struct.Struct(">II")
+
+TRACEBACK_LIMIT = 20_000
+"""Characters of a traceback for the worker's log and handlers, its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettings:
+    """What of the worker's settings its children need.
+
+    Sent over the socket: flags and environment are for everybody to read, and there are passwords.
+    """
+
+    require: tuple[str, ...]
+    log_level: str
+    log_format: str
+    redis: RedisAccess = field(repr=False)
+    namespace: str
+    fleets: "Fleets | None" = None
+    profile: ProfileSetting
+    timeout_s: float
+    max_iteration_runtime_s: float | None = None
+    logged_job_attributes: tuple[str, ...] = ("bid", "tags", "traceparent", "X-Amzn-Trace-Id")
+    redact: tuple[str, ...] = DEFAULT_KEYS
+    max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES
+    foreign_jobs: Literal["refuse", "run", "requeue"] = "refuse"
+    unknown_class: str = "retry"
+    skip_default_job_logging: bool = False
+
+    def to_message(self) -> dict[str, Any]:
+        """As it goes over the socket."""
+        return asdict(self)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Self:
+        """The counterpart of `to_message`."""
+        lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
+        made: dict[str, Any] = {"redis": RedisAccess(**message["redis"])}
+        if message.get("fleets"):
+            from kiqbridge.config.fleets import Fleets  # noqa: PLC0415 - few have fleets
+
+            made["fleets"] = Fleets.from_message(message["fleets"])
+        return cls(**{**message, **lists, **made})
+
+
+class Channel:
+    """One end of the socket. Sent to by one thread at a time, and read by one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.settimeout(None)  # whatever a job has made the default
+        self.socket = end
+        self._descriptor = descriptors.Descriptor(end)
+        _channels.add(self)
+
+    def send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a message.
+
+        Raises:
+            OSError: the other end is gone.
+        """
+        head = json.dumps(message).encode()
+        self.check()
+        self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
+
+    def receive(self) -> tuple[dict[str, Any], bytes] | None:
+        """Wait for a message; None when the other end is gone, in the midst of one too."""
+        self.check()
+        try:
+            header = self._read(_HEADER.size)
+            if header is None:
+                return None
+            length, rest = _HEADER.unpack(header)
+            head, body = self._read(length), self._read(rest)
+        except OSError:  # reset
+            return None
+        if head is None or body is None:
+            return None
+        message: dict[str, Any] = json.loads(head)
+        return message, body
+
+    def check(self) -> None:
+        """Does not return when a job has closed this end."""
+        if descriptors.is_watching:
+            self._descriptor.check()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+    def _read(self, count: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self.socket.recv(count - len(parts))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+_channels: "weakref.WeakSet[Channel]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """What a job forks neither answers in its place nor keeps the socket open beyond its end."""
+    for channel in list(_channels):
+        channel.close()
+
+
+job_forks.on_child(_close_in_child)
+
+
+def describe(
+    error: BaseException, answers: Answers | None = None, *, was_made: bool = True
+) -> Failure:
+    """An error of this child, and what the rules of its class answered, for the worker."""
+    printed = tracebacks.text_of(error).encode(errors="backslashreplace")
+    return Failure(
+        error_class=error_class(error),
+        message=error_message(error),
+        backtrace=backtrace_lines(error),
+        mro=[f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__],
+        traceback=printed.decode()[-TRACEBACK_LIMIT:],
+        rule=answers.rule_for(error) if answers else None,
+        retry_in=answers.retry_in if answers else None,
+        is_given_up=answers.is_given_up if answers else False,
+        was_made=was_made,
+        over_limit=error.terms() if isinstance(error, OverLimit) else None,
+    )

@@ -1,0 +1,261 @@
+"""Child processes that run jobs declared with `pool="process"`, one job at a time each.
+
+The thread that claimed a job hands it to a child and waits: the job stays in its in-flight list, and
+what becomes of it is decided and written here. Children are started when they are needed, by
+`subprocess` (a fork of a process with threads would copy locks that nobody releases), each is replaced
+on its own when it dies, and those that were idle for a while are ended. None outlives this process:
+the kernel kills them with it, and they hear their socket close.
+
+This is the pool for work that keeps the interpreter lock, and the only one that enforces `timeout_s`
+against code that does not cooperate: by SIGKILL.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+
+from kiqbridge.engine.children.child import END_S, Child
+from kiqbridge.engine.children.child_messages import ChildSettings
+from kiqbridge.engine.host.process_state import look_at_start
+from kiqbridge.engine.perform.invocation import Order
+from kiqbridge.engine.perform.rooms import Room
+from kiqbridge.engine.settle.task_report import TaskOutput
+from kiqbridge.errors import ProcessDied, Shutdown
+from kiqbridge.runtime import frames
+from kiqbridge.runtime.threads import keep_running
+
+logger = logging.getLogger(__name__)
+
+IDLE_S = 60.0
+"""After so long without a job a child is ended."""
+
+
+class ProcessPool:
+    """At most `size` children for all threads of a worker.
+
+    Args:
+        settings: what they are started with.
+        size: how many at once.
+        max_jobs: after so many jobs a child is replaced; 0 = never.
+        idle_s: seconds without a job after which one is ended.
+
+    Attributes:
+        room: places for jobs; who has entered it first finds a child at once, or starts one.
+    """
+
+    def __init__(
+        self, settings: ChildSettings, *, size: int, max_jobs: int = 0, idle_s: float = IDLE_S
+    ) -> None:
+        self._settings = settings
+        self._start = look_at_start()
+        self._size = size
+        self._max_jobs = max_jobs
+        self._idle_s = idle_s
+        self.room = Room(size)
+        self._changed = threading.Condition()
+        self._idle: list[Child] = []
+        self._running: dict[object, Child | None] = {}
+        self._count = 0
+        self._interrupted: set[object] = set()
+        self._taken: set[object] = set()
+        self._is_stopping = False
+        # Asked for, the first one being started: it leaves when its future is done, so that none is lost when
+        # the keeper is thrown out of its loop, as by a job that raises an error in all threads.
+        self._wanted: deque[Future[Child]] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ending: list[Child] = []
+        self._keeper: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
+
+    def perform(self, order: Order, owner: object) -> TaskOutput | object:
+        """Run a job in a child, waiting for one first.
+
+        Args:
+            order: the job.
+            owner: who `interrupt` names it by; one job at a time each.
+
+        Returns:
+            See `Child.perform`.
+
+        Raises:
+            Shutdown: interrupted; the job has been given back.
+            JobTimeout, ProcessDied, JobInterrupted, BaseException: see `Child.perform`.
+        """
+        child: Child | None = None
+        try:
+            child = self._take(owner)
+            return child.perform(order)
+        except ProcessDied:
+            if owner in self._interrupted:
+                raise Shutdown from None
+            raise
+        finally:
+            self._put_back(owner, child)
+
+    def note_start(self) -> None:
+        """Start children from now on as this process is now, whatever jobs change about it later."""
+        self._start = look_at_start()
+
+    def quiet(self) -> None:
+        """Let running jobs know that they should come to an end soon."""
+        with self._changed:
+            self._is_stopping = True
+            running = [child for child in self._running.values() if child is not None]
+        for child in running:
+            child.send_stopping()
+
+    def interrupt(self, owner: object) -> None:
+        """Kill the child that runs a job for `owner`; to be called after the job was given back."""
+        with self._changed:
+            self._interrupted.add(owner)
+            child = self._running.get(owner)
+            self._changed.notify_all()
+        if child is not None:
+            child.kill()
+
+    def end_one(self, owner: object) -> None:
+        """As `interrupt`, for a job that was taken away: `owner` may perform others after it."""
+        with self._changed:
+            if owner not in self._running:
+                return
+            self._taken.add(owner)
+        self.interrupt(owner)
+
+    def stop(self) -> None:
+        """End all children; those that are in the midst of a job are killed."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+            running = [child for child in self._running.values() if child is not None]
+            self._interrupted.update(self._running)
+            self._changed.notify_all()
+            ending = [*self._ending, *idle]
+        for child in idle:
+            child.let_go()
+        for child in running:
+            child.kill()
+        until = time.monotonic() + END_S
+        for child in (*ending, *running):
+            child.wait_end(max(until - time.monotonic(), 0))
+
+    @frames.may_take_long
+    def _take(self, owner: object) -> Child:
+        """A child that is ready, for this owner.
+
+        Raises:
+            Shutdown: interrupted meanwhile.
+            ProcessDied: a new one could not start.
+        """
+        with self._changed:
+            self._running[owner] = None
+            while True:
+                if owner in self._interrupted:
+                    raise Shutdown
+                while self._idle:
+                    child = self._idle.pop()
+                    if child.is_usable:
+                        return self._lend(owner, child)
+                    self._count -= 1
+                if self._count < self._size:
+                    self._count += 1
+                    break
+                self._changed.wait()
+        try:
+            child = self.start_child()
+        except BaseException:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            # To be seen by `interrupt` from here on; before, there was nothing to kill.
+            self._lend(owner, child)
+            if owner in self._interrupted:
+                child.kill()
+        child.wait_ready()
+        return child
+
+    def _lend(self, owner: object, child: Child) -> Child:
+        self._running[owner] = child
+        if self._is_stopping:
+            child.send_stopping()
+        return child
+
+    def _put_back(self, owner: object, child: Child | None) -> None:
+        with self._changed:
+            child = self._running.pop(owner, None) or child
+            if owner in self._taken:
+                self._taken.discard(owner)
+                self._interrupted.discard(owner)
+            if child is None:
+                return
+            is_spent = bool(self._max_jobs) and child.jobs >= self._max_jobs
+            if child.is_usable and not is_spent:
+                child.idle_since = time.monotonic()
+                self._idle.append(child)
+            else:
+                self._count -= 1
+                self._ending.append(child)
+                child.let_go()
+            self._changed.notify_all()
+
+    def start_child(self) -> Child:
+        """A new child that is not among those of the pool; it may not be ready yet.
+
+        Raises:
+            OSError: the system has no room for it.
+        """
+        with self._changed:
+            if self._keeper is None:
+                self._keeper = threading.Thread(
+                    target=self._keep, name="kiqbridge-children", daemon=True
+                )
+                self._keeper.start()
+        started: Future[Child] = Future()
+        self._wanted.append(started)
+        self._bell.put(None)
+        return started.result()
+
+    def _keep(self) -> None:
+        """Start children and end idle ones.
+
+        All are started by this thread, which ends with the process alone: the kernel kills a child
+        when the thread that started it is gone.
+        """
+        keep_running("children", self._start_and_sweep, is_ending=lambda: False)
+
+    def _start_and_sweep(self) -> None:
+        while True:
+            if not self._wanted:
+                try:
+                    self._bell.get(timeout=self._idle_s / 4)
+                except queue.Empty:
+                    self._sweep()
+                continue
+            started = self._wanted[0]
+            if not started.done():
+                try:
+                    child = Child(self._settings, self._start)
+                except Exception as error:  # noqa: BLE001 - for the thread that waits for it
+                    started.set_exception(error)
+                else:
+                    started.set_result(child)
+            self._wanted.popleft()
+
+    def _sweep(self) -> None:
+        with self._changed:
+            oldest = time.monotonic() - self._idle_s
+            idle = [child for child in self._idle if child.idle_since < oldest]
+            self._idle = [child for child in self._idle if child not in idle]
+            self._count -= len(idle)
+            self._ending = [child for child in self._ending if child.is_running]
+            late = [child for child in self._ending if child.idle_since < time.monotonic() - END_S]
+            self._ending += idle
+        for child in late:
+            child.kill()
+        for child in idle:
+            child.let_go()

@@ -1,0 +1,111 @@
+"""Connects a worker process with its machine: systemd, the title in `ps`, ECS, CPUs and host name.
+
+`attach` adds listeners to the events of the process (`lifecycle.Events`); the engine knows none of them.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Literal
+
+from kiqbridge import __version__
+from kiqbridge.client.server import Events
+from kiqbridge.config.config import Config
+from kiqbridge.engine.host.status import Status, read_statuses, run_folder
+from kiqbridge.engine.host.systemd import Notifier, Report, report_of
+from kiqbridge.runtime.clock import lease_now
+
+
+def attach(
+    events: Events,
+    *,
+    config: Config,
+    tag: str,
+    notifier: Notifier,
+    look: Callable[[], Status],
+    running: Callable[[], Iterable[Hashable]],
+) -> None:
+    """Notify systemd, set the title and protect the ECS task from now on; READY=1 is sent by the engine.
+
+    Args:
+        events: those of the process, before the first is fired.
+        config: the settings.
+        tag: the name of this process in its title.
+        notifier: notifies systemd.
+        look: how the process is now.
+        running: one value for each running job, the same at each call.
+    """
+    set_title = title_setter()
+
+    def notify() -> None:
+        set_title(worker_title(look(), tag))
+        notifier.notify()
+
+    def begin() -> None:
+        set_title(worker_title(look(), tag))
+        notifier.start(lambda: report_of([look()], lease_now()))
+
+    events.add("startup", begin)
+    events.add("beat", notify)
+    events.add("quiet", notify)
+    events.add("shutdown", notifier.stopping)
+    events.add("exit", notifier.stop)
+    if not config.ecs_protect_after_s:
+        return
+    from kiqbridge.engine.host.ecs import task_protection  # noqa: PLC0415 - an HTTP client, for few
+
+    protection = task_protection(
+        os.environ,
+        after_s=config.ecs_protect_after_s,
+        running=running,
+        folder=run_folder(config.run_dir),
+    )
+    if protection is not None:
+        events.add("startup", protection.start)
+        events.add("quiet", protection.quiet)
+        events.add("exit", protection.stop)
+
+
+def report_on_children(folder: Path, supervisor: int) -> Report:
+    """The report on the processes of a supervisor (its pid), from their status files in `folder`."""
+    statuses = [each for each in read_statuses(folder) if each.supervisor == supervisor]
+    return report_of(statuses, lease_now())
+
+
+def worker_title(status: Status, tag: str) -> str:
+    """`kiqbridge VERSION TAG [BUSY of CONCURRENCY busy] stopping`, the last word from quiet on."""
+    parts = [
+        "kiqbridge",
+        __version__,
+        tag,
+        f"[{status.busy} of {status.concurrency} busy]",
+        "stopping" if status.state in ("quiet", "stopping") else "",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def supervisor_title(text: str, tag: str) -> str:
+    """The title of a supervisor; `text` is its state."""
+    return " ".join(filter(None, ["kiqbridge", __version__, tag, text]))
+
+
+def title_setter() -> Callable[[str], None]:
+    """What sets the title of this process; it does nothing where `setproctitle` is not installed."""
+    try:
+        from setproctitle import setproctitle  # noqa: PLC0415 - an extra, and the worker's alone
+    except ImportError:
+        return lambda _title: None
+    return setproctitle
+
+
+def process_count(setting: int | Literal["auto"]) -> int:
+    """How many processes a setting means; `auto` is one for each CPU that this process may use."""
+    if setting != "auto":
+        return setting
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def hostname() -> str:
+    """The name by which this machine is known to Redis and in the Web UI; on Heroku that of the dyno."""
+    return os.environ.get("DYNO") or socket.gethostname()

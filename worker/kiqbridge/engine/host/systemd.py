@@ -1,0 +1,191 @@
+"""Notifies systemd of the state of a worker: sd_notify(3) and sd_watchdog_enabled(3).
+
+- READY=1 once jobs are taken, STOPPING=1 when the process begins to stop;
+- STATUS=… a line for `systemctl status`, at each beat;
+- WATCHDOG=1 twice per interval that the unit asks for, but only while the process is live in the
+  sense of `kiqbridge health --live`: a process of which a thread has ended is restarted by systemd.
+
+Everywhere else than under systemd it sends nothing.
+"""
+
+import logging
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import NamedTuple
+
+from kiqbridge.engine.host.status import Status, faults_of
+from kiqbridge.runtime.role import Role
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 10.0
+"""How often `systemctl status` gets a new line from a process without heartbeats of its own."""
+
+SEND_S = 1.0
+"""How long the manager may leave its socket full; then that message is left out."""
+
+
+class Report(NamedTuple):
+    """The state of a process: one line for people, and why it is not live (nothing = it is)."""
+
+    line: str
+    faults: Sequence[str]
+
+
+def report_of(statuses: Sequence[Status], now: float) -> Report:
+    """The report on one worker, or on all those of a supervisor; `now` is on `lease_now`."""
+    states = Counter(status.state for status in statuses)
+    states_text = ", ".join(
+        state if len(statuses) == 1 else f"{count} {state}" for state, count in states.items()
+    )
+    busy = sum(status.busy for status in statuses)
+    concurrency = sum(status.concurrency for status in statuses)
+    live = _faults(statuses, "live", now)
+    passing = [fault for fault in _faults(statuses, "ready", now) if fault not in live]
+    line = f"{states_text or 'no process runs'}, {busy} of {concurrency} busy"
+    return Report("; ".join([line, *passing]), live)
+
+
+def _faults(statuses: Sequence[Status], check: str, now: float) -> list[str]:
+    return [
+        fault if len(statuses) == 1 else f"process {status.pid}: {fault}"
+        for status in statuses
+        for fault in faults_of(status, check, now)
+        if fault != f"it is {status.state}"  # the line says so
+    ]
+
+
+class Notifier:
+    """Sends messages to the service manager.
+
+    Args:
+        address: where it listens, as NOTIFY_SOCKET has it; None = nothing is sent.
+        watchdog_s: seconds without WATCHDOG=1 after which it restarts us; None = never.
+    """
+
+    def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
+        self._address = address
+        self._watchdog_s = watchdog_s
+        self._look: Callable[[], Report] = lambda: Report("starting", ())
+        self._complained = False
+        self._reported_faults: Sequence[str] = ()
+        self._next_turn = 0.0
+        self._ending = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"<Notifier to {self._address or 'nothing'}, watchdog {self._watchdog_s} s>"
+
+    @property
+    def notify_every_s(self) -> float | None:
+        """How often `notify` must be called at least, in seconds; None = the watchdog is off."""
+        return None if self._watchdog_s is None else self._watchdog_s / 2
+
+    def start(self, look: Callable[[], Report], *, in_thread: bool = True) -> None:
+        """Send the state now, and from now on twice per interval of the watchdog.
+
+        Args:
+            look: called for each message, from any thread.
+            in_thread: with a thread of its own; without one, as in a process that forks, the
+                caller calls `turn` at least every `notify_every_s` seconds.
+        """
+        self._look = look
+        self.notify()
+        if in_thread and self._address is not None and self._watchdog_s is not None:
+            Role("systemd", self._notify_on, stopping=self._ending).start()
+
+    def ready(self) -> None:
+        """The start is over: what waits for this service may start, and the watchdog counts."""
+        self._send("READY=1")
+
+    def notify(self) -> None:
+        """Send the state; to the watchdog as well, unless something is wrong."""
+        self._send()
+
+    def turn(self, now: float) -> None:
+        """`notify`, if it is time to; `now` is on `time.monotonic`. For a loop that turns often."""
+        if now >= self._next_turn:
+            self._next_turn = now + min(TURN_S, self.notify_every_s or TURN_S)
+            self.notify()
+
+    def stopping(self) -> None:
+        """The stop has begun."""
+        self._send("STOPPING=1")
+
+    def stop(self) -> None:
+        """Send no more messages."""
+        self._ending.set()
+
+    def _state(self) -> list[str]:
+        line, faults = self._look()
+        if faults and tuple(faults) != self._reported_faults:
+            logger.error(
+                "not live: %s%s",
+                ", ".join(faults),
+                "; systemd's watchdog will restart this process" if self._watchdog_s else "",
+            )
+        self._reported_faults = tuple(faults)
+        text = " ".join(f"{line}; {', '.join(faults)}".split() if faults else line.split())
+        return [f"STATUS={text}", *([] if faults or self._watchdog_s is None else ["WATCHDOG=1"])]
+
+    def _notify_on(self) -> None:
+        while not self._ending.wait(self.notify_every_s):
+            try:
+                self.notify()
+            except Exception:
+                # No message: if that goes on, the watchdog restarts the process rightly.
+                logger.exception("systemd could not be notified of the state of this process")
+
+    def _send(self, *news: str) -> None:
+        if self._address is None:
+            return
+        message = "\n".join([*news, *self._state()]).encode()
+        # A socket for each message: no file descriptor is passed on to a process that jobs start.
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+                out.settimeout(SEND_S)
+                out.sendto(message, _socket_address(self._address))
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                logger.warning(
+                    "systemd could not be notified of the state of this process (NOTIFY_SOCKET=%s): %s; the next "
+                    "message tries again, silently",
+                    self._address,
+                    error,
+                )
+
+
+def take_notifier(environ: MutableMapping[str, str], pid: int) -> Notifier:
+    """The notifier that the environment asks for; taken out of it, so that no child process notifies.
+
+    Args:
+        environ: loses NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+        pid: our own; the watchdog of another process is left to that.
+    """
+    address = environ.pop("NOTIFY_SOCKET", "")
+    interval_us = environ.pop("WATCHDOG_USEC", "")
+    watched_pid = environ.pop("WATCHDOG_PID", "")
+    if not address:
+        return Notifier()
+    if address[0] not in "/@":
+        logger.warning(
+            "NOTIFY_SOCKET=%s is neither a path nor an abstract socket (@name): systemd gets "
+            "no messages",
+            address,
+        )
+        return Notifier()
+    if not interval_us or watched_pid not in ("", str(pid)):
+        return Notifier(address)
+    if not interval_us.isdecimal() or int(interval_us) == 0:
+        logger.warning(
+            "WATCHDOG_USEC=%s is no number of microseconds: the watchdog gets no messages",
+            interval_us,
+        )
+        return Notifier(address)
+    return Notifier(address, int(interval_us) / 1_000_000)
+
+
+def _socket_address(address: str) -> str:
+    return f"\0{address[1:]}" if address.startswith("@") else address

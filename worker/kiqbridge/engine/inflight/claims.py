@@ -1,0 +1,471 @@
+"""Claiming jobs into a registered in-flight list, and every way for a claimed job to leave it.
+
+A claimer is one processor thread with a connection of its own. It numbers its claims; claim number
+s acknowledges chunk s-1. All effects on the in-flight lists go through here, one script each.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
+
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect, packed
+from kiqbridge.store.enqueueing import push_commands
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.round_trip import Command, pack
+from kiqbridge.wire.batches import count_by_bytes
+from kiqbridge.wire.keys import Keys
+
+_CLAIM = scripts.load("claim")
+_CLAIM_AND_HAND_ON = scripts.load("claim_hand_on")
+_SETTLE = scripts.load("settle")
+_GIVE_BACK = scripts.load("give_back")
+_ACKNOWLEDGE = scripts.load("acknowledge")
+_REPUSH = scripts.load("repush")
+
+_FENCED = -1
+_STALE = -2
+_SETTLED = (1, 0, _FENCED)
+_ENDLESS = 2
+_TAKEN = (1, 0, _ENDLESS)
+
+logger = logging.getLogger(__name__)
+
+
+class HandOn(NamedTuple):
+    """What `claim_hand_on.lua` needs beside a claim."""
+
+    keys: Sequence[str]
+    args: Sequence[str | int]
+
+
+class PreparedClaim(NamedTuple):
+    """A claim as it will be sent, on whichever connection.
+
+    Attributes:
+        lease, sequence: under which it is made.
+        packed: EVALSHA; `packed_whole` the same as EVAL, for a server that does not know the script.
+    """
+
+    lease: Lease
+    sequence: int
+    packed: bytes
+    packed_whole: Callable[[], bytes]
+
+
+class Claimer:
+    """Numbered claims under the process' lease.
+
+    Used by one thread at a time, on that thread's connection. `source` gives the list to claim from
+    for a queue's name; default: the queue itself.
+    """
+
+    def __init__(
+        self,
+        tid: str,
+        keeper: LeaseKeeper,
+        connection: RedisConnection,
+        keys: Keys,
+        *,
+        source: Callable[[str], str] | None = None,
+    ) -> None:
+        self.tid = tid
+        self.connection = connection
+        self._keeper = keeper
+        self._keys = keys
+        self._source = source or keys.queue
+        self._sequence = 0
+        self._lease = keeper.current
+
+    def claim(self, queues: Sequence[str], most: int, without: Sequence[str] = ()) -> Chunk | None:
+        """Acknowledge the last chunk and take up to `most` jobs from the first queue that has any.
+
+        Without queues it only acknowledges. Of the classes `without`, as they are spelled in JSON, none
+        is taken: not what lies behind such a job either, and a queue where it is the next is passed over.
+        None: there was nothing, or the lease was gone and a new one has been taken out.
+
+        Raises:
+            RedisUnavailable: call again; the claim is repeated under its number.
+        """
+        lease = self._keeper.current
+        if lease.lost:
+            # Another thread found it gone, and registers anew. The server may still know it, and a claim
+            # would acknowledge what this thread has dropped because of that.
+            self._keeper.renounce(lease, "another thread found it gone")
+            return None
+        if lease is not self._lease:
+            self._lease, self._sequence = lease, 0
+        sequence = self._sequence + 1
+        reply = self._ask(self.connection, lease, sequence, queues, most, *without)
+        if isinstance(reply, int):
+            self.connection.close()
+            self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
+            return None
+        return self._taken(lease, sequence, reply)
+
+    def prepare(self, queues: Sequence[str], most: int, hand_on: HandOn | None) -> PreparedClaim:
+        """The next claim, to be sent when it is due; what it answers is for `accept`.
+
+        Args:
+            queues, most: as for `claim`.
+            hand_on: what the script hands on if there are jobs (claim_hand_on.lua).
+        """
+        lease = self._keeper.current
+        sequence = self._sequence + 1 if lease is self._lease else 1
+        script, keys = _CLAIM, self._keys_of(lease, sequence, queues)
+        args: list[str | int] = [lease.incarnation, self.tid, sequence, most, *queues]
+        if hand_on is not None:
+            script = _CLAIM_AND_HAND_ON
+            keys += hand_on.keys
+            args += hand_on.args
+        rest = (len(keys), *keys, *args)
+        return PreparedClaim(
+            lease,
+            sequence,
+            pack([("EVALSHA", script.sha, *rest)]),
+            lambda: pack([("EVAL", script.text, *rest)]),
+        )
+
+    def may_send(self, prepared: PreparedClaim) -> bool:
+        """Whether what was prepared is still the next claim, under a lease that is not lost."""
+        lease = self._keeper.current
+        return prepared.lease is lease and not lease.lost
+
+    def accept(self, prepared: PreparedClaim, reply: object) -> tuple[bool, Chunk | None]:
+        """What a prepared claim has brought, as (whether that is known, the chunk).
+
+        What is not known is answered to the next `claim`, which bears the same number.
+        """
+        if not (isinstance(reply, list) and reply and isinstance(reply[0], bytes)):
+            return False, None
+        if prepared.lease is not self._lease:
+            self._lease = prepared.lease
+        return True, self._taken(prepared.lease, prepared.sequence, reply)
+
+    def _taken(self, lease: Lease, sequence: int, reply: Sequence[bytes]) -> Chunk | None:
+        if len(reply) == 1:
+            self._sequence = sequence
+            return None
+        queue = reply[0].decode()
+        chunk = Chunk(
+            lease=lease,
+            queue=queue,
+            home=self._source(queue),
+            list_key=self._keys.inflight_list(lease.incarnation, self.tid, sequence),
+            jobs=reply[1:],
+            tid=self.tid,
+            sequence=sequence,
+        )
+        # Last: after an error up to here the claim is repeated, and answers the same jobs.
+        self._sequence = sequence
+        return chunk
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """Acknowledge the last chunk from another thread, when this one begins nothing any more.
+
+        Harmless beside a claim of the owner's: both bear the same number.
+
+        Raises:
+            RedisUnavailable: not acknowledged.
+        """
+        if not self._lease.lost:  # else what was dropped because of that would be acknowledged
+            self._ask(connection, self._lease, self._sequence + 1, (), 0)
+
+    def _ask(
+        self,
+        connection: RedisConnection,
+        lease: Lease,
+        sequence: int,
+        queues: Sequence[str],
+        most: int,
+        *without: str,
+    ) -> Any:
+        reply = connection.script(
+            _CLAIM,
+            self._keys_of(lease, sequence, queues),
+            [lease.incarnation, self.tid, sequence, most, *queues, *without],
+        )
+        if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
+            return reply
+        return _number(connection, reply, (_FENCED, _STALE))
+
+    def _keys_of(self, lease: Lease, sequence: int, queues: Sequence[str]) -> list[str]:
+        keys = self._keys
+        return [
+            keys.inflight,
+            keys.claims(lease.incarnation),
+            keys.inflight_list(lease.incarnation, self.tid, sequence),
+            keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
+            keys.paused,
+            keys.careful,
+            keys.alone,
+            *(self._source(name) for name in queues),
+        ]
+
+
+class SpareClaimers:
+    """Claimers whose chunks are done with, for threads that have left theirs to the event loop."""
+
+    def __init__(self, make: Callable[[RedisConnection], Claimer]) -> None:
+        self._make = make
+        self._spare: deque[Claimer] = deque()
+
+    def lend(self, connection: RedisConnection) -> Claimer:
+        """One for the thread that owns this connection."""
+        try:
+            claimer = self._spare.pop()
+        except IndexError:
+            return self._make(connection)
+        claimer.connection = connection
+        return claimer
+
+    def free(self, claimer: Claimer) -> None:
+        """Its last chunk holds no job any more."""
+        self._spare.append(claimer)
+
+
+def settle(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    job: bytes,
+    *,
+    target: str | None,
+    score: float,
+    text: bytes,
+    effects: Sequence[Effect] = (),
+) -> bool:
+    """Move a claimed job into a sorted set, or let it leave Redis, and acknowledge it, in one step.
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        chunk: that holds the job.
+        job: as it was fetched.
+        target: key of the sorted set; None = it leaves Redis.
+        score, text: the member.
+        effects: of its end (engine/settle/ending.py); they come about in the same step.
+
+    Returns:
+        False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.is_popped:  # in no list that names its owner: written as Sidekiq does
+        commands: list[Command] = [("ZADD", target, repr(score), text)] if target else []
+        commands += [each for effect in effects for each in _plain_effect(connection, effect)]
+        if commands:
+            connection.run(("MULTI",), *commands, ("EXEC",))
+        return True
+    leaving = (job, score, text)
+    return settle_all(connection, keys, chunk, [leaving], target=target, effects=effects)[0]
+
+
+def settle_all(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    jobs: Sequence[tuple[bytes, float, bytes]],
+    *,
+    target: str | None,
+    effects: Sequence[Effect] = (),
+) -> list[bool]:
+    """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
+
+    Not for popped ones. `effects` are those of the end of a single one. False in the place of each that was not ours any more.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    args: list[str | bytes | float] = [*_claim_of(chunk)]
+    targets = [*_keys_of(keys, chunk), target or chunk.list_key]
+    for job, score, text in jobs:
+        args += [job, repr(score), text, 0]
+    if effects:
+        its_keys, its_args = packed(effects)
+        targets += its_keys
+        args[-1:] = its_args
+    answer = connection.script(_SETTLE, targets, args, settles=True)
+    if isinstance(answer, list) and len(answer) == len(jobs):
+        numbers = [_number(connection, each, _TAKEN) for each in answer]
+        if _ENDLESS in numbers:
+            _warn_of_no_end(next(each for each in effects if each.name == "ledger"))
+        return [number != 0 for number in numbers]
+    return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
+
+
+def _warn_of_no_end(effect: Effect) -> None:
+    ends, ledger = effect.keys
+    logger.warning(
+        "%s or %s is no sorted set: how a job of this schedule ended is not in its ledger (%s); all else is "
+        "settled. Delete the key that something else has written",
+        ends,
+        ledger,
+        bytes(effect.args[1]).decode(errors="replace"),  # type: ignore[arg-type] # the text of a JobEnd
+    )
+
+
+def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:
+    """Push a claimed job to another queue, untouched, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    return repush(connection, keys, chunk, job, queue=queue, text=job)
+
+
+def repush(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, queue: str, text: bytes
+) -> bool:
+    """Push a claimed job again, to the end of a queue, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.is_popped:
+        # Repeated after a lost reply: twice is better than not at all.
+        connection.run(("MULTI",), *push_commands(keys, {queue: [text]}), ("EXEC",))
+        return True
+    outcome = connection.script(
+        _REPUSH,
+        [*_keys_of(keys, chunk), keys.queues, keys.queue(queue)],
+        [*_claim_of(chunk), job, text, queue],
+        settles=True,
+    )
+    return _number(connection, outcome, _SETTLED) == 1
+
+
+def acknowledge(
+    connection: RedisConnection, keys: Keys, done: Sequence[tuple[Chunk, bytes]]
+) -> None:
+    """Take single finished jobs off the lists of their chunks, which are of one lease.
+
+    Of twins, jobs with the same bytes, so many stay as are not finished, however often it is repeated.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if done[0][0].is_popped:
+        return
+    lease = done[0][0].lease
+    chunks = {(chunk.tid, chunk.sequence): chunk for chunk, _ in done}
+    numbers = {claim: str(number) for number, claim in enumerate(chunks, start=3)}
+    args: list[str | bytes] = [lease.incarnation]
+    for tid, sequence in chunks:
+        args += [tid, str(sequence)]
+    for chunk, text in done:
+        number = numbers[chunk.tid, chunk.sequence]
+        if chunk.has_twins and (copies := chunk.copies_of(text)) is not None:
+            finished = sum(each is chunk and other == text for each, other in done)
+            number = f"{number} {max(copies - finished, 0)}"
+        args += [number, text]
+    lists = [chunk.list_key for chunk in chunks.values()]
+    connection.script(_ACKNOWLEDGE, [keys.inflight, keys.claims(lease.incarnation), *lists], args)
+
+
+def _keys_of(keys: Keys, chunk: Chunk) -> list[str]:
+    """What a script looks at to know that a chunk is still ours."""
+    return [keys.inflight, keys.claims(chunk.lease.incarnation), chunk.list_key]
+
+
+def _claim_of(chunk: Chunk) -> list[str | bytes]:
+    """The claim that a script compares with the stored one."""
+    return [chunk.lease.incarnation, chunk.tid, str(chunk.sequence)]
+
+
+def _number(connection: RedisConnection, reply: object, known: Container[int]) -> int:
+    """A script's answer, if it is one of those that it gives.
+
+    Raises:
+        RedisUnavailable: whoever answered is not the server, or is out of step: repeat the call.
+    """
+    if isinstance(reply, int) and reply in known:
+        return reply
+    connection.close()
+    raise RedisUnavailable(
+        f"an answer that Redis never gives to this call: {reply!r:.100}; nothing was taken from it; "
+        "check what stands between this process and Redis"
+    )
+
+
+def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk) -> int:
+    """Put what is returning back to the consuming end of its queue; the caller holds `chunk.writing`.
+
+    Returns how many were still ours; below 0 when the lease is gone.
+
+    Raises:
+        RedisUnavailable: repeat it: they are still returning; a second time does nothing.
+        RedisRefused: nothing of the rest was moved.
+    """
+    moved = 0
+    while jobs := chunk.returning:
+        if not chunk.is_popped:
+            jobs = jobs[: count_by_bytes([len(job) for job in jobs], connection.batch_bytes)]
+        try:
+            number = _push_back(connection, keys, chunk, jobs)
+        except RedisRefused:
+            raise
+        except BaseException:
+            chunk.sent(len(jobs))
+            raise
+        if number < 0:
+            chunk.returned(len(chunk.returning))
+            return number
+        chunk.returned(len(jobs))
+        moved += number
+    return moved
+
+
+def _push_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequence[bytes]) -> int:
+    if chunk.is_popped:
+        connection.call("RPUSH", chunk.home, *jobs)
+        return len(jobs)
+    reply = connection.script(
+        _GIVE_BACK,
+        [*_keys_of(keys, chunk), chunk.home, keys.alone],
+        [*_claim_of(chunk), *jobs],
+        settles=True,
+    )
+    return _number(connection, reply, range(_FENCED, len(jobs) + 1))
+
+
+def take_away(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, home: str
+) -> bool:
+    """Move one claimed job that runs to the consuming end of a list, whose key is `home`.
+
+    Not for popped ones. False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    reply = connection.script(
+        _GIVE_BACK,
+        [*_keys_of(keys, chunk), home, keys.alone],
+        [*_claim_of(chunk), job],
+        settles=True,
+    )
+    return _number(connection, reply, _SETTLED) == 1
+
+
+def _plain_effect(connection: RedisConnection, effect: Effect) -> list[Command]:
+    """What has an effect of the end of a popped job, by the rules of the script's part leave.lua."""
+    target, *ledger = effect.keys
+    score, text = effect.args
+    if ledger:
+        kinds = connection.run(("TYPE", target), ("TYPE", *ledger))
+        if not set(kinds) <= {b"zset", b"none"}:
+            _warn_of_no_end(effect)
+            return []
+        if not connection.call("ZCOUNT", *ledger, score, score):
+            return []
+    return [("ZADD", target, score, text)]

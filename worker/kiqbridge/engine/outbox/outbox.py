@@ -1,0 +1,207 @@
+"""Applying the ends of jobs under flow control: a thread of each worker.
+
+1. The script that settles a job adds its end to `kb:flow:ends`; its worker then calls `wake`.
+2. The thread here takes ends, for `TAKE_S` seconds: no other worker tries the same ones meanwhile.
+3. For each: its effects (effects.py), then one script that applies them and removes the end. So each comes about
+   once, also when this process is killed in the midst, or a reply is lost.
+
+What a worker leaves behind that was killed is applied by another one: each hears from the beat of its lease
+(engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kiqbridge.client.current import log_context
+from kiqbridge.engine.outbox.effects import (
+    EffectMaker,
+    Scene,
+    begin_next,
+    count_end,
+    keep_result,
+    pass_report,
+    unlock,
+)
+from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.hints import Hint
+from kiqbridge.runtime.role import Role, Until
+from kiqbridge.store.effects import Effect
+from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.wire.flow_mark import FlowEnd
+
+logger = logging.getLogger(__name__)
+
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, keep_result, unlock, begin_next, count_end)
+"""All that the end of a job may mean, in the order in which it comes about."""
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks for ends that others have left, while there are any."""
+
+REREAD_S: Final = 60.0
+"""Seconds after which the cancelled batches are read again, though they seem to be the same."""
+
+BATCH: Final = 100
+ADDING: Final = ("batch_end", "batch_seal")
+"""Effects that may add ends."""
+
+TAKE_S: Final = 5.0
+"""For so long others leave alone what was taken; should it lapse, two workers try it, and one of them applies it."""
+
+LAST_S: Final = 1.0
+"""Seconds for which a process that ends applies what is left; other workers apply the rest."""
+
+
+class Outbox(Role):
+    """The thread that applies ends.
+
+    Args:
+        scene: what effects are made with.
+        connection: its own.
+        on_report: called when a report for Step Functions was passed on.
+        makers: of effects.
+        look_s: seconds between two looks.
+
+    Attributes:
+        applied: how many ends this process has applied.
+        bids: batches that are cancelled, as of the last look; replaced, never changed.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        connection: RedisConnection | RedisPool,
+        *,
+        on_report: Callable[[], object] = lambda: None,
+        makers: Sequence[EffectMaker] = MAKERS,
+        look_s: float = LOOK_S,
+    ) -> None:
+        super().__init__("outbox", self._look_on, until=Until.ENDS, join_s=LAST_S)
+        self.applied = 0
+        self.bids: frozenset[str] = frozenset()
+        self._scene = scene
+        self._connection = connection
+        self._on_report = on_report
+        self._makers = makers
+        self._look_s = look_s
+        self._looked_at = 0.0
+        self._hint = Hint()
+        self._cancelled = b""
+        self._wrong_type = WrongTypeWarning(logger, "the outbox of ended jobs")
+        self._read_at = -REREAD_S
+
+    def note(self, *, ends: bool, cancelled: bytes) -> None:
+        """What the beat of the lease has found out. From any thread, at once.
+
+        Args:
+            ends: whether there are ends.
+            cancelled: changes when a batch is cancelled; empty if none is.
+        """
+        self._hint.give(is_some=ends)
+        is_new, self._cancelled = cancelled != self._cancelled, cancelled
+        if is_new:
+            self._read_at = -REREAD_S
+        if is_new or (ends and time.monotonic() >= self._looked_at + self._look_s):
+            self._some.set()
+
+    def look(self) -> bool:
+        """Take and apply what is due, up to `BATCH`; whether there may be more: others, or what these have added.
+
+        Raises:
+            KiqbridgeError: Redis is away; nothing is lost.
+        """
+        taken = take_ends(self._connection, self._scene.keys, most=BATCH, for_s=TAKE_S)
+        has_added = False
+        for text in taken:
+            threads.beat()
+            has_added |= self._apply(text)
+        return has_added or len(taken) == BATCH
+
+    def look_for_cancelled(self) -> None:
+        """Read which batches are cancelled.
+
+        Raises:
+            KiqbridgeError: Redis is away; they stay as they were.
+        """
+        self.bids = read_cancelled(self._connection, self._scene.keys, time.time())
+
+    def _apply(self, text: bytes) -> bool:
+        """Apply an end; whether that has added others."""
+        keys = self._scene.keys
+        try:
+            end = FlowEnd.from_text(text)
+        except ValueError:  # its message could quote a token
+            logger.warning("an end in %s cannot be read: dropped", keys.flow_ends)
+            drop_end(self._connection, keys, text)
+            return False
+        with log_context(**{"class": end.job_class, "jid": end.jid}):
+            try:
+                effects = self._effects(end)
+            except (RedisRefused, RedisUnavailable):
+                raise
+            except Exception as error:  # noqa: BLE001 - client middleware may raise anything
+                user_code.log_error(
+                    logger, error, "the end of a job could not be applied; it is tried again"
+                )
+                return False
+            try:
+                answers = apply_end(self._connection, keys, text, effects)
+            except RedisRefused as error:
+                logger.error(  # noqa: TRY400 - the server's words say it all
+                    "the end of a job could not be applied: %s; it stays in %s and is tried again. If a key has "
+                    "another type, delete what something else has written",
+                    error,
+                    keys.flow_ends,
+                )
+                return False
+            if answers is None:
+                return False
+            self.applied += 1
+            if end.report:
+                self._on_report()
+            return any(
+                answer and effect.name in ADDING
+                for effect, answer in zip(effects, answers, strict=True)
+            )
+
+    def _effects(self, end: FlowEnd) -> list[Effect]:
+        effects: list[Effect] = []
+        for make in self._makers:
+            made = make(end, self._scene)
+            if isinstance(made, list):
+                effects += made
+            elif made is not None:
+                effects.append(made)
+        return effects
+
+    def _look_on(self) -> None:
+        while True:
+            is_last, is_woken = self._stopping.is_set(), self._some.is_set()
+            self._some.clear()
+            threads.beat()
+            try:
+                now = time.monotonic()
+                is_known = self._hint.is_fresh
+                if is_known and not self._cancelled:
+                    self.bids = frozenset()
+                elif now >= self._read_at + (REREAD_S if is_known else self._look_s):
+                    self.look_for_cancelled()
+                    self._read_at = now
+                if is_last or is_woken or not self._hint.says_nothing:
+                    self._looked_at = now
+                    while self.look():
+                        pass
+                self._wrong_type.clear()
+            except KiqbridgeError as error:
+                logger.debug("ends of jobs wait for Redis: %s", error)
+                self._wrong_type.report(error)
+            if is_last:
+                return
+            threads.rest()
+            if not self._stopping.is_set():
+                self._some.wait(self._look_s)

@@ -1,0 +1,113 @@
+"""Fetching as Sidekiq does (protocol §6): BRPOP, which takes a job out of Redis.
+
+A killed process loses what it was running. For comparison, and for a Redis without scripts; whoever
+has no reason for it leaves `fetch` at `reliable`.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.engine.inflight.outage import RETRY_S, Outage
+from kiqbridge.engine.perform.rooms import Rooms
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime.clock import lease_now
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.queues import QueueOrder
+
+BLOCK_S = 2
+"""Seconds that one BRPOP waits; also how long a thread takes to notice that it shall end."""
+
+FIRST_LOOK_S = 0.01
+LOOK_AT_PAUSES_S = 1.0
+LOOK_AT_ROOMS_S = 0.05
+"""How often to look for room, if none of the queues has a next job that could begin."""
+
+
+class BasicFetcher:
+    """One job at a time for one thread; the same interface as `Fetcher`."""
+
+    def __init__(
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        order: QueueOrder,
+        outage: Outage,
+        rooms: Rooms | None = None,
+    ) -> None:
+        self.connection = connection
+        self._keys = keys
+        self._order = order
+        self._outage = outage
+        self._paused: frozenset[str] = frozenset()
+        self._looked_at = 0.0
+        self._rooms = rooms or Rooms((), {})
+        self._full: set[str] = set()
+        self.has_fetched = False
+        self.refused: BaseException | None = None
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
+        """The next job, or None after 2 s without one."""
+        try:
+            chunk = self._pop()
+        except KiqbridgeError as error:
+            self._outage.report(error)
+            give_up.wait(RETRY_S)
+            return None
+        except BaseException as error:
+            if not self.has_fetched:
+                self.refused = error
+            raise
+        self.has_fetched = True
+        self._outage.over()
+        return chunk
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Nothing: a popped job is in nobody's list."""
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """As `acknowledge`."""
+
+    def share(self, chunk: Chunk) -> None:
+        """As `acknowledge`."""
+
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
+        """Pop nothing from its queue until there is room: what lies there is not seen before."""
+        self._full.add(chunk.queue)
+
+    def leave(self, chunk: Chunk) -> None:
+        """As `acknowledge`."""
+
+    def _pop(self) -> Chunk | None:
+        queues = self._served()
+        if not queues:
+            pause_s = LOOK_AT_ROOMS_S if self._full else BLOCK_S
+            threading.Event().wait(pause_s if self.has_fetched else 0)
+            return None
+        # The first time only a look: the process is not ready before each thread has had one.
+        block_s = BLOCK_S if self.has_fetched else FIRST_LOOK_S
+        # Not repeated after a lost reply: what it popped is lost, as with Sidekiq's own fetch.
+        [reply] = self.connection.run(
+            ("BRPOP", *(self._keys.queue(name) for name in queues), block_s), repeatable=False
+        )
+        if reply is None:
+            return None
+        key, text = reply
+        home = text_of(key)
+        queue = home.removeprefix(self._keys.queue(""))
+        return Chunk(lease=NO_LEASE, queue=queue, home=home, list_key="", jobs=[text])
+
+    def _served(self) -> Sequence[str]:
+        now = lease_now()
+        if now - self._looked_at >= LOOK_AT_PAUSES_S:
+            self._looked_at = now
+            members = self.connection.call("SMEMBERS", self._keys.paused)
+            self._paused = frozenset(map(text_of, members))
+        if self._full and not self._rooms.allowance(1)[1]:
+            self._full.clear()
+        queues = self._order()
+        if not (self._paused or self._full):
+            return queues
+        return [name for name in queues if name not in self._paused and name not in self._full]

@@ -1,0 +1,480 @@
+"""Where `async def` jobs run: one event loop for each capsule, hundreds at once.
+
+A processor's thread claims a chunk and leaves its `async def` jobs to the loop; it goes on with other
+chunks under another claimer.
+
+1. `take`: a job that was read and has entered the room is put into the loop's inbox.
+2. `_begin`, on the loop: a task of its own for each, in a copy of one context.
+3. `_perform`: the same steps as on a thread (`JobRunner.perform_async` in execution.py).
+4. Its end goes to the bookkeeper, which writes what it asks for and acknowledges it by itself.
+
+Nothing that a job does ends the loop for the others:
+
+1. an error that escapes a background task, or `loop.stop()`: the same loop is entered again (threads.py);
+2. a loop that cannot go on, since its selector fails: its jobs are given back, and another loop takes
+   its place, with resources of its own;
+3. when that happens too often, the thread ends (`on_lost`), and what it held stays in flight: whoever
+   recovers it counts it, so that the job which does this is found.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from kiqbridge.client.bridge import LOOP, OWNER
+from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.server import LoopResources
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.inflight.lease import LeaseKeeper
+from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.perform.loop_watch import LoopWatch
+from kiqbridge.engine.perform.rooms import Room
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.clock import wall_now
+from kiqbridge.runtime.elastic_executor import ElasticExecutor
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.threads import keep_loop_running
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+START_S = 30.0
+"""How long asynchronous resources may take to open."""
+
+SWEEP_S = 1.0
+"""How often to look for tasks that others have cancelled before they began."""
+
+REPORT_S = 1.0
+"""Seconds between two log lines about what ended a loop that goes on."""
+
+MOST_LOSSES = 3
+WITHIN_S = 300.0
+"""So many lost loops within so many seconds, and there is no other one."""
+
+MOST_UNOPENED = 6
+"""So many times in a row resources may fail to open on another loop; in between it waits 1, 2, 4 … s."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A job that is here, from `take` until it is released."""
+
+    tid: str
+    chunk: Chunk
+    job: RunningJob
+    execution: Execution
+    task: asyncio.Task[None] | None = None
+    is_taken: bool = False
+
+
+class EventLoop:
+    """A thread with an event loop, and the jobs on it.
+
+    Attributes:
+        limit: how many jobs run at once.
+        room: their places.
+        processed, failed: how many so far; only ever counted up, and only by this thread.
+        on_lost: called with the reason when there is no loop any more and no other takes its place;
+            to be set before `start`.
+        blocked_s: seconds after which a job that blocks the loop is logged, 0 = never; as `on_lost`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        limit: int,
+        runner: JobRunner[Settlement],
+        keeper: LeaseKeeper,
+        bookkeeper: Bookkeeper,
+        handlers: Handlers,
+        runtime: Runtime,
+        resources: LoopResources,
+    ) -> None:
+        self.name = name
+        self.limit = limit
+        self.room = Room(limit)
+        self.processed = 0
+        self.failed = 0
+        self.on_lost: Callable[[str], object] = self._log_end
+        self.blocked_s = 0.0
+        self._watch = LoopWatch(self)
+        self._runner = runner
+        self._keeper = keeper
+        self._bookkeeper = bookkeeper
+        self._handlers = handlers
+        self._runtime = runtime
+        self._resources = resources
+        self._inbox: deque[_Held] = deque()
+        self._woken = False
+        self._numbers = itertools.count(1)
+        self._running: dict[str, _Held] = {}
+        self._opened = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._stopping = threading.Event()
+        self._is_cancelled = False
+        self._is_sweeping = False
+        self._reported_at = 0.0
+        self._lost: list[asyncio.AbstractEventLoop] = []
+        self._losses: deque[float] = deque(maxlen=MOST_LOSSES)
+        self._unopened = 0
+        self._executor = ElasticExecutor(f"kiqbridge-{name}-bridge")
+        self._context = contextvars.Context()
+        self._thread = threading.Thread(
+            target=self._run, name=f"kiqbridge-loop-{name}", daemon=True
+        )
+
+    def __repr__(self) -> str:
+        return f"<EventLoop {self.name}, {self.room.taken} of {self.limit} running>"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs now, once started; another one may take its place."""
+        if self._loop is None:
+            raise RuntimeError("the event loop has not been started")
+        return self._loop
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this is the loop that runs here now."""
+        return loop is self._loop and self.alive and loop not in self._lost
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the loop and open the asynchronous resources on it.
+
+        Raises:
+            Exception: whatever a resource raised while it was opened.
+        """
+        self._thread.start()
+        if not self._opened.wait(START_S):
+            raise TimeoutError(
+                f"the asynchronous resources of capsule {self.name} did not open within {START_S:.0f} s"
+            )
+        if self._failure is not None:
+            raise self._failure
+        if self.blocked_s:
+            self._watch.start()
+
+    @property
+    def ident(self) -> int:
+        """`threading.get_ident()` of its thread."""
+        return self._thread.ident or 0
+
+    @property
+    def count(self) -> int:
+        """How many jobs are here."""
+        return len(self._running)
+
+    def current(self) -> Execution | None:
+        """The job whose own task the loop is in now, for any thread; None: it is in none."""
+        task = asyncio.current_task(self._loop)
+        found = (held for held in list(self._running.values()) if held.task is task)
+        held = next(found, None) if task is not None else None
+        return None if held is None else held.execution
+
+    def take(self, chunk: Chunk, execution: Execution) -> None:
+        """Run a job that a thread has claimed, and for which it has entered the room."""
+        chunk.hold()
+        job = RunningJob(chunk.queue, execution.text, wall_now())
+        held = _Held(f"loop-{next(self._numbers):x}", chunk, job, execution)
+        self._running[held.tid] = held
+        self._watch.wake()
+        self._inbox.append(held)
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(
+                RuntimeError
+            ):  # it has ended: the one after it looks here first
+                self.loop.call_soon_threadsafe(self._begin)
+
+    def running(self) -> Mapping[str, RunningJob]:
+        """The jobs that run here, by an id of their own."""
+        return {tid: held.job for tid, held in list(self._running.items())}
+
+    def holding(self) -> Iterator[tuple[str, Chunk, RunningJob]]:
+        """The running jobs as (id, chunk, job)."""
+        for held in list(self._running.values()):
+            yield held.tid, held.chunk, held.job
+
+    def end_one(self, tid: str, job: RunningJob) -> None:
+        """Cancel a job that was taken away."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._cancel_one, tid, job)
+
+    def _cancel_one(self, tid: str, job: RunningJob) -> None:
+        held = self._running.get(tid)
+        if held is not None and held.job is job:
+            held.is_taken = held.execution.is_interrupted = True
+            if held.task is not None:
+                held.task.cancel()
+
+    def ping(self) -> None:
+        """Have the loop note that it gets on."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(threads.beat)
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until nothing runs, or the deadline on `time.monotonic` is over; whether nothing runs."""
+        # Once the thread has ended, nothing that it held comes to an end.
+        return self.room.wait_empty(deadline if self.alive else 0.0)
+
+    def give_back(self, connection: RedisConnection, keys: Keys) -> int:
+        """Give all running jobs back to their queues; they are cancelled next. Returns how many.
+
+        Raises:
+            KiqbridgeError: Redis did not take them; a reaper gives them back.
+        """
+        by_chunk: dict[int, tuple[Chunk, list[bytes]]] = {}
+        for held in reversed(list(self._running.values())):
+            by_chunk.setdefault(id(held.chunk), (held.chunk, []))[1].append(held.job.text)
+        moved = 0
+        for chunk, texts in by_chunk.values():
+            with chunk.writing:
+                chunk.put_back(texts)
+                moved += max(give_back(connection, keys, chunk), 0)
+        return moved
+
+    def cancel(self) -> None:
+        """Interrupt what runs: `CancelledError` at its next await. Nothing begins here any more."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._cancel_all)
+
+    def stop(self, timeout_s: float) -> None:
+        """Close the resources and end the thread."""
+        self._stopping.set()
+        self._watch.stop()
+        end = self._end
+        if end is not None and self.alive:
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(end.set)
+            self._thread.join(timeout_s)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        why = ""
+        try:
+            with threads.watched(f"loop {self.name}", performs_jobs=True):
+                while why := self._serve_one():
+                    if self._stopping.is_set() or self._is_beyond_repair():
+                        break
+                    threads.beat()
+                    self._replace(why)
+        except BaseException as error:  # noqa: BLE001 - the thread's last line of defence
+            self._failure = error
+            why = type(error).__name__
+        self.room.shut()
+        is_started = self._opened.is_set()
+        self._opened.set()
+        if why and is_started and not self._stopping.is_set():
+            user_code.call(self.on_lost, why, log=logger, failed="a listener to its end failed")
+
+    def _is_beyond_repair(self) -> bool:
+        """Whether no other loop takes the place of the one that was just lost; may wait a little."""
+        if self._unopened:
+            return self._unopened >= MOST_UNOPENED or self._stopping.wait(2 ** (self._unopened - 1))
+        self._losses.append(time.monotonic())
+        return len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < WITHIN_S
+
+    def _serve_one(self) -> str:
+        """Run one loop to its end: "" if that was ordered, or why it cannot go on.
+
+        Raises:
+            BaseException: the resources could not be opened at the start.
+        """
+        runner = asyncio.Runner(loop_factory=_loop_factory())
+        loop = runner.get_loop()
+        serving = loop.create_task(self._serve(loop))
+        serving.add_done_callback(lambda _done: loop.stop())
+        why = keep_loop_running(loop, is_over=serving.done, report=self._report)
+        if why:
+            # Never closed: its descriptors' numbers may be those of other files by now.
+            self._lost.append(loop)
+            return why
+        error = None if serving.cancelled() else serving.exception()
+        user_code.call(runner.close, log=logger, failed="closing an event loop failed")
+        if error is None:
+            return ""
+        if not self._opened.is_set():
+            raise error
+        user_code.log_error(
+            logger, error, "a resource of the event loop of capsule %s failed", self.name
+        )
+        self._unopened += 1
+        return f"a resource failed with {type(error).__name__}"
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        end = asyncio.Event()
+        async with self._resources:
+            self._context.run(RUNTIME.set, self._runtime)
+            self._context.run(LOOP.set, None)
+            self._context.run(OWNER.set, self)
+            self._end, self._loop, self._unopened = end, loop, 0
+            self._is_sweeping = False
+            self._begin()
+            self.room.open()
+            self._opened.set()
+            while not (end.is_set() or self._stopping.is_set()):
+                try:
+                    await end.wait()
+                except asyncio.CancelledError:
+                    self._report("the task that keeps the resources open was cancelled", None)
+
+    def _replace(self, why: str) -> None:
+        """Give back what a lost loop held; on another one it begins anew."""
+        self.room.shut()
+        held = list(self._running.values())
+        logger.error(
+            "the event loop of capsule %s cannot go on (%s): its %d jobs are given back, and another "
+            "loop takes its place",
+            self.name,
+            why,
+            len(held),
+        )
+        for each in held:
+            if self._release(each):
+                if each.task is not None:
+                    self.processed += 1
+                    self.failed += 1
+                self._bookkeeper.give_back(each.chunk, each.job.text)
+
+    def _log_end(self, why: str) -> None:
+        logger.error(
+            "the event loop of capsule %s has ended for good (%s): no `async def` job is begun here any "
+            "more; restart this process",
+            self.name,
+            why,
+        )
+
+    def _report(self, what: str, error: BaseException | None) -> None:
+        # What ended the loop may have been raised in a callback of ours, before it did its work.
+        self._woken = self._is_sweeping = False
+        self.loop.call_soon(self._begin)
+        now = time.monotonic()
+        if now - self._reported_at < REPORT_S:
+            return
+        self._reported_at = now
+        message = "the event loop of capsule %s was ended: %s; it goes on, with all its jobs"
+        if error is None:
+            logger.error(message, self.name, what)
+        else:
+            user_code.log_error(logger, error, message, self.name, what)
+
+    def _begin(self) -> None:
+        self._woken = False  # before looking: what comes now wakes again
+        loop = self.loop
+        while self._inbox:
+            held = self._inbox[
+                0
+            ]  # taken out last: an error raised in this thread may come in between
+            if held.task is None and held.tid in self._running and not self._is_cancelled:
+                held.task = loop.create_task(self._perform(held), context=self._context.copy())
+            self._inbox.popleft()
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            loop.call_later(SWEEP_S, self._sweep)
+
+    async def _perform(self, held: _Held) -> None:
+        TID.set(held.tid)
+        chunk, execution = held.chunk, held.execution
+        try:
+            if chunk.lease.in_doubt() and not await self._confirmed(chunk):
+                self._release(held)
+                return
+            settlement = await self._runner.perform_async(execution, self._executor)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the job must not stay here
+            self._failed(held, error)
+            return
+        is_over = settlement is None or not settlement.goes_on
+        if self._release(held, is_over=is_over):
+            self._count(settlement)
+            self._bookkeeper.ended(chunk, execution.text, settlement)
+
+    def _release(self, held: _Held, *, is_over: bool = False) -> bool:
+        """Hold a job no longer; `is_over`: it does not go on. False: it has been released before."""
+        if self._running.pop(held.tid, None) is None:
+            return False
+        self.room.leave()
+        if held.execution.run is not None:
+            held.execution.run.end(is_over=is_over)
+        return True
+
+    def _failed(self, held: _Held, error: BaseException) -> None:
+        """What was raised is not the job's: it was interrupted by us, or something here went wrong."""
+        if not self._release(held):
+            return
+        if held.execution.is_interrupted:  # it has been given back
+            self.processed += 1
+            self.failed += 1
+            if held.is_taken:
+                held.chunk.gone(held.job.text)
+            return
+        user_code.log_error(logger, error, "internal error; the job is given back")
+        context = {"context": "internal error", "jobstr": held.execution.text}
+        self._bookkeeper.give_back(
+            held.chunk, held.execution.text, lambda: self._handlers.report(error, context)
+        )
+
+    async def _confirmed(self, chunk: Chunk) -> bool:
+        # Not the loop's default executor: a job may have replaced it, or filled it.
+        held = await self.loop.run_in_executor(self._executor, self._keeper.confirm, chunk.lease)
+        if not held and chunk.lease.lost:
+            chunk.release()  # somebody else has the job
+        return held
+
+    def _count(self, settlement: Settlement | None) -> None:
+        if settlement is None:
+            self.processed += 1
+        elif settlement.counted:
+            self.processed += 1
+            self.failed += settlement.failed
+
+    def _cancel_all(self) -> None:
+        self._is_cancelled = True
+        for held in list(self._running.values()):
+            held.execution.is_interrupted = True
+            if held.task is not None:
+                held.task.cancel()
+        self.loop.call_soon(self._sweep)  # after those that are cancelled before they began
+
+    def _sweep(self) -> None:
+        """Release jobs whose task was cancelled before its first line: no line of it is ever run."""
+        self._is_sweeping = False
+        for held in list(self._running.values()):
+            if held.task is not None and held.task.done():
+                self._failed(
+                    held, asyncio.CancelledError("cancelled by other code before it began")
+                )
+        if self._running and not self._is_cancelled:
+            self._is_sweeping = True
+            self.loop.call_later(SWEEP_S, self._sweep)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Uvloop's where it is installed: it runs about twice as many jobs."""
+    try:
+        import uvloop  # noqa: PLC0415 - an extra that not everybody installs
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,335 @@
+"""Performing one job: the same steps on a thread, on an event loop and in a child process (protocol §7).
+
+1. `read`: parse, ask the gate (gate.py), look up the class. `b'{"class":"Mail","args":[7],"jid":"b4a5…"}'`
+   becomes an `Execution` with its payload and the declared class `Mail`.
+2. Context and log level of the job; the line `start`.
+3. Invoke: middleware around `perform(7)` (invocation.py).
+4. The line `done` or `fail` with the seconds that it took; the metrics.
+5. What it asks for: nothing when it succeeded, unless a state machine waits for it, it is under flow control
+   or belongs to a schedule, else what `Outcomes` answers. For a worker that is a `Settlement` (engine/settle/failure.py), for a child process a message to its worker
+   (job_child.py).
+
+Nothing here touches Redis: who fetched the job writes what it asks for.
+"""
+
+import asyncio
+import contextvars
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Generic, Protocol, TypeVar
+
+from kiqbridge.client import rails
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.engine.perform.gate import Diversion
+from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.settle.metrics import Metrics, measured_name
+from kiqbridge.engine.settle.task_report import NOT_PERFORMED
+from kiqbridge.errors import JobInterrupted, OverLimit, PayloadError, Shutdown
+from kiqbridge.runtime import frames, job_forks
+from kiqbridge.runtime.logs import log_level
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire import json_text
+from kiqbridge.wire.active_job import WRAPPERS
+from kiqbridge.wire.job_text import is_watched
+from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
+
+logger = logging.getLogger(__name__)
+
+O_co = TypeVar("O_co", covariant=True)
+
+
+class Run(Protocol):
+    """A run that others of its schedule see."""
+
+    def end(self, *, is_over: bool, connection: RedisConnection | None = None) -> None:
+        """It has ended; `is_over`: nor does the job go on later. Without a connection it is written aside."""
+
+
+@dataclass(slots=True)
+class Execution:
+    """A job that is about to run: its text as fetched, and what is known of it.
+
+    Attributes:
+        definition: None when the class is not declared, or when its instance could not be made.
+        is_watched: somebody watches for its end: the ledger of a schedule, a lock, a batch, a chain, a state machine.
+        started: on `time.monotonic`; 0 = not yet.
+        line: what `JobLines` wants back at the end.
+        is_interrupted: it was given back, and its task on the event loop has been cancelled because of
+            that; else a CancelledError is of the job's own making.
+        result: what the job returned, once it has been called; in a worker also what its child process
+            has made of that.
+        run: to be ended with the run, if others of its schedule are to know of it (run_marks.py).
+    """
+
+    text: bytes
+    queue: str
+    payload: dict[str, Any]
+    definition: JobDefinition | None
+    is_watched: bool = False
+    started: float = 0.0
+    line: str | None = None
+    is_interrupted: bool = False
+    result: Any = NOT_PERFORMED
+    run: "Run | None" = None
+
+    @property
+    def class_name(self) -> str:
+        """The class that is performed; of a Rails job the one inside its wrapper."""
+        definition = self.definition
+        return definition.name if definition is not None else str(self.payload.get("class"))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.started
+
+
+class Performing(Protocol):
+    """The thread that runs the job; it notes when user code begins and ends, so that it can be interrupted.
+
+    Attributes:
+        interrupted: its job was given back, and is to end with `Shutdown`.
+    """
+
+    tid: str
+    performing: bool
+
+    @property
+    def interrupted(self) -> bool: ...  # noqa: D102 - see above
+
+
+class Invokes(Protocol):
+    """Calls a job within its middleware; see `Invoker`."""
+
+    def invoke(self, definition: JobDefinition, execution: Execution, thread: Performing) -> None:
+        """Call it on this thread, and wait for its end."""
+
+    def invoke_async(
+        self, definition: JobDefinition, execution: Execution, executor: Executor
+    ) -> Awaitable[Any]:
+        """Call it on this thread's event loop; `executor` lends threads to plain middleware."""
+
+
+class Outcomes(Protocol[O_co]):
+    """Decides what a job asks for that did not simply succeed."""
+
+    def malformed(self, text: bytes, queue: str, error: Exception) -> O_co:
+        """The text cannot be a job."""
+
+    def diverted(
+        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+    ) -> O_co:
+        """It must not run here, or not now."""
+
+    def interrupted(self, execution: Execution) -> O_co:
+        """An iterable job makes room. What this raises is the job's error."""
+
+    def failed(self, execution: Execution, error: BaseException) -> O_co:
+        """The job, or its middleware, raised this."""
+
+    def over_limit(self, execution: Execution, error: OverLimit) -> O_co | None:
+        """A limit stayed reached. None: it counts as any other error; else what the job asks for."""
+
+    def succeeded(self, execution: Execution) -> O_co | None:
+        """It has succeeded, and somebody watches for its end."""
+
+
+class JobRunner(Generic[O_co]):
+    """Performs jobs; one for all threads of a capsule.
+
+    Args:
+        registry: the declared jobs.
+        invoker: calls a job within its middleware.
+        outcomes: decides what a job asks for that did not simply succeed.
+        gate: asked about each payload before its class is looked up.
+        lines: logs `start`, `done` and `fail`.
+        metrics: measures each execution, if given.
+        max_payload_bytes: a longer text is not parsed; 0 = no limit.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        invoker: Invokes,
+        outcomes: Outcomes[O_co],
+        gate: Callable[[Mapping[str, Any]], Diversion | None] = lambda _payload: None,
+        lines: JobLines | None = None,
+        metrics: Metrics | None = None,
+        max_payload_bytes: int = 0,
+    ) -> None:
+        self._registry = registry
+        self._invoker = invoker
+        self._outcomes = outcomes
+        self._gate = gate
+        self._lines = lines or JobLines()
+        self._metrics = metrics
+        self._max_bytes = max_kept_bytes(max_payload_bytes)
+
+    def run(self, text: bytes, queue: str, thread: Performing) -> O_co | None:
+        """Read one job and perform it on this thread; raises and returns as `perform`."""
+        read = self.read(text, queue)
+        return self.perform(read, thread) if isinstance(read, Execution) else read
+
+    def read(self, text: bytes, queue: str) -> Execution | O_co:
+        """Parse a job and look up its class; what it asks for instead when it must not run here."""
+        if len(text) > self._max_bytes:
+            error = too_long_to_keep(text, self._max_bytes)
+            return self._outcomes.malformed(text, queue, error)
+        try:
+            payload = json_text.loads(text)
+        except json_text.MalformedJSON as error:
+            return self._outcomes.malformed(text, queue, error)
+        if type(payload) is not dict:
+            shown = shorten(text[:100].decode(errors="replace"))
+            return self._outcomes.malformed(text, queue, PayloadError(f"{shown} is no object"))
+        diversion = self._gate(payload)
+        if diversion is not None:
+            return self._outcomes.diverted(diversion, payload, text, queue)
+        # As `rails.find`, without its call: nearly every job is found by its own name.
+        name = str(payload.get("class"))
+        definition = self._registry.find(name)
+        if definition is None and name in WRAPPERS:
+            definition = rails.of(payload, self._registry)
+        return Execution(text, queue, payload, definition, is_watched(payload))
+
+    def perform(self, execution: Execution, thread: Performing) -> O_co | None:
+        """Perform a job on this thread.
+
+        Returns:
+            What it asks for; None when it succeeded.
+
+        Raises:
+            Shutdown: it was interrupted; it has been given back already.
+        """
+        payload = execution.payload
+        token = CONTEXT.set((payload, execution.queue))
+        level = log_level.begin_job(payload) if log_level.OPTION in payload else None
+        try:
+            definition = execution.definition
+            execution.started = time.monotonic()
+            execution.line = self._lines.start(payload, execution.queue, definition)
+            try:
+                if definition is None:
+                    definition = rails.require(payload, self._registry)
+                self._invoker.invoke(definition, execution, thread)
+            except BaseException as error:
+                if isinstance(error, JobInterrupted) and error.is_saved:
+                    return self._interrupted(execution)
+                # A job may raise Shutdown itself: then it has failed, and nobody has given it back.
+                if thread.interrupted and _caused_by_shutdown(error):
+                    self._given_back(execution)
+                    if isinstance(error, Shutdown):
+                        raise
+                    raise Shutdown from error
+                return self._failed(execution, error)
+            if job_forks.in_child:  # middleware forked
+                job_forks.end()
+            self._end(execution, "done", False)
+            if execution.is_watched:
+                return self._outcomes.succeeded(execution)
+            return None
+        finally:
+            if level is not None:
+                log_level.end_job(level)
+            CONTEXT.reset(token)
+
+    @frames.may_take_long
+    async def perform_async(self, execution: Execution, executor: Executor) -> O_co | None:
+        """Perform a job on this thread's event loop, in a task of its own.
+
+        Returns:
+            What it asks for; None when it succeeded.
+
+        Raises:
+            CancelledError: it was interrupted; it has been given back already.
+        """
+        payload = execution.payload
+        CONTEXT.set((payload, execution.queue))  # the task's own context, which ends with it
+        level = log_level.begin_job(payload) if log_level.OPTION in payload else None
+        try:
+            definition = execution.definition
+            execution.started = time.monotonic()
+            execution.line = self._lines.start(payload, execution.queue, definition)
+            try:
+                if definition is None:
+                    definition = rails.require(payload, self._registry)
+                await self._invoker.invoke_async(definition, execution, executor)
+                if job_forks.in_child:
+                    job_forks.end()
+            except BaseException as error:  # noqa: BLE001 - a job's error is never ours
+                if not (isinstance(error, JobInterrupted) and error.is_saved):
+                    return self._failed_async(execution, error)
+            else:
+                self._end(execution, "done", False)
+                if execution.is_watched:
+                    return self._outcomes.succeeded(execution)
+                return None
+            try:
+                # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
+                return await asyncio.get_running_loop().run_in_executor(
+                    executor, contextvars.copy_context().run, self._interrupted, execution
+                )
+            except BaseException as error:  # noqa: BLE001 - such as a cancellation that was still pending
+                return self._failed_async(execution, error)
+        finally:
+            if level is not None:
+                log_level.end_job(level)
+
+    def _failed_async(self, execution: Execution, error: BaseException) -> O_co:
+        if execution.is_interrupted and isinstance(error, asyncio.CancelledError):
+            self._given_back(execution)
+            raise error
+        return self._failed(execution, error)
+
+    def _failed(self, execution: Execution, error: BaseException) -> O_co:
+        if job_forks.in_child:
+            job_forks.end(error)
+        if isinstance(error, OverLimit):
+            put_off = self._outcomes.over_limit(execution, error)
+            if put_off is not None:  # it did not fail, and what it has done so far is no measure
+                self._lines.end(execution.line, "over limit", execution.elapsed_s)
+                return put_off
+        self._end(execution, "fail", True)
+        return self._outcomes.failed(execution, error)
+
+    def _interrupted(self, execution: Execution) -> O_co:
+        try:
+            outcome = self._outcomes.interrupted(execution)
+        except BaseException as error:  # noqa: BLE001 - client middleware's error is the job's, as in Ruby
+            return self._failed(execution, error)
+        # For the statistics it failed, for the metrics it did not (§12.1).
+        self._measure(execution, execution.elapsed_s, False)
+        return outcome
+
+    def _given_back(self, execution: Execution) -> None:
+        elapsed_s = execution.elapsed_s
+        self._measure(execution, elapsed_s, True)
+        logger.info("interrupted: given back", extra={"elapsed": round(elapsed_s, 3)})
+
+    def _end(self, execution: Execution, message: str, failed: bool) -> None:  # noqa: FBT001 - called for each job
+        elapsed_s = time.monotonic() - execution.started
+        self._measure(execution, elapsed_s, failed)
+        self._lines.end(execution.line, message, elapsed_s)
+
+    def _measure(self, execution: Execution, elapsed_s: float, failed: bool) -> None:  # noqa: FBT001 - called for each job
+        """Unless its class is unknown, or could not be made: no middleware saw it (§12.1)."""
+        definition = execution.definition
+        if self._metrics is not None and definition is not None:
+            name = measured_name(execution.payload, definition.name)
+            self._metrics.record(name, elapsed_s * 1000, failed)
+
+
+def _caused_by_shutdown(error: BaseException | None) -> bool:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, Shutdown):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,155 @@
+"""Getting the next jobs for one processor thread: claim, or wait until there is something (protocol §6).
+
+1. Draw the order of the capsule's queues: `["critical", "default"]`.
+2. Claim up to so many jobs of the first queue that has some, by one script (claims.py, claim.lua). It moves
+   them from `queue:default` to the thread's in-flight list and acknowledges the chunk before:
+   `Chunk(queue="default", jobs=[b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true,…}'])`.
+3. While there is no place for the jobs of some classes, the claim leaves them out (rooms.py).
+4. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
+   in 2. Redis is away: wait a second.
+"""
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
+from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.engine.perform.listening import Offer
+from kiqbridge.engine.perform.rooms import Rooms, spellings
+from kiqbridge.engine.perform.wakeup import IdleGate
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.queues import QueueOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MISREAD_S = 0.1
+"""Pause after a job that was claimed, though jobs of its class were not to be."""
+
+
+class Fetches(Protocol):
+    """Where a processor gets its jobs from.
+
+    Attributes:
+        connection: the thread's own, for settling what it fetched.
+        has_fetched: a claim has succeeded, whether or not it brought jobs.
+        refused: the unexpected error of the first claim, if it raised one.
+    """
+
+    connection: RedisConnection
+    has_fetched: bool
+    refused: BaseException | None
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
+        """Jobs of one queue, or None: look whether to go on."""
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Acknowledge the last chunk without taking another.
+
+        Raises:
+            Shutdown: given up, since Redis is away.
+        """
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """The same from another thread, when this one begins nothing any more."""
+
+    def share(self, chunk: Chunk) -> None:
+        """Jobs of this chunk, the last one fetched, run on the event loop: they are acknowledged singly."""
+
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:
+        """The next job of this chunk, of the class `name`, found no room; all of it was given back."""
+
+    def leave(self, chunk: Chunk) -> None:
+        """Leave a shared chunk to the event loop, and fetch on under another claimer."""
+
+
+class Fetcher:
+    """Chunks for one thread, in the order of its capsule's queues."""
+
+    def __init__(
+        self,
+        claimer: Claimer,
+        order: QueueOrder,
+        gate: IdleGate,
+        outage: Outage,
+        spare: SpareClaimers | None = None,
+        *,
+        rooms: Rooms | None = None,
+    ) -> None:
+        self.claimer = claimer
+        self.connection = claimer.connection
+        self._spare = spare
+        self._order = order
+        self._gate = gate
+        self._outage = outage
+        self._rooms = rooms or Rooms((), {})
+        self._without: Sequence[str] = ()
+        self._woken = False
+        self.has_fetched = False
+        self.refused: BaseException | None = None
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
+        """Up to `most` jobs of one queue; blocks while idle. None: look whether to go on.
+
+        Acknowledges the chunk before.
+        """
+        try:
+            if self._rooms.is_tight:
+                most, self._without = self._rooms.allowance(most)
+            else:
+                self._without = ()
+            chunk = self.claimer.claim(self._order(), most, self._without)
+        except KiqbridgeError as error:
+            self._looked(found=False)
+            self._outage.report(error)
+            give_up.wait(RETRY_S)
+            return None
+        except BaseException as error:
+            self._looked(found=False)  # else nobody who is idle would be woken any more
+            if not self.has_fetched:
+                self.refused = error
+            raise
+        self.has_fetched = True
+        self._outage.over()
+        self._looked(found=chunk is not None)
+        if chunk is None:
+            self._woken = True  # before: an error raised in this thread may come in between
+            chunk = self._gate.wait_for_work(Offer(self.claimer, self._order(), most))
+            if chunk is not None:
+                self._looked(found=True)
+        return chunk
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Acknowledge the last chunk without taking another, as soon as Redis lets us."""
+        claim_nothing = partial(self.claimer.claim, (), 0)
+        retry_until_written(claim_nothing, outage=self._outage, wait=give_up.wait)
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """See `Claimer.acknowledge_for`."""
+        self.claimer.acknowledge_for(connection)
+
+    def share(self, chunk: Chunk) -> None:
+        """See `Fetches.share`."""
+        if not chunk.is_shared and self._spare is not None:
+            chunk.share(partial(self._spare.free, self.claimer))
+
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
+        """See `Fetches.was_put_back`."""
+        if any(spelling in self._without for spelling in spellings(name)):
+            # Its text spells the class in a way of its own, so the server did not know it: it comes back
+            # with the next claim, and again.
+            give_up.wait(MISREAD_S)
+
+    def leave(self, chunk: Chunk) -> None:
+        """See `Fetches.leave`."""
+        if chunk.is_shared and self._spare is not None:
+            self.claimer = self._spare.lend(self.connection)
+            chunk.leave()
+
+    def _looked(self, *, found: bool) -> None:
+        if self._woken:
+            self._woken = False
+            self._gate.looked(found=found)

@@ -1,0 +1,218 @@
+"""Jobs that must not run here, or not now: asked after a job is parsed and before its class is found.
+
+- It is older than it may be (`expires_in`): it leaves Redis.
+- Its class is paused: it is put off by a minute, untouched (pauses of queues are the claim's matter).
+- It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
+  refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
+- Ruby holds a lock for it (`unique_for`, `lock_digest`): it runs, and that is said once for each class.
+- Its class is not declared here, and the setting routes such jobs to another queue.
+- Its batch is cancelled: it ends without being performed.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Container, Mapping
+from typing import Any, Protocol
+
+from kiqbridge.client import rails
+from kiqbridge.config.config import ForeignJobs, routed_queue
+from kiqbridge.errors import ConfigError, JobRefused
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire.expiry import expiry_of
+from kiqbridge.wire.flow_mark import batch_of
+
+logger = logging.getLogger(__name__)
+
+PUT_OFF_S = 60.0
+JITTER_S = 10.0
+"""Jobs put off together shall not all come back at once."""
+
+MOST_NAMES = 1000
+"""Classes that are remembered as warned about: their names come from payloads, anybody's."""
+
+_LOCKS: Mapping[str, str] = {
+    "unique_for": "Sidekiq Enterprise",
+    "lock_digest": "sidekiq-unique-jobs",
+    "unique_digest": "sidekiq-unique-jobs",
+}
+"""Members of payloads that say that Ruby holds a lock for the job, and whose it is."""
+
+_FEATURES = (
+    ("bid", "belongs to a batch of Sidekiq Pro, which would never learn that it ran here"),
+    ("encrypt", "has encrypted arguments, which only Sidekiq Enterprise can read"),
+)
+
+
+class PausedClasses(Protocol):
+    """Who knows the paused classes."""
+
+    classes: frozenset[str]
+
+
+class CancelledBatches(Protocol):
+    """Who knows the batches whose jobs are not performed any more."""
+
+    @property
+    def bids(self) -> frozenset[str]: ...  # noqa: D102 - see above
+
+
+class NoBatches:
+    """For a process that performs none of their jobs."""
+
+    bids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diversion:
+    """What happens with a job instead of running; one of these is given.
+
+    Attributes:
+        at: it goes to the schedule, to come back then (epoch seconds), bytes untouched.
+        queue: it goes to this queue, bytes untouched.
+        error: it goes to the dead set, for this reason.
+        expired: it leaves Redis, for this reason: it is older than it may be.
+        cancelled: it is not performed, and ends as cancelled, for this reason.
+    """
+
+    at: float | None = None
+    queue: str | None = None
+    error: JobRefused | None = None
+    expired: str = ""
+    cancelled: str = ""
+
+
+class Gatekeeper:
+    """Decides about each job before it runs; one for all threads of a process."""
+
+    def __init__(
+        self,
+        *,
+        paused: PausedClasses,
+        declared: Container[str],
+        foreign_jobs: ForeignJobs,
+        unknown_class: str,
+        rng: random.Random,
+        wall_now: Callable[[], float] = time.time,
+        cancelled: CancelledBatches | None = None,
+    ) -> None:
+        self._paused = paused
+        self._cancelled = cancelled or NoBatches()
+        self._declared = declared
+        self._foreign_jobs = foreign_jobs
+        self._route = routed_queue(unknown_class)
+        self._rng = rng
+        self._wall_now = wall_now
+        self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def check(self, payload: Mapping[str, Any]) -> Diversion | None:
+        """None: it may run."""
+        # On the way of every job, and nearly always in vain: nothing but look-ups here.
+        if (
+            "bid" in payload
+            or "encrypt" in payload
+            or "expires_in" in payload
+            or "unique_for" in payload
+            or "lock_digest" in payload
+            or "unique_digest" in payload
+            or self._paused.classes
+            or self._route
+        ):
+            return self._look_closer(payload)
+        return self._look_for_batch(payload) if self._cancelled.bids else None
+
+    def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
+        expiry = expiry_of(payload)
+        if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
+            return Diversion(expired=f"expired {late_s:.0f} s ago (expires_in)")
+        job_class = payload.get("class")
+        wrapped = payload.get("wrapped")
+        shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
+        if shown in self._paused.classes:
+            logger.debug("class %s is paused: put off", shown)
+            return self._put_off()
+        if self._route and isinstance(job_class, str) and not self._is_declared(job_class, payload):
+            self._warn_once(
+                "route",
+                shown,
+                f"class {rails.performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
+                "(unknown_class)",
+            )
+            return Diversion(queue=self._route)
+        for lock, owner in _LOCKS.items():
+            if payload.get(lock):
+                self._warn_once(
+                    lock,
+                    shown,
+                    f"class {shown} has jobs with a lock of {owner} ({lock}), which only Ruby releases: they run here, and "
+                    "Ruby takes further ones for duplicates until the lock expires; let only Ruby workers serve their "
+                    "queue, or enqueue them without it and with unique of kiqbridge.flow",
+                )
+        for feature, reason in _FEATURES:
+            if payload.get(feature):
+                return self._foreign(payload, shown, feature, reason)
+        return self._look_for_batch(payload)
+
+    def _look_for_batch(self, payload: Mapping[str, Any]) -> Diversion | None:
+        bid = batch_of(payload)
+        if bid not in self._cancelled.bids:
+            return None
+        return Diversion(cancelled=f"its batch {bid} is cancelled")
+
+    def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
+        return job_class in self._declared or rails.performed_class(payload) in self._declared
+
+    def _foreign(
+        self, payload: Mapping[str, Any], shown: str, feature: str, reason: str
+    ) -> Diversion | None:
+        jid = shorten(payload.get("jid"))
+        if self._foreign_jobs == "run":
+            self._warn_once(
+                feature,
+                shown,
+                f"a job of class {shown} {reason}; it and all others of this class run all the same "
+                "(foreign_jobs: run)",
+            )
+            return None
+        if self._foreign_jobs == "requeue":
+            self._warn_once(
+                feature,
+                shown,
+                f"a job of class {shown} {reason}; it and all others of this class are put off by "
+                f"{PUT_OFF_S:.0f} s until a Ruby worker takes them (foreign_jobs: requeue)",
+            )
+            return self._put_off()
+        error = JobRefused(
+            f"this job {reason} ({feature}); let Ruby workers serve its queue, or set foreign_jobs to "
+            "run or requeue"
+        )
+        logger.warning("job %s of class %s is refused to the dead set: %s", jid, shown, error)
+        return Diversion(error=error)
+
+    def _put_off(self) -> Diversion:
+        return Diversion(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
+
+    def _warn_once(self, what: str, shown: str, warning: str) -> None:
+        with self._lock:
+            if (what, shown) in self._warned or len(self._warned) >= MOST_NAMES:
+                return
+            self._warned.add((what, shown))
+        logger.warning("%s", warning)
+
+
+def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> None:
+    """Refuse to route jobs to a queue that this process serves itself: they would go in circles.
+
+    Raises:
+        ConfigError: names the queue.
+    """
+    target = routed_queue(unknown_class)
+    if target in queues:
+        raise ConfigError(
+            f"unknown_class: {unknown_class!r} routes to queue {target}, which this worker serves itself "
+            f"(from {source}), so that jobs would go in circles; name a queue that only other workers "
+            "serve"
+        )

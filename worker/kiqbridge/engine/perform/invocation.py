@@ -1,0 +1,306 @@
+"""Calling a job within its middleware: on a thread, on an event loop, or in a child process.
+
+1. Where does it run? One declared with `pool="process"` goes to a child as an `Order`, where the same code
+   calls it; the thread waits for it.
+2. Make its instance, and take its arguments out of the payload, which middleware may have changed.
+3. Call it within the middleware, for at most its `timeout_s`, and wait for what it returns.
+4. A process that the job has forked ends here, before middleware goes on.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from dataclasses import KW_ONLY, field
+from typing import Any, Protocol
+
+from kiqbridge.client.middleware import Chain, ServerMiddleware
+from kiqbridge.client.registry import JobDefinition
+from kiqbridge.engine.perform.execution import Execution, Performing
+from kiqbridge.engine.settle.error_report import was_not_made
+from kiqbridge.engine.settle.retry import RetryPolicy
+from kiqbridge.engine.settle.task_report import TaskOutput
+from kiqbridge.errors import JobTimeout, PayloadError, Shutdown
+from kiqbridge.runtime import frames, job_forks
+from kiqbridge.runtime.interruption import PENDING, settle
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire.payload import ENCRYPTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job for a child process.
+
+    Attributes:
+        text: as fetched.
+        queue: where it was fetched from.
+        tid: the thread's, for log lines.
+        capsule: whose middleware goes around it.
+        max_retries, profile: what the rules of its class may depend on (§8).
+        timeout_s: seconds that it may run, or None.
+    """
+
+    text: bytes
+    queue: str
+    tid: str
+    capsule: str
+    max_retries: int
+    profile: str
+    timeout_s: float | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """As it goes over the socket, beside the text."""
+        return {
+            "queue": self.queue,
+            "tid": self.tid,
+            "capsule": self.capsule,
+            "max_retries": self.max_retries,
+            "profile": self.profile,
+        }
+
+
+class Processes(Protocol):
+    """Runs jobs outside this process: `ProcessPool`."""
+
+    def perform(self, order: Order, owner: object) -> TaskOutput | object:
+        """Run one; see `ProcessPool.perform`."""
+
+
+class LoopThread(Protocol):
+    """An event loop on a thread of its own.
+
+    Attributes:
+        executor: lends threads to plain middleware.
+    """
+
+    @property
+    def executor(self) -> Executor: ...  # noqa: D102 - see above
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for its end on another thread, and return its result; raises what it raised."""
+
+
+class Pool:
+    """The way to the child processes, for one capsule.
+
+    Args:
+        processes: the child processes.
+        capsule: name of the capsule, whose middleware goes around the job in a child too.
+        policy: what the rules of a class may depend on; asked for each job.
+    """
+
+    def __init__(
+        self, processes: Processes, *, capsule: str, policy: Callable[[], RetryPolicy]
+    ) -> None:
+        self._processes = processes
+        self._capsule = capsule
+        self._policy = policy
+
+    def perform(self, definition: JobDefinition, execution: Execution, thread: Performing) -> None:
+        """Hand a job to a child, and wait for its end; raises as `ProcessPool.perform`."""
+        policy = self._policy()
+        order = Order(
+            text=execution.text,
+            queue=execution.queue,
+            tid=thread.tid,
+            capsule=self._capsule,
+            max_retries=policy.max_retries,
+            profile=policy.profile,
+            timeout_s=definition.handling.timeout_s,
+        )
+        try:
+            execution.result = self._processes.perform(order, thread)
+        except BaseException as error:
+            if was_not_made(error):
+                execution.definition = None  # as in `Invoker`
+            raise
+
+
+@dataclass(slots=True, eq=False)
+class Invoker:
+    """Calls jobs within the middleware of a capsule.
+
+    Attributes:
+        middleware: around each job.
+        timekeeper: enforces `timeout_s`; None where somebody else does, as a worker for its children.
+        pool: where jobs declared with `pool="process"` run; None = here.
+        loop: gives the event loop where `async def` jobs run; None = each thread has one of its own.
+    """
+
+    middleware: Chain[ServerMiddleware]
+    _: KW_ONLY
+    timekeeper: Timekeeper | None = None
+    pool: Pool | None = None
+    loop: Callable[[], LoopThread] | None = None
+    _loops: threading.local = field(init=False, default_factory=threading.local)
+
+    @frames.may_take_long
+    def invoke(  # noqa: C901 - each further call is made for each job
+        self, definition: JobDefinition, execution: Execution, thread: Performing
+    ) -> None:
+        """Call a job on this thread, and wait for its end.
+
+        Raises:
+            JobTimeout: it took longer than its `timeout_s`.
+            PayloadError: its `args` are no list.
+            ArgumentMismatch: an argument does not fit its annotation.
+            BaseException: what it raised.
+        """
+        handling = definition.handling
+        if handling.pool == "process" and self.pool is not None:
+            self.pool.perform(definition, execution, thread)
+            return
+        payload = execution.payload
+        try:
+            instance = definition.instantiate(str(payload.get("jid")))
+        except BaseException:
+            execution.definition = None  # as for an unknown class, its rules do not count (§7.4)
+            raise
+        perform = definition.perform_of(instance)
+        timeout_s = handling.timeout_s
+
+        def call() -> Any:
+            args = _arguments(payload, definition)
+            thread.performing = True
+            try:
+                if timeout_s is not None and self.timekeeper is not None:
+                    with self.timekeeper.limit(timeout_s):
+                        result = self._finish(perform(*args))
+                else:
+                    result = perform(*args)
+                    # Nearly all give nothing back, and each call here is made for each job.
+                    if result is not None:
+                        result = self._finish(result)
+                execution.result = result
+            except BaseException as error:
+                if job_forks.in_child:
+                    job_forks.end(error)
+                raise
+            finally:
+                thread.performing = False
+                if PENDING:
+                    settle()
+            if job_forks.in_child:  # before middleware, which belongs to the parent's job
+                job_forks.end()
+            return result
+
+        if self.loop is not None and inspect.iscoroutinefunction(perform):
+            loop = self.loop()
+            loop.run(self._awaited(perform, instance, definition, execution, loop.executor))
+        elif len(self.middleware):
+            self.middleware.invoke((instance, payload, execution.queue), call)
+        else:
+            call()
+
+    def invoke_async(
+        self, definition: JobDefinition, execution: Execution, executor: Executor
+    ) -> Awaitable[Any]:
+        """Call an `async def` job on this thread's event loop; await it at once.
+
+        Raises:
+            JobTimeout: it took longer than its `timeout_s`.
+            PayloadError: its `args` are no list.
+            ArgumentMismatch: an argument does not fit its annotation.
+            BaseException: what it raised.
+        """
+        # No coroutine itself: each level is passed through again whenever a job goes on.
+        try:
+            instance = definition.instantiate(str(execution.payload.get("jid")))
+        except BaseException:
+            execution.definition = None  # as in `invoke`
+            raise
+        perform = definition.perform_of(instance)
+        if (
+            definition.handling.timeout_s is None
+            and not len(self.middleware)
+            and not execution.is_watched
+        ):
+            coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
+            return coroutine
+        return self._awaited(perform, instance, definition, execution, executor)
+
+    @frames.may_take_long
+    async def _awaited(
+        self,
+        perform: Callable[..., Coroutine[Any, Any, Any]],
+        instance: Any,
+        definition: JobDefinition,
+        execution: Execution,
+        executor: Executor,
+    ) -> None:
+        """A job within its middleware."""
+        payload = execution.payload
+        timeout_s = definition.handling.timeout_s if self.timekeeper is not None else None
+
+        async def call() -> Any:
+            execution.result = await limited()
+            return execution.result
+
+        async def limited() -> Any:
+            args = _arguments(payload, definition)
+            if timeout_s is None:
+                return await _ending_forks(perform(*args))
+            limit = asyncio.timeout(timeout_s)
+            try:
+                async with limit:
+                    return await _ending_forks(perform(*args))
+            except TimeoutError as error:
+                if limit.expired():
+                    raise JobTimeout(
+                        f"took longer than its timeout_s of {timeout_s:g} s"
+                    ) from error
+                raise
+
+        if len(self.middleware):
+            await self.middleware.invoke_async((instance, payload, execution.queue), call, executor)
+        else:
+            await call()
+
+    @frames.may_take_long
+    def _finish(self, result: Any) -> Any:
+        """Wait for a plain function's coroutine; `async def` jobs run on the capsule's loop."""
+        if not inspect.iscoroutine(result):
+            return result
+        if self.loop is not None:
+            return self.loop().run(result)
+        loop = getattr(self._loops, "runner", None)
+        if loop is None:
+            loop = self._loops.runner = asyncio.Runner()
+        try:
+            # The loop would run everything in the context of its first job, and log it under that jid.
+            return loop.run(result, context=contextvars.copy_context())
+        except (JobTimeout, Shutdown):
+            # It may have left the loop from outside; its tasks must not go on with the next job's.
+            self._loops.runner = None
+            loop.close()
+            raise
+
+
+async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await a job; a child that it forks ends here, before middleware goes on."""
+    try:
+        result = await coroutine
+    except BaseException as error:
+        if job_forks.in_child:
+            job_forks.end(error)
+        raise
+    if job_forks.in_child:
+        job_forks.end()
+    return result
+
+
+def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[Any]:
+    args = payload.get("args")
+    if not isinstance(args, list):
+        raise PayloadError(
+            f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
+        )
+    if ENCRYPTED in payload:
+        from kiqbridge.client.encryption import plain_arguments  # noqa: PLC0415 - for few
+
+        return plain_arguments(payload, definition)
+    return args if definition.arguments is None else definition.arguments.from_wire(args)

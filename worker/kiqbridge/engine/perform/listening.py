@@ -1,0 +1,454 @@
+"""Which process of a fleet sees a push first: one listens, the others are parked (docs/decisions/0011).
+
+All processes that serve the same set of queues share a *role*. In each, one idle thread waits here:
+
+1. It has the role: it *listens*. Its connection has read the queues (`EXISTS`), so a push is reported to it.
+   It claims at once, on the same connection, and the claim's script hands the role on.
+2. It has not: it is *parked* in `BLPOP` on the wake list. The role comes as a token in that list, to the
+   process that has been parked for longest. So work goes round, and each push wakes one process.
+3. A listener that dies leaves its sign (a key with a TTL), which it would have renewed, to expire. One of the
+   parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
+   another parked one finds it out, which looks now and then. Each renewal changes the text of a sign: one that
+   has stood unchanged for its term is over, also if the server's clock was set back and its TTL goes on.
+4. Where nobody is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
+   others write, the sign or the standby's, is reported to it.
+
+A token is only a reason to look. One that is lost costs time: until the sign has expired and the standby
+looks, less than a second. Two listeners at once cost commands; who finds a later sign than its own parks.
+"""
+
+import hashlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import redis
+
+from kiqbridge.engine.inflight.claims import HandOn
+from kiqbridge.engine.perform.look_at_queues import LookAtQueues, raw_name
+from kiqbridge.store import scripts, wake_connection
+from kiqbridge.store.leadership import Sight
+from kiqbridge.store.round_trip import pack
+from kiqbridge.wire.names import text_of
+
+if TYPE_CHECKING:
+    from redis.connection import AbstractConnection
+
+    from kiqbridge.engine.inflight.chunk import Chunk
+    from kiqbridge.engine.inflight.claims import Claimer, PreparedClaim
+    from kiqbridge.store.redis_pool import RedisPool
+    from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+_CHECK = scripts.load("wake_check")
+_RENEW = scripts.load("wake_renew")
+_FORGET = scripts.load("wake_forget")
+
+SIGN_MS: Final = 650
+"""How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
+RENEW_S: Final = 0.25
+"""How often it is renewed: twice may be missed by a process that gets no CPU."""
+STANDBY_MS: Final = 1_300
+STANDBY_AFTER_S: Final = 0.02
+"""So long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
+LOOK_S_A_PROCESS: Final = 0.2
+"""Of the other parked ones each looks after so many seconds a process of a large fleet: five a second in all."""
+LOOK_AT_LEAST_S: Final = 0.3
+OFTEN_UP_TO: Final = 6
+"""So many processes look as often as that."""
+LOOK_AT_MOST_S: Final = 60.0
+SMALL_FLEET: Final = 3
+"""In a fleet that is no larger every parked process looks as often as a standby."""
+LATE_AT_LEAST_S: Final = 0.2
+LATE_AT_MOST_S: Final = 5.0
+"""A BLPOP that has not ended a third of its time later is given up: the server is lost, or its clock was set back."""
+
+TIGHT_LOOK_S = 0.02
+"""Pause before a claim while there is no room for some kind of job (rooms.py)."""
+
+_LOOK = b"look"
+_NAMED_BYTES = 100
+_HARD = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "UNBLOCKED", "NOAUTH")
+
+
+class Offer(NamedTuple):
+    """Who would claim, and what: the idle thread that waits here."""
+
+    claimer: "Claimer"
+    queues: Sequence[str]
+    most: int
+
+
+class State(Enum):
+    """Where this process stands."""
+
+    UNKNOWN = "unknown"
+    LISTENING = "listening"
+    HANDED_ON = "handed on"
+    PARKED = "parked"
+
+
+def set_of(queues: Iterable[str]) -> str:
+    """The name of a set of queues: the same for all processes that serve them, in whatever order."""
+    joined = raw_name(",".join(sorted(set(queues))))
+    if len(joined) <= _NAMED_BYTES:
+        return text_of(joined)
+    return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
+
+
+class Listening:
+    """The part of one capsule in this; used by one thread at a time, but for `interrupt`.
+
+    Args:
+        queues: that are served.
+        keys: the namespace.
+        connect: makes a RESP 3 connection that is not open yet.
+        is_tight: whether some kind of job finds no room here now.
+
+    Attributes:
+        state: where this process stands.
+        is_alone: it listens, and no other is parked.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str],
+        keys: "Keys",
+        connect: "Callable[[], AbstractConnection]",
+        is_tight: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.state = State.UNKNOWN
+        self.is_alone = False
+        self._connection = wake_connection.WakeConnection(connect)
+        self._is_tight = is_tight
+        self._queues = queues
+        self._keys = keys
+        self._list, self._sign, self._standby = keys.wake(set_of(queues))
+        self._look_at_queues = LookAtQueues(self._connection, queues, keys)
+        self._generation = ""  # the text of the sign
+        self._standby_text = ""
+        self._sign_sight, self._standby_sight = Sight(), Sight()
+        self._is_armed = False
+        self._is_standby = False
+        self._processes = 1
+        self._sign_left_s = 0.0
+        self._solo_until = 0.0
+        self._is_solo_reported = False
+        self._renew_at = self._look_at = self._retry_at = self._parked_until = 0.0
+        self._rng = random.Random()  # noqa: S311 - spreads looks over time
+
+    def __repr__(self) -> str:
+        alone = " alone" if self.is_alone else ""
+        return f"<Listening {self.state.value}{alone}>"
+
+    def interrupt(self) -> None:
+        """Have the thread that waits here return."""
+        self._connection.interrupt()
+
+    def wait(self, offer: Offer | None = None) -> "Chunk | None":
+        """Block until there may be jobs; they are claimed already if there is an `offer`.
+
+        None: the thread is to claim by itself, or was interrupted.
+        """
+        connection = self._connection
+        connection.pause(self._retry_at - time.monotonic())
+        try:
+            while not connection.take_interruption():
+                step = self._listen(offer) if self.state is State.LISTENING else self._await_role()
+                if step is not _GO_ON:
+                    return step
+        except wake_connection.FAILURES as error:
+            logger.debug("watching the queues failed: %s", error)
+            self._drop()  # the thread's own claim reports the outage, and waits it out
+        except Exception:
+            # An answer that makes no sense: the connection is out of step.
+            logger.exception("watching the queues failed; it is tried again")
+            self._drop()
+        except BaseException:
+            self._drop()
+            raise
+        return None
+
+    def looked(self, *, found: bool) -> None:
+        """The thread that waited here has claimed by itself."""
+        self._look_at_queues.claimed(found=found)
+
+    def leave(self) -> None:
+        """No thread waits here from now on: leave the role to another process."""
+        try:
+            if self.state is State.PARKED:
+                # A token may be on its way to this process, where nobody would read it. If so it is lost.
+                self._connection.close()
+                self.state = State.HANDED_ON
+            elif self.state is State.LISTENING and not self.is_alone:
+                generation = _renewed(self._generation)
+                self._connection.ask(
+                    ("SET", self._sign, generation, "PX", SIGN_MS),
+                    ("RPUSH", self._list, generation),
+                )
+                self.state = State.HANDED_ON
+        except wake_connection.FAILURES as error:
+            logger.debug("the role of the listener was not handed on: %s", error)
+            self._drop(0.0)
+
+    def close(self) -> None:
+        """Drop the connection: this process takes no jobs any more."""
+        self._drop(0.0)
+
+    def forget(self, connection: "RedisPool") -> None:
+        """After this process has signed off: the last one leaves no role behind.
+
+        Raises:
+            RedisUnavailable: it stays, which costs nothing but its keys.
+        """
+        connection.script(_FORGET, [self._keys.inflight, self._sign, self._standby, self._list], [])
+
+    def _drop(self, pause_s: float = wake_connection.RETRY_S) -> None:
+        self._connection.close()
+        self.state = State.UNKNOWN
+        self._is_armed = self._is_standby = False
+        self._look_at_queues.forget()
+        self._retry_at = time.monotonic() + pause_s
+
+    # Without the role.
+
+    def _await_role(self) -> "Chunk | _GoOn | None":
+        if self.state is State.UNKNOWN:
+            self._connection.track()  # now, so that the turns of this process are shorter
+            self._check()
+        elif self.state is State.HANDED_ON:
+            self._park()
+        else:
+            message = self._connection.receive(self._parked_until - time.monotonic())
+            if message is None:
+                if time.monotonic() >= self._parked_until:
+                    logger.debug("Redis has not ended a BLPOP; it is asked on a new connection")
+                    self._drop(0.0)
+            elif isinstance(message, wake_connection.News):
+                pass  # of keys that this process has read before it parked
+            else:
+                self._unparked(message)
+        return _GO_ON
+
+    def _park(self) -> None:
+        if self._is_standby or self._processes <= SMALL_FLEET:
+            seconds = self._sign_left_s + STANDBY_AFTER_S
+        else:
+            seconds = LOOK_AT_LEAST_S + LOOK_S_A_PROCESS * (self._processes - OFTEN_UP_TO)
+            seconds = max(LOOK_AT_LEAST_S, seconds)
+            seconds = min(seconds, LOOK_AT_MOST_S) * self._rng.uniform(0.75, 1.25)
+        self._connection.send(pack([("BLPOP", self._list, f"{seconds:.3f}")]))
+        late_s = min(max(seconds / 3, LATE_AT_LEAST_S), LATE_AT_MOST_S)
+        self._parked_until = time.monotonic() + seconds + late_s
+        self.state = State.PARKED
+
+    def _unparked(self, message: Any) -> None:
+        self.state = State.HANDED_ON
+        if isinstance(message, Exception):
+            self._refused(message)
+        elif message is wake_connection.NIL or message[1] == _LOOK:
+            self._check()
+        else:
+            self._begin(text_of(message[1]))
+
+    def _begin(self, generation: str) -> None:
+        self.state = State.LISTENING
+        self.is_alone = self._is_armed = False
+        self._generation = generation
+        self._renew_at = time.monotonic() + RENEW_S
+
+    def _check(self) -> None:
+        """Look whether anybody listens; become what is missing."""
+        text = secrets.token_hex(6)
+        keys = (self._sign, self._standby, self._list, self._keys.inflight)
+        over = self._sign_sight.over, self._standby_sight.over
+        args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over)
+        reply = self._script(_CHECK, keys, args)
+        if isinstance(reply, Exception):
+            self._refused(reply)
+            return
+        what, self._processes, left_ms, sign, standby = reply
+        # A sign without an end is none of ours: it counts as one that was just renewed.
+        self._sign_left_s = (SIGN_MS if left_ms < 0 else left_ms) / 1000
+        self._sign_sight.see(sign, self._sign_left_s)
+        self._standby_sight.see(standby, STANDBY_MS / 1000)
+        self._is_standby = what == 1
+        if self._is_standby:
+            self._standby_text = text
+        if what == 2:  # noqa: PLR2004 - see wake_check.lua
+            self._begin(text)
+        else:
+            self.state = State.HANDED_ON
+
+    def _refused(self, error: Exception) -> None:
+        """The server does not allow what a fleet needs: listen as if alone, and try it again later."""
+        if str(error).startswith(_HARD):
+            raise error
+        if not self._is_solo_reported:
+            logger.warning(
+                "this Redis refuses what idle processes share (%s): a push wakes a thread of each process instead "
+                "of one in the fleet; allow BLPOP, and the keys kb:wake:*, in the ACL of this user",
+                error,
+            )
+        self._is_solo_reported = True
+        self.listen_by_itself(wake_connection.TRACKING_RETRY_S)
+
+    def listen_by_itself(self, for_s: float = float("inf")) -> None:
+        """Listen beside whoever else does, and share nothing with others, for so many seconds."""
+        self._solo_until = time.monotonic() + for_s
+        self._begin("")
+        self.is_alone = True
+
+    # With the role.
+
+    def _listen(self, offer: Offer | None) -> "Chunk | _GoOn | None":
+        connection = self._connection
+        if not self._is_armed:
+            if self._look():
+                # Where it is tight, what was found may be what there is no room for; a free place wakes by itself.
+                pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
+                if pause_s:
+                    self._connection.pause(pause_s)
+                return self._claim(offer, self._prepare(offer))
+            if self.state is not State.LISTENING:
+                return _GO_ON
+            self._is_armed = True
+            look_s = (
+                wake_connection.SAFETY_LOOK_S
+                if connection.tracks
+                else wake_connection.LOOK_WITHOUT_TRACKING_S
+            )
+            self._look_at = time.monotonic() + look_s
+        prepared = self._prepare(offer)
+        until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
+        message = connection.receive(until - time.monotonic())
+        if isinstance(message, wake_connection.News):
+            return self._heard(message, offer, prepared)
+        if message is not None:
+            raise redis.exceptions.ConnectionError("a reply to nothing")
+        now = time.monotonic()
+        if not self.is_alone and now >= self._renew_at:
+            self._renew()
+        if now >= self._look_at:
+            self._is_armed = False
+            if self._solo_until and now >= self._solo_until:
+                self._solo_until = 0.0
+                self.state = State.UNKNOWN
+        return _GO_ON
+
+    def _heard(
+        self, news: wake_connection.News, offer: Offer | None, prepared: "PreparedClaim | None"
+    ) -> "Chunk | _GoOn | None":
+        if news.all:
+            # The server was emptied: what this process knows of the others is no more.
+            self._is_armed = False
+            self.state = State.UNKNOWN
+            return _GO_ON
+        if self._look_at_queues.leads_to_claim(news):
+            return self._claim(offer, prepared)
+        self._is_armed = False
+        if self.is_alone and not self._solo_until:
+            self._look_for_company()
+        return _GO_ON
+
+    def _look(self) -> bool:
+        """Whether a claim is due: there are jobs in queues that are not paused; arms all of them."""
+        self._connection.forget_news()
+        is_shared = self.is_alone and not self._solo_until
+        if is_shared and self._look_at_queues.is_close:
+            self._look_for_company()
+            if self.state is not State.LISTENING:
+                return False
+        return self._look_at_queues.look(*(self._sign, self._standby) if is_shared else ())
+
+    def _look_for_company(self) -> None:
+        """Whether this process is still the only one that waits; arms the keys that others write."""
+        sign, standby = self._connection.ask_tracked(("GET", self._sign), ("GET", self._standby))
+        if isinstance(sign, bytes) and text_of(sign) != self._generation:
+            self._step_down()
+        elif isinstance(standby, bytes):
+            self.is_alone = False
+            self._renew_at = time.monotonic()
+
+    def _renew(self) -> None:
+        self._renew_at = time.monotonic() + RENEW_S
+        if self._is_standby and self._processes > SMALL_FLEET:
+            # Both roles would die together; another is asked to look. Not when the role comes, since it
+            # mostly goes on sooner than this, and this process is the standby again.
+            self._connection.ask(("DEL", self._standby))
+            self._is_standby = False
+        keys = (self._sign, self._standby, self._list)
+        renewed = _renewed(self._generation)
+        args = (renewed, self._generation, SIGN_MS, self._standby_sight.over)
+        reply = self._script(_RENEW, keys, args)
+        if isinstance(reply, Exception):
+            self._refused(reply)
+            return
+        what, standby = reply
+        self._standby_sight.see(standby, STANDBY_MS / 1000)
+        if what == 0:
+            self._step_down()
+        elif what == 1:
+            self._generation = renewed
+        else:
+            self.is_alone = True
+            self._is_armed = False
+
+    def _step_down(self) -> None:
+        self.state = State.HANDED_ON
+        self.is_alone = self._is_armed = False
+
+    def _prepare(self, offer: Offer | None) -> "PreparedClaim | None":
+        """The claim that is sent at the news, written before there are any."""
+        if offer is None:
+            return None
+        hand_on = None
+        if not self.is_alone:
+            hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
+        return offer.claimer.prepare(offer.queues, offer.most, hand_on)
+
+    def _claim(
+        self, offer: Offer | None, prepared: "PreparedClaim | None"
+    ) -> "Chunk | _GoOn | None":
+        """Claim on this connection; None: the thread is to claim on its own."""
+        self._is_armed = False
+        if offer is None or prepared is None or self._is_tight():
+            return None
+        if not offer.claimer.may_send(prepared):
+            return None
+        [reply] = self._connection.ask_packed(prepared.packed, 1, is_urgent=True)
+        if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
+            [reply] = self._connection.ask_packed(prepared.packed_whole(), 1)
+        is_known, chunk = offer.claimer.accept(prepared, reply)
+        if not is_known:
+            return None
+        self.looked(found=chunk is not None)
+        if chunk is not None and not self.is_alone:
+            self.state = State.HANDED_ON
+        elif chunk is None and not self.is_alone:
+            self._renew()  # another process may listen as well
+        return _GO_ON if chunk is None else chunk
+
+    def _script(self, script: scripts.Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        [reply] = self._connection.ask(("EVALSHA", script.sha, len(keys), *keys, *args))
+        if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
+            [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
+        return reply
+
+
+def _renewed(generation: str) -> str:
+    """The text of the sign at its next renewal: the same generation with the next number."""
+    name, _, number = generation.partition(":")
+    return f"{name}:{int(number or 0) + 1}"
+
+
+class _GoOn(Enum):
+    GO_ON = "go on"
+
+
+_GO_ON = _GoOn.GO_ON

@@ -1,0 +1,128 @@
+"""How many short jobs a thread may hold in advance, and who takes them away when one turns out long.
+
+A round trip and a thread wake-up cost ten times the bookkeeping of a job, so short jobs are claimed
+in chunks. The bound is enforced, not predicted: as soon as a job has run for 20 ms, the prefetch revoker
+gives what waits behind it back to the queue, where any idle thread of the fleet finds it, and writes
+the retries of what failed before it in the same chunk. A C call that holds the interpreter lock defeats
+the prefetch revoker.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.settle.notifications import Notifications
+from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.clock import lease_now
+from kiqbridge.runtime.role import Role, Until
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
+
+SHORT_S = 0.020
+"""A job is short up to here."""
+
+CHUNK_S = 0.030
+"""How long a whole chunk may take before claims stop growing; they shrink at twice that."""
+
+TICK_S = 0.020
+RETRY_S = 0.5
+
+
+def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit: int) -> int:
+    """How many jobs to claim next, given how the last chunk went (seconds).
+
+    Doubles while whole chunks stay short, halves when they do not, and starts over at 1 after a
+    job that was not short.
+    """
+    if longest_s > SHORT_S:
+        return 1
+    if chunk_s > 2 * CHUNK_S:
+        return max(size // 2, 1)
+    if full and chunk_s < CHUNK_S:
+        return min(size * 2, limit)
+    return size
+
+
+class Busy(Protocol):
+    """What the prefetch revoker sees of a processor."""
+
+    chunk: Chunk | None
+    began_at: float
+    """On `lease_now`, when the running job began."""
+
+
+class PrefetchRevoker(Role):
+    """Gives back what waits behind a long job, and settles what failed before; awake while chunks are out."""
+
+    def __init__(
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        settler: Settler,
+        notifications: Notifications,
+    ) -> None:
+        super().__init__("revoker", self._watch, until=Until.JOBS, join_s=0)
+        self._connection = connection
+        self._keys = keys
+        self._settler = settler
+        self._notifications = notifications
+        self.processors: Sequence[Busy] = ()
+
+    def watch(self) -> None:
+        """Called by a processor that took more than one job."""
+        if not self._some.is_set():
+            self._some.set()
+
+    def _watch(self) -> None:
+        while True:
+            threads.rest()
+            self._some.wait()
+            threads.beat()
+            if self._stopping.wait(TICK_S):
+                return
+            self._some.clear()
+            try:
+                waiting = [self._look_at(processor) for processor in self.processors]
+            except RedisUnavailable as error:
+                logger.debug("giving back waits for Redis: %s", error)
+                waiting = [not self._stopping.wait(RETRY_S)]
+            except Exception:
+                logger.exception("giving back jobs that wait behind a long one failed; repeated")
+                waiting = [not self._stopping.wait(RETRY_S)]
+            if any(waiting):
+                self._some.set()
+
+    def _look_at(self, processor: Busy) -> bool:
+        """Revoke the waiting jobs if the running one is long; whether some still wait."""
+        chunk = processor.chunk
+        if chunk is None or not (chunk.has_waiting or chunk.has_failed or chunk.returning):
+            return False
+        if chunk.returning or lease_now() - processor.began_at > SHORT_S:
+            # The owner leaves the chunk only after these are confirmed: its next claim would delete the list.
+            # Jobs whose reply was lost stay on their way back: they may be in the queue, so they must not be
+            # begun here.
+            with chunk.writing:
+                chunk.revoke()
+                try:
+                    give_back(self._connection, self._keys, chunk)
+                except RedisRefused:  # answered: nothing was moved, so they are ours to run
+                    chunk.restore()
+                    raise
+            self._settle(chunk)
+        return chunk.has_waiting or chunk.has_failed
+
+    def _settle(self, chunk: Chunk) -> None:
+        """Write what failed here: its retries must not wait for the long job's end."""
+        if not chunk.has_failed:
+            return
+        with chunk.writing:
+            notifications = self._settler.write_failed(self._connection, chunk)
+        self._notifications.add(notifications)

@@ -1,0 +1,448 @@
+"""One thread that performs jobs: fetch a chunk, run it job by job, settle what failed.
+
+1. `_perform_until_quiet`: fetch a chunk (fetch.py); each claim acknowledges the chunk before.
+2. `_perform_jobs`: take the oldest job, `b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true}'`, while the lease
+   is certain; it is `current` from then on, as the Busy page shows it.
+3. `_perform_job`: read it (execution.py). An `async def` job is handed over to the event loop; one of the process
+   pool enters its room first; all others are performed here.
+4. It succeeded: it is acknowledged with its chunk. Else it asks for a `Settlement` (engine/settle/failure.py), which is
+   written at once or, if it is a retry, with others of its chunk (settling.py); then the handlers are called.
+5. The chunk is left when nothing of it waits, fails or goes back any more, and Redis has confirmed that.
+
+The promise is kept in three lines: a claim acknowledges only the chunk before it; `_perform_jobs` begins
+nothing under a lease in doubt; and what a chunk still holds when the thread leaves it is given back.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kiqbridge.client.bridge import LOOP
+from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.inflight.lease import LeaseKeeper
+from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.engine.perform.event_loop import EventLoop
+from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.fetch import Fetches
+from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
+from kiqbridge.engine.perform.rooms import Room
+from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.notifications import Handlers, Notification
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.errors import Shutdown
+from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.clock import lease_now, wall_now
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.children.process_pool import ProcessPool
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NOT_OURS = "a failed job was not ours any more; whoever has it decides about it"
+
+
+class ProcessorContext(NamedTuple):
+    """What all processors of a capsule share."""
+
+    keeper: LeaseKeeper
+    runner: JobRunner[Settlement]
+    timekeeper: Timekeeper
+    handlers: Handlers
+    revoker: PrefetchRevoker
+    outage: Outage
+    keys: Keys
+    settler: Settler
+    look_ahead: int
+    loop: EventLoop | None = None
+    bookkeeper: Bookkeeper | None = None
+    runtime: Runtime | None = None
+    processes: "ProcessPool | None" = None
+    run_marks: RunMarks | None = None
+
+
+class Processor:
+    """A processor thread.
+
+    Attributes:
+        chunk: the jobs of the last claim, until nothing of them is left to do here.
+        current: the running job.
+        processed, failed: how many so far; only ever counted up, and only by this thread.
+        performing: user code is running now.
+    """
+
+    def __init__(self, tid: str, fetcher: Fetches, context: ProcessorContext) -> None:
+        self.tid = tid
+        self.current: RunningJob | None = None
+        self.chunk: Chunk | None = None
+        self.began_at = 0.0
+        self.processed = 0
+        self.failed = 0
+        self.performing = False
+        self._fetcher = fetcher
+        self._context = context
+        self._size = 1
+        self._quiet = False
+        self._taken: RunningJob | None = None
+        self._abandoned = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
+
+    def __repr__(self) -> str:
+        state = "busy" if self.current else "idle"
+        return f"<Processor {self.tid} {state}, {self.processed} processed, {self.failed} failed>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def has_fetched(self) -> bool:
+        """Whether a claim has succeeded, whether or not it brought jobs."""
+        return self._fetcher.has_fetched
+
+    @property
+    def refused(self) -> BaseException | None:
+        """The unexpected error of the first claim, if it raised one."""
+        return self._fetcher.refused
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the running job was given back, or taken away, and is to end because of it."""
+        taken = self._taken
+        return self._abandoned.is_set() or (taken is not None and taken is self.current)
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread's end."""
+        self._thread.join(timeout_s)
+
+    def quiet(self) -> None:
+        """Begin no further job; the running one may finish. The idle gate is opened by the manager."""
+        self._quiet = True
+
+    def interrupt(self) -> None:
+        """Raise `Shutdown` in the running job; to be called after it was given back."""
+        self._abandoned.set()
+        if self._context.processes is not None:
+            self._context.processes.interrupt(self)
+        if self.performing:
+            self._raise_shutdown(lambda: self.performing)
+
+    def holding(self) -> Iterator[tuple[str, Chunk, RunningJob]]:
+        """The running job as (id, its chunk, the job), if there is one."""
+        chunk, job = self.chunk, self.current
+        if chunk is not None and job is not None and self.chunk is chunk:
+            yield self.tid, chunk, job
+
+    def end_one(self, _tid: str, job: RunningJob) -> None:
+        """Interrupt this job, which was taken away; the thread goes on with others."""
+        self._taken = job
+        if self._context.processes is not None:
+            self._context.processes.end_one(self)
+        self._raise_shutdown(lambda: self.performing and self.current is job)
+
+    def _raise_shutdown(self, is_wanted: Callable[[], bool]) -> None:
+        """Raise `Shutdown` in this thread as soon as that is safe, while it is wanted."""
+        if self._thread.ident is not None:
+            self._context.timekeeper.interrupt(self._thread.ident, Shutdown, is_wanted)
+
+    def write_failed(self, chunk: Chunk, connection: RedisConnection) -> list[Notification]:
+        """Write what failed here, from whatever thread; see `Settler.write_failed`."""
+        return self._context.settler.write_failed(connection, chunk)
+
+    def acknowledge(self, chunk: Chunk, connection: RedisConnection) -> None:
+        """Acknowledge what this thread has finished of its chunk, from another one, after the rest went back.
+
+        Raises:
+            RedisUnavailable: not acknowledged.
+        """
+        if chunk.may_be_acknowledged():
+            self._fetcher.acknowledge_for(connection)
+        elif chunk.is_shared:
+            self._hand_over_done(chunk)
+
+    def _run(self) -> None:
+        TID.set(self.tid)
+        RUNTIME.set(self._context.runtime)
+        if self._context.loop is not None:
+            LOOP.set(self._context.loop)
+        threads.keep_running(
+            f"processor {self.tid}",
+            self._perform_until_quiet,
+            is_ending=self._abandoned.is_set,
+            wait=self._abandoned.wait,
+            performs_jobs=True,
+        )
+
+    def _perform_until_quiet(self) -> None:
+        with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
+            left = self.chunk
+            if left is not None:  # an error of ours has escaped; the next claim would lose its jobs
+                self._return(left)
+            while not self._quiet:
+                threads.beat()
+                chunk = self._fetcher.fetch(self._size, self._abandoned)
+                if chunk is not None:
+                    self._perform_chunk(chunk)
+            self._fetcher.acknowledge(self._abandoned)
+
+    def _perform_chunk(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        try:
+            self._perform_jobs(chunk)
+        except Shutdown:
+            # The chunk may hold jobs still, which the next claim under its claimer, by whatever thread,
+            # would acknowledge.
+            self.current = None
+            self.chunk = None
+            raise
+        except BaseException as error:  # noqa: BLE001 - no error may cost the jobs that wait here
+            # Ours, not the job's: jobs' errors are settled. Nothing here may be acknowledged.
+            user_code.log_error(
+                logger, error, "internal error; the jobs of this thread are given back"
+            )
+            current = self.current
+            self._context.handlers.report(
+                error, {"context": "internal error", "jobstr": current.text if current else b""}
+            )
+            self._abandoned.wait(RETRY_S)
+            self._return(chunk)
+        else:
+            self._leave(chunk)
+
+    def _return(self, chunk: Chunk) -> None:
+        """Give back what an error of ours has left in a chunk, the running job included."""
+        self._give_back(chunk)
+        self._write_failed(chunk)
+        self._leave(chunk)
+
+    def _leave(self, chunk: Chunk) -> None:
+        self.current = None
+        if chunk.is_shared:
+            self._hand_over_done(chunk)
+            self._fetcher.leave(chunk)
+        self.chunk = None  # last: after an error up to here the chunk is left once more
+
+    def _hand_over_done(self, chunk: Chunk) -> None:
+        """Have what was done here in a shared chunk acknowledged by itself."""
+        bookkeeper = self._context.bookkeeper
+        if bookkeeper is not None:
+            chunk.hand_over_done(lambda text: bookkeeper.ended(chunk, text, None))
+
+    def _perform_jobs(self, chunk: Chunk) -> None:  # noqa: C901 - each further call is made for each job
+        """Run the jobs of a chunk one by one, until none waits and Redis has all that is to be written of them.
+
+        Raises:
+            Shutdown: this thread is to end; what was revoked by then has been given back, all else stays in
+                flight.
+        """
+        lease, take, finish, context = chunk.lease, chunk.take, chunk.finish, self._context
+        if chunk.size > 1:
+            context.revoker.watch()
+        longest = 0.0
+        first = now = lease_now()
+        while True:
+            if self._quiet:
+                self._give_back(chunk)
+            if (lease.lost or now > lease.valid_until) and not self._may_begin(chunk):
+                chunk.drop()
+                self._write_failed(chunk)  # those that were given to others stay theirs
+                return
+            text = take()
+            if text is None:
+                self._write_rest(chunk)
+                if chunk.may_be_left():
+                    break
+                now = lease_now()  # that took its time, and what was revoked waits again
+                continue
+            self.began_at = now
+            self.current = RunningJob(chunk.queue, text, wall_now())
+            try:
+                if self._perform_job(chunk, text):
+                    finish()
+            except Shutdown:
+                if self._abandoned.is_set():
+                    raise
+                # This job alone was interrupted. If it was not taken away before, it goes back now.
+                chunk.put_back_running()
+            self.current = None
+            began, now = now, lease_now()
+            if now - began > longest:  # noqa: PLR1730 - `max` takes as long as taking a job
+                longest = now - began
+        self._size = next_size(
+            self._size,
+            chunk_s=now - first,
+            longest_s=longest,
+            full=chunk.size == self._size,
+            limit=context.look_ahead,
+        )
+
+    def _may_begin(self, chunk: Chunk) -> bool:
+        """Whether a job may begin under a lease in doubt; False: somebody else has the jobs.
+
+        Raises:
+            Shutdown: the process ends while Redis is away. What waits here is still ours, and an
+                acknowledgement that reaches Redis after all would lose it.
+        """
+        while not chunk.has_waiting:
+            self._write_rest(chunk)
+            if chunk.may_be_left():
+                return True  # nothing is returning, so no job can come to wait again
+        if self._context.keeper.confirm(chunk.lease):
+            return True
+        if not chunk.lease.lost:
+            raise Shutdown
+        return False
+
+    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901 - one act, written in one piece
+        """Perform a job here or in a child process, or hand it over to the event loop.
+
+        Returns whether the job waits for nothing but the acknowledgement of its chunk.
+
+        Raises:
+            Shutdown: the job was interrupted, or this thread is to end.
+        """
+        context = self._context
+        execution = context.runner.read(text, chunk.queue)
+        if isinstance(execution, Settlement):
+            return self._settle_job(chunk, text, execution)
+        definition = execution.definition
+        pool = "thread" if definition is None else definition.handling.pool
+        loop = context.loop if pool == "async" else None
+        room = None
+        if loop is not None:
+            room = loop.room
+        elif pool == "process" and context.processes is not None:
+            room = context.processes.room
+        if room is not None and not room.enter(self._abandoned):
+            self._put_back(chunk, execution)
+            return False
+        settlement = self._begin_run(chunk, execution, room) if execution.is_watched else None
+        if settlement is not None:
+            return self._settle_job(chunk, text, settlement)
+        if loop is not None:
+            self._fetcher.share(chunk)
+            loop.take(chunk, execution)
+            chunk.hand_over()
+            return False
+        is_over = False
+        try:
+            settlement = context.runner.perform(execution, self)
+            is_over = settlement is None or not settlement.goes_on
+        except Shutdown:
+            self.processed += 1
+            self.failed += 1
+            raise
+        finally:
+            if room is not None:
+                room.leave()
+            if execution.run is not None:
+                execution.run.end(is_over=is_over, connection=self._fetcher.connection)
+        if settlement is None:
+            self.processed += 1
+            return True
+        return self._settle_job(chunk, text, settlement)
+
+    def _begin_run(
+        self, chunk: Chunk, execution: Execution, room: Room | None
+    ) -> Settlement | None:
+        """What becomes of a job of a schedule, or of a unique one, that is not to begin now; None: it begins.
+
+        Raises:
+            Shutdown: this thread is to end, while Redis is away.
+        """
+        marks = self._context.run_marks
+        if marks is None:
+            return None
+        settlement: Settlement | None = None
+        is_decided = False
+        try:
+            begin = partial(
+                marks.begin, self._fetcher.connection, execution, chunk.lease.incarnation
+            )
+            settlement = self._until_written(begin)
+            is_decided = True
+        finally:
+            if room is not None and (settlement is not None or not is_decided):
+                room.leave()
+        return settlement
+
+    def _put_back(self, chunk: Chunk, execution: Execution) -> None:
+        """There is no room for a job: it goes back with all that waits behind it.
+
+        Raises:
+            Shutdown: this thread is to end; it has been given back already.
+        """
+        if self._abandoned.is_set():
+            raise Shutdown
+        self._give_back(chunk)
+        self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
+
+    def _settle_job(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
+        """Count a job that did not simply succeed, and write what becomes of it, now or with others that fail.
+
+        Returns as `_perform_job`.
+        """
+        if settlement.counted:
+            self.processed += 1
+            self.failed += settlement.failed
+        settler = self._context.settler
+        if chunk.size > 1 and settler.may_wait(chunk, settlement):
+            if not chunk.fail(settlement):
+                logger.warning(_NOT_OURS)
+            return False  # settling acknowledges it
+        write = partial(settler.write, self._fetcher.connection, chunk, text, settlement)
+        if not self._until_written(write):
+            logger.warning(_NOT_OURS)
+        elif settlement.notify is not None:
+            settlement.notify()
+        if settlement.leaves_with_chunk:
+            return True
+        chunk.settled()
+        return False
+
+    def _give_back(self, chunk: Chunk) -> None:
+        """Give back all that is not finished."""
+        if chunk.has_waiting or chunk.returning or chunk.running is not None:
+            self._until_written(partial(self._give_back_once, chunk, revokes=True))
+
+    def _write_rest(self, chunk: Chunk) -> None:
+        """Write what has failed, and what the revoker or the manager is giving back, or could not."""
+        if chunk.returning:
+            self._until_written(partial(self._give_back_once, chunk))
+        self._write_failed(chunk)
+
+    def _give_back_once(self, chunk: Chunk, *, revokes: bool = False) -> None:
+        with chunk.writing:
+            if revokes:
+                chunk.revoke_unfinished()
+            give_back(self._fetcher.connection, self._context.keys, chunk)
+
+    def _write_failed(self, chunk: Chunk) -> None:
+        def write() -> list[Notification]:
+            with chunk.writing:
+                return self.write_failed(chunk, self._fetcher.connection)
+
+        if chunk.has_failed:
+            for notify in self._until_written(write):
+                notify()
+
+    def _until_written(self, write: Callable[[], T]) -> T:
+        return retry_until_written(write, outage=self._context.outage, wait=self._abandoned.wait)

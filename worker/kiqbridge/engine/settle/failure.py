@@ -1,0 +1,385 @@
+"""From a job that did not simply succeed to what is written of it (§7): the decision, whoever has run the job.
+
+1. The job raised `ConnectionError("no route")`; its text is parsed again, since middleware or the job may
+   have changed the payload.
+2. Decide (retry.py, pure): `retry` in 17 s, and the payload with what is recorded of the failure:
+   `{"class":"Mail","args":[7],…,"error_message":"no route","error_class":"ConnectionError","retry_count":0}`
+3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
+4. Answer with a `Settlement`: the verdict, its time, the text to be kept, the effects of the job's end (ending.py),
+   and what calls the handlers. A dead job is made by dying.py.
+5. Whoever fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
+   background (notifications.py).
+
+A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does one that
+has succeeded while somebody watches for its end.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kiqbridge.client import rails
+from kiqbridge.client.current import CONTEXT, RUNTIME
+from kiqbridge.client.iteration import Cancelled
+from kiqbridge.client.registry import Handling, JobDefinition, Registry
+from kiqbridge.engine.settle.dying import dead, dead_unread
+from kiqbridge.engine.settle.ending import ending, wants_output
+from kiqbridge.engine.settle.error_report import rules_after
+from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.over_limit import COUNT, may_be_put_off, put_off
+from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput, encode_output
+from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
+from kiqbridge.runtime import job_forks, redaction, user_code
+from kiqbridge.runtime.logs import log_level
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import new_jid
+from kiqbridge.wire.raw_job import UNREADABLE_CLASS
+from kiqbridge.wire.showable import showable
+from kiqbridge.wire.task_token import REFUSED, has_refused_token, task_of
+from kiqbridge.wire.tick_mark import EndKind
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.perform.execution import Execution
+    from kiqbridge.engine.perform.gate import Diversion
+
+logger = logging.getLogger(__name__)
+
+job_logger = logging.getLogger("kiqbridge.job")
+"""Says of each job `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
+
+_SHOWN = 500
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Failures:
+    """Decides about jobs that did not simply succeed, without touching Redis.
+
+    Attributes:
+        keys: the namespace.
+        registry: the declared jobs.
+        policy: of failures; asked at each one, since the wire profile may follow the fleet.
+        handlers: called once a failure is written.
+        rng: for the jitter of retries.
+        wall_now: epoch seconds.
+    """
+
+    keys: Keys
+    registry: Registry
+    policy: Callable[[], RetryPolicy]
+    handlers: Handlers
+    rng: random.Random
+    wall_now: Callable[[], float] = time.time
+
+    def failed(self, execution: "Execution", error: BaseException) -> Settlement:
+        """The job, or its middleware, raised this: a retry, dead or discarded (§8)."""
+        definition, policy = execution.definition, self.policy()
+        try:
+            payload = _with_jid(json_text.loads(execution.text))
+            ruling = rails.rules_of(payload, definition, self.registry)
+            rules = ruling.handling if ruling else DEFAULT_HANDLING
+            return self._decided(execution, payload, error, policy, rules)
+        except BaseException as second:  # noqa: BLE001 - a rule may do anything to what it is given
+            user_code.log_error(
+                logger,
+                second,
+                "the rules of class %s failed: it is treated as if it had none",
+                definition.name if definition else "?",
+            )
+        payload = _with_jid(json_text.loads(execution.text))
+        policy = replace(policy, backtrace_cleaner=None)
+        return self._decided(execution, payload, error, policy, DEFAULT_HANDLING)
+
+    def _decided(
+        self,
+        execution: "Execution",
+        payload: dict[str, Any],
+        error: BaseException,
+        policy: RetryPolicy,
+        rules: Handling,
+    ) -> Settlement:
+        now, definition = self.wall_now(), execution.definition
+        decision = decide(
+            payload,
+            error,
+            queue=execution.queue,
+            class_retry=definition.options.get("retry", True) if definition else None,
+            policy=policy,
+            now=now,
+            rng=self.rng,
+            handling=rules_after(error, rules),
+        )
+        if job_forks.in_child:  # a rule of the class forked
+            job_forks.end()
+        verdict, kept = decision.verdict, decision.payload
+        outcome = {
+            Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
+            Verdict.DEAD: "is dead, no tries are left",
+        }.get(verdict, "is dropped")
+        log_failure(error, outcome, payload, definition)
+        # The error holds on to all frames that it went through. Kept for nobody until it is written, those
+        # of many jobs made the garbage collector take half of a failing worker's time.
+        is_over = verdict is not Verdict.RETRY
+        notify = (
+            partial(self._notify, error, payload, kept if is_over else None)
+            if self.handlers.listens(died=is_over)
+            else None
+        )
+        if verdict is Verdict.RETRY:
+            text = json_text.dumps_moved(kept, execution.text)
+            return Settlement(
+                verdict=verdict, score=decision.at, text=text, counted=True, notify=notify
+            )
+        keys, took_s = self.keys, execution.elapsed_s
+        if verdict is Verdict.DEAD:
+            return dead(
+                keys, execution.text, payload, kept, error, now=now, took_s=took_s, notify=notify
+            )
+        effects = ending(keys, payload, "discarded", now, error=error, took_s=took_s, kept=kept)
+        return Settlement(
+            verdict=verdict, score=now, text=b"", counted=True, notify=notify, effects=effects
+        )
+
+    def over_limit(self, execution: "Execution", error: OverLimit) -> Settlement | None:
+        """A limit stayed reached: the job comes back later, without a failure and without a retry.
+
+        Returns None where it counts as any other error (engine/settle/over_limit.py).
+        """
+        payload = _with_jid(json_text.loads(execution.text))
+        rules = execution.definition.handling if execution.definition is not None else None
+        if not may_be_put_off(payload, error, rules):
+            return None
+        now = self.wall_now()
+        kept, at = put_off(payload, error, queue=execution.queue, now=now, rng=self.rng)
+        logger.info(
+            "put off for %.0f s, for the %s. time: %s", at - now, kept[COUNT], error_message(error)
+        )
+        return Settlement(
+            verdict=Verdict.SCHEDULE,
+            score=at,
+            text=json_text.dumps_moved(kept, execution.text),
+            counted=False,
+        )
+
+    def succeeded(self, execution: "Execution") -> Settlement | None:
+        """A job has succeeded, and somebody watches for its end; None: it leaves as any other."""
+        payload, result = json_text.loads(execution.text), execution.result
+        outcome: EndKind = "done"
+        error: JobSkipped | JobCancelled | None = None
+        output: TaskOutput | None = None
+        has_task = task_of(payload) is not None
+        if has_refused_token(payload):
+            logger.warning(REFUSED)
+        if result is NOT_PERFORMED:
+            outcome, error = (
+                "skipped",
+                JobSkipped("middleware ended this job without performing it"),
+            )
+            if has_task:
+                logger.warning("%s; Step Functions gets a failure", error)
+        elif result is Cancelled.CANCELLED:
+            outcome = "cancelled"
+            error = JobCancelled("this job was cancelled before it was complete")
+        else:
+            output = encode_output(result if wants_output(payload) else None)
+            if output.omitted:
+                logger.warning(
+                    "the return value %s: %s",
+                    output.omitted,
+                    "Step Functions gets an object with the members jid and omitted in its place"
+                    if has_task
+                    else "it is not kept as a result",
+                )
+        effects = ending(
+            self.keys,
+            payload,
+            outcome,
+            self.wall_now(),
+            error=error,
+            output=output,
+            took_s=None if outcome == "skipped" else execution.elapsed_s,
+            kept=execution.payload,
+        )
+        if not effects:
+            return None
+        return Settlement(
+            verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+        )
+
+    def interrupted(self, execution: "Execution") -> Settlement:
+        """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
+
+        Raises:
+            BaseException: what client middleware raised.
+        """
+        runtime = RUNTIME.get()
+        if runtime is None:
+            raise RuntimeError("interrupted, but by no worker")
+        now = self.wall_now()
+        payload: dict[str, Any] = json_text.loads(execution.text)
+        payload.setdefault("queue", execution.queue)
+        pushed = runtime.client.prepare_moved(payload, now, execution.text)
+        if pushed is None:
+            logger.warning("interrupted, and client middleware stopped its push: it is dropped")
+            stopped = JobSkipped("client middleware stopped the push of this interrupted job")
+            effects = ending(
+                self.keys,
+                payload,
+                "skipped",
+                now,
+                error=stopped,
+                took_s=execution.elapsed_s,
+                kept=payload,
+            )
+            return Settlement(
+                verdict=Verdict.DISCARD, score=now, text=b"", counted=True, effects=effects
+            )
+        elapsed = {"elapsed": round(execution.elapsed_s, 3)}
+        logger.info("interrupted: goes on later", extra=elapsed)
+        queue, text = pushed
+        return Settlement(verdict=Verdict.REPUSH, score=now, text=text, counted=True, queue=queue)
+
+    def diverted(
+        self, diversion: "Diversion", payload: dict[str, Any], text: bytes, queue: str
+    ) -> Settlement:
+        """It does not run here: neither a success nor a failure, unless it is refused for good."""
+        if diversion.queue is not None:
+            return Settlement(
+                verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
+            )
+        if diversion.expired:
+            return not_performed(
+                self.keys, payload, queue, "expired", diversion.expired, now=self.wall_now()
+            )
+        if diversion.cancelled:
+            return not_performed(
+                self.keys, payload, queue, "cancelled", diversion.cancelled, now=self.wall_now()
+            )
+        error, given = diversion.error, payload
+        payload = _with_jid(given)
+        if error is None:
+            kept = showable(payload)
+            return Settlement(
+                verdict=Verdict.SCHEDULE,
+                score=diversion.at or 0,
+                text=text if kept is given else json_text.dumps_moved(kept, text),
+                counted=False,
+            )
+        now = self.wall_now()
+        kept = self.policy().failed(payload, error, queue=queue, now=now)
+        notify = partial(self._notify, error, payload, kept, "a job was refused")
+        return dead(self.keys, text, payload, kept, error, now=now, notify=notify)
+
+    def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
+        """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
+        logger.error(
+            "a text in queue %s cannot be a job (%s); it is kept in the dead set, as the argument of a job "
+            "of class %s: %s",
+            queue,
+            error,
+            UNREADABLE_CLASS,
+            shorten(text),
+        )
+        context = {"context": "a job's text cannot be read", "jobstr": text}
+        return dead_unread(
+            self.keys,
+            text,
+            error,
+            queue=queue,
+            now=self.wall_now(),
+            profile=self.policy().profile,
+            notify=partial(self.handlers.report, error, context),
+        )
+
+    def _notify(
+        self,
+        error: BaseException,
+        payload: Mapping[str, Any],
+        died: Mapping[str, Any] | None,
+        context: str = "a job raised an error",
+    ) -> None:
+        """Call the handlers; `died` is the payload as it was kept or discarded, None for a retry."""
+        if died is not None:
+            self.handlers.died(died, error)
+        self.handlers.report(error, {"context": context, "job": payload})
+
+
+def not_performed(
+    keys: Keys, payload: dict[str, Any], queue: str, outcome: EndKind, why: str, *, now: float
+) -> Settlement:
+    """A job leaves Redis without having been performed: neither a success nor a failure. Logged."""
+    token = CONTEXT.set((payload, queue))
+    try:
+        logger.info("not performed: %s", why)
+    finally:
+        CONTEXT.reset(token)
+    effects = ending(keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
+    return Settlement(
+        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+    )
+
+
+def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:
+    """A job without an id gets one: in a sorted set it would be the same as its twins."""
+    return payload if payload.get("jid") not in (None, "") else {**payload, "jid": new_jid()}
+
+
+def log_failure(
+    error: BaseException,
+    outcome: str,
+    payload: Mapping[str, Any],
+    definition: JobDefinition | None = None,
+) -> None:
+    """Log that a job failed: class and message of the error and what becomes of the job, and the backtrace.
+
+    The line carries the job's context (§16); its arguments only at level debug, without secrets.
+
+    Args:
+        error: what it raised.
+        outcome: such as `is tried again in 15 s`.
+        payload: the job.
+        definition: of its class, for the names of its arguments.
+    """
+    if not job_logger.isEnabledFor(logging.WARNING):
+        return
+    try:
+        extra = shown_arguments(payload, definition)
+        line = error_message(error).partition("\n")[0]
+        if len(line) > _SHOWN:  # enough to know it; the backtrace below has all of it
+            line = f"{line[:_SHOWN]}…"
+        message = redaction.current().text(line)
+        with log_level.at_usual_level():  # a job may be terse, but not fail unseen
+            job_logger.warning(
+                "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
+            )
+    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
+        user_code.log_error(
+            job_logger,
+            unreadable,
+            "a job failed with %s; it %s; more could not be written",
+            type(error).__qualname__,
+            outcome,
+        )
+
+
+def shown_arguments(
+    payload: Mapping[str, Any], definition: JobDefinition | None
+) -> dict[str, Any] | None:
+    """At level debug, the arguments as a line may show them."""
+    if not job_logger.isEnabledFor(logging.DEBUG):
+        return None
+    signature = definition.signature if definition is not None else None
+    return {
+        "arguments": redaction.current().arguments(
+            rails.shown_arguments(payload, definition), signature
+        )
+    }

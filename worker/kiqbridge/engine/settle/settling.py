@@ -1,0 +1,134 @@
+"""Writing what becomes of a job that did not succeed: one script per verdict.
+
+1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
+   `verdict=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
+2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
+   fetched one from the in-flight list. The effects of the job's end (ending.py) come about in the same script.
+   A second time does nothing, so it is repeated until Redis confirms.
+3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
+4. After that, and only then, `Settlement.notify` calls the error and death handlers.
+
+Those of a chunk that are to be tried again are written together, since a round trip costs ten times
+the bookkeeping of a job: at the chunk's end, or by the prefetch revoker as soon as a long job holds it up.
+Should the process die before, they run once more, as all that is not acknowledged.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY
+
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import repush, route, settle, settle_all
+from kiqbridge.engine.settle.notifications import Notification
+from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.runtime.records import dataclass
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.batches import count_by_bytes
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Settler:
+    """Writes verdicts to Redis.
+
+    Attributes:
+        keys: names under the namespace.
+        on_end: called when a job has ended and that has effects, whatever thread it is on.
+    """
+
+    keys: Keys
+    _: KW_ONLY
+    on_end: Callable[[], object] = lambda: None
+
+    def write(
+        self, connection: RedisConnection, chunk: Chunk, text: bytes, settlement: Settlement
+    ) -> bool:
+        """Settle one claimed job, `text` as it was fetched; False: it was not ours any more.
+
+        Raises:
+            RedisUnavailable: repeat it; a second time does nothing.
+        """
+        verdict = settlement.verdict
+        if settlement.leaves_with_chunk:
+            return True
+        if verdict is Verdict.ROUTE:
+            return route(connection, self.keys, chunk, text, settlement.queue)
+        if verdict is Verdict.REPUSH:
+            return repush(
+                connection,
+                self.keys,
+                chunk,
+                text,
+                queue=settlement.queue,
+                text=settlement.text,
+            )
+        targets = {
+            Verdict.RETRY: self.keys.retry,
+            Verdict.SCHEDULE: self.keys.schedule,
+            Verdict.DEAD: self.keys.dead,
+        }
+        is_ours = settle(
+            connection,
+            self.keys,
+            chunk,
+            text,
+            target=targets.get(verdict),
+            score=settlement.score,
+            text=settlement.text,
+            effects=settlement.effects,
+        )
+        if is_ours and settlement.effects:
+            self.on_end()
+        return is_ours
+
+    def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
+        """Whether it may be written with others of its chunk."""
+        return settlement.verdict is Verdict.RETRY and not chunk.is_popped
+
+    def write_failed(self, connection: RedisConnection, chunk: Chunk) -> list[Notification]:
+        """Settle what has failed in a chunk; the caller holds `chunk.writing`.
+
+        Returns what calls the handlers; the caller calls it after it has released that lock.
+
+        Raises:
+            RedisUnavailable: repeat it; a second time does nothing.
+        """
+        left = len(chunk.failed)  # its owner may add others
+        while left:
+            jobs = first_batch(chunk.failed[:left], connection.batch_bytes)
+            chunk.written(len(jobs), self.write_retries(connection, chunk, jobs))
+            left -= len(jobs)
+        return chunk.take_notifications()
+
+    def write_retries(
+        self,
+        connection: RedisConnection,
+        chunk: Chunk,
+        jobs: Sequence[tuple[bytes, Settlement]],
+    ) -> list[Notification]:
+        """Settle jobs of one chunk, their texts as they were fetched, all of which `may_wait`.
+
+        Returns what calls the handlers. Raises as `write`.
+        """
+        retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
+        ours = settle_all(connection, self.keys, chunk, retries, target=self.keys.retry)
+        if not all(ours):
+            logger.warning(
+                "%d failed jobs were not ours any more; whoever has them decides about them",
+                ours.count(False),
+            )
+        return [
+            settlement.notify
+            for (_, settlement), is_ours in zip(jobs, ours, strict=True)
+            if is_ours and settlement.notify is not None
+        ]
+
+
+def first_batch(
+    jobs: Sequence[tuple[bytes, Settlement]], most_bytes: int
+) -> Sequence[tuple[bytes, Settlement]]:
+    """As many of the first of these as one call may settle."""
+    sizes = [len(text) + len(settlement.text) for text, settlement in jobs]
+    return jobs[: count_by_bytes(sizes, most_bytes)]

@@ -1,0 +1,227 @@
+"""Sending reports of jobs to Step Functions (reliability §14).
+
+1. The outbox moves the report of a job that has ended to `kb:reports`, and calls `wake`.
+2. The thread here takes reports that are due, for `TAKE_S` seconds: no other worker takes them meanwhile.
+3. SendTaskSuccess or SendTaskFailure; then the report is removed.
+4. Nobody waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.
+5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute. If the service is
+   away or throttles, no other report is tried either, for 0.2 s, then 0.4 s and so on, up to 5 s.
+
+What a worker leaves behind that was killed is sent by another one: each hears from the beat of its lease
+(engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is. At least once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kiqbridge.client.current import log_context
+from kiqbridge.engine.settle.task_report import TaskReport, omitted_output
+from kiqbridge.engine.step_functions.service import (
+    CallFailed,
+    NobodyWaits,
+    OutputRefused,
+    StepFunctions,
+)
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.clock import wall_now
+from kiqbridge.runtime.hints import Hint
+from kiqbridge.runtime.role import Role, Until
+from kiqbridge.store import task_reports
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.task_token import Task
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks for reports that others have left, while there are any."""
+
+BATCH: Final = 20
+TAKE_S: Final = 60.0
+"""For so long others leave alone what was taken; should it lapse, a report is sent twice."""
+
+FIRST_PAUSE_S: Final = 0.2
+"""For so long nothing is sent after the service was away or throttled, twice as long each further time, up to
+`LOOK_S`: throttling is over in no time, and an outage must not be made longer by everybody's calls."""
+
+LONGEST_PAUSE_S: Final = 60.0
+OLDEST_S: Final = 366 * 86_400.0
+"""An execution ends after a year (Step Functions, quotas), so nobody waits for an older report."""
+
+LAST_REPORTS_S: Final = 1.5
+"""Seconds for which a process that ends waits for its reports; other workers send what is left in Redis."""
+
+WARN_S: Final = 60.0
+"""Seconds between two warnings that reports wait."""
+
+
+class TaskReporter(Role):
+    """The thread that sends reports.
+
+    Args:
+        keys: the namespace.
+        connection: its own.
+        service: Step Functions.
+        on_look: called at each look, on this thread.
+        look_s: seconds between two looks.
+        rng: spreads what several workers try again.
+
+    Attributes:
+        sent: how many reports Step Functions has taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        connection: RedisConnection,
+        service: StepFunctions,
+        on_look: Callable[[], object] = lambda: None,
+        look_s: float = LOOK_S,
+        rng: random.Random | None = None,
+    ) -> None:
+        super().__init__("task reports", self._look_on, until=Until.ENDS, join_s=LAST_REPORTS_S)
+        self.sent = 0
+        self._keys = keys
+        self._connection = connection
+        self._service = service
+        self._on_look = on_look
+        self._look_s = look_s
+        self._rng = rng or random.Random()  # noqa: S311 - jitter
+        self._warn_at = 0.0
+        self._pause_s = 0.0
+        self._looked_at = 0.0
+        self._hint = Hint()
+        self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
+
+    def note(self, *, reports: bool) -> None:
+        """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
+        self._hint.give(is_some=reports)
+        if reports and time.monotonic() >= self._looked_at + self._look_s:
+            self._some.set()
+
+    def look(self) -> bool:
+        """Take and send what is due, up to `BATCH`; whether there may be more that can be sent now.
+
+        Raises:
+            KiqbridgeError: Redis is away; nothing is lost.
+        """
+        if not task_reports.has_reports(self._connection, self._keys):
+            return False
+        taken = task_reports.take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
+        began = time.monotonic()
+        for index, text in enumerate(taken.texts):
+            threads.beat()
+            if not self._send(text, lambda: taken.now + time.monotonic() - began):
+                for other in taken.texts[index + 1 :]:
+                    task_reports.put_off_report(
+                        self._connection, self._keys, other, until=taken.now
+                    )
+                return False
+        return len(taken.texts) == BATCH
+
+    def _send(self, text: bytes, now: Callable[[], float]) -> bool:
+        """Send one report and remove it, or put it off; False: others could not be sent now, either."""
+        try:
+            report = TaskReport.from_text(text)
+        except ValueError:  # its message would quote the token
+            logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
+            task_reports.remove_report(self._connection, self._keys, text)
+            return True
+        with log_context(**{"class": report.job_class, "jid": report.jid}):
+            return self._send_read(report, text, now)
+
+    def _send_read(self, report: TaskReport, text: bytes, now: Callable[[], float]) -> bool:
+        try:
+            if report.output is None:
+                self._service.fail(report.token, report.error, report.cause)
+            else:
+                self._service.succeed(report.token, report.output)
+            self._pause_s = 0.0
+        except NobodyWaits as error:
+            self._pause_s = 0.0
+            logger.warning(
+                "no task waits for %s (%s): it has timed out, was stopped, or has its outcome already; the "
+                "report is dropped",
+                _named(report),
+                error,
+            )
+        except OutputRefused:
+            # The state machine must not wait for ever: it gets an output that names what is left out.
+            task = Task(token=report.token, jid=report.jid, job_class=report.job_class)
+            logger.warning(
+                "Step Functions does not take the return value of %s as JSON: an object with the members jid "
+                "and omitted is sent in its place",
+                _named(report),
+            )
+            other = TaskReport(
+                token=report.token,
+                jid=report.jid,
+                job_class=report.job_class,
+                at=report.at,
+                output=omitted_output(task, "was refused by Step Functions as no JSON"),
+            )
+            task_reports.replace_report(self._connection, self._keys, text, other.to_text())
+            self._some.set()
+            return True
+        except CallFailed as error:
+            return self._put_off(report, text, error, now())
+        else:
+            self.sent += 1
+            what = "failure" if report.output is None else "success"
+            logger.info("reported the %s of %s to Step Functions", what, _named(report))
+        task_reports.remove_report(self._connection, self._keys, text)
+        return True
+
+    def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
+        age_s = wall_now() - report.at
+        if age_s > OLDEST_S:
+            logger.error("%s ended more than a year ago: its report is dropped", _named(report))
+            task_reports.remove_report(self._connection, self._keys, text)
+            return True
+        if time.monotonic() >= self._warn_at:
+            self._warn_at = time.monotonic() + WARN_S
+            logger.warning(
+                "the outcome of %s could not be reported to Step Functions: %s; it stays in Redis (%s) and is "
+                "sent later",
+                _named(report),
+                error,
+                self._keys.task_reports,
+            )
+        pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
+        task_reports.put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        if error.is_service:
+            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
+        return not error.is_service
+
+    def _look_on(self) -> None:
+        while True:
+            is_last, is_woken = self._stopping.is_set(), self._some.is_set()
+            self._some.clear()
+            threads.beat()
+            try:
+                self._on_look()
+                if is_last or is_woken or not self._hint.says_nothing:
+                    self._looked_at = time.monotonic()
+                    while self.look():
+                        pass
+                self._wrong_type.clear()
+            except KiqbridgeError as error:
+                logger.debug("reports for Step Functions wait for Redis: %s", error)
+                self._wrong_type.report(error)
+            if is_last:
+                return
+            threads.rest()
+            if self._pause_s:
+                self._stopping.wait(self._pause_s)  # whatever is written meanwhile
+            elif not self._stopping.is_set():
+                self._some.wait(self._look_s)
+
+
+def _named(report: TaskReport) -> str:
+    return f"job {report.jid} of class {report.job_class}"

@@ -1,0 +1,122 @@
+"""Rules about our keys in a server: their types, and what guards and ledgers take."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from kiqbridge.errors import RedisRefused
+from kiqbridge.operate.doctor.finding import Finding, Rule, counted
+from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.wire.keys import TYPES
+
+SAMPLES: Final = 20
+"""Members from which Redis estimates the memory of a key; all of them would block the server."""
+
+MANY_OVER: Final = 10_000
+
+_rule: Final = partial(Rule, area="redis")
+
+TYPE: Final = _rule(
+    id="types",
+    reports="keys of Sidekiq or of ours that hold a value of another type",
+    why="whatever needs this key waits",
+    action="look at it, then RENAME or DEL it",
+)
+GUARDS: Final = _rule(
+    id="guards",
+    reports=f"more than {MANY_OVER:,} guards of events that are over and still there",
+    why="no process removes them, so they take memory for nothing",
+    action="run a worker of this version: the leader of its pollers forgets them each hour",
+)
+LEDGERS: Final = _rule(
+    id="ledgers",
+    reports="nothing: it shows how many schedules have a ledger, and what the ledgers take",
+    why="they grow with the number of ticks, and are forgotten after 17 days",
+    action="nothing",
+)
+
+MOVED: Final = _rule(
+    id="moved-shards",
+    reports="keys that moves of queues between shards have left, by an earlier version",
+    why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
+    action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/scaling.md)",
+)
+
+
+def check_types(system: System) -> Iterator[Finding]:
+    """Our keys that hold a value of another type."""
+    keys = system.keys
+    wanted = {getattr(keys, name): kind for name, kind in TYPES.items()}
+    kinds = system.kinds(list(wanted))
+    for name in system.members(keys.queues, kinds[keys.queues]):
+        wanted[keys.queue(name)] = "list"
+    for name in system.members(keys.ledgers, kinds[keys.ledgers]):
+        wanted[keys.ticks(name)] = "zset"
+    kinds = system.kinds(list(wanted))
+    wrong = {key: kind for key, kind in kinds.items() if kind not in ("none", wanted[key])}
+    for key, kind in wrong.items():
+        yield TYPE.problem(
+            f"{key} is a {kind}, not a {wanted[key]}",
+            action=f"look at it, then RENAME or DEL {key}",
+        )
+    if not wrong:
+        yield TYPE.ok(f"{len(wanted)} keys hold what they should")
+
+
+def check_moved(system: System) -> Iterator[Finding]:
+    """What is left of shards."""
+    prefix = system.keys.prefix
+    names = [f"{prefix}kb:{name}" for name in ("routes", "routes:from", "moving", "moved", "id")]
+    kinds = system.kinds([system.keys.queues])
+    queues = system.members(system.keys.queues, kinds[system.keys.queues])
+    names += [f"{prefix}kb:moving:{queue}" for queue in queues]
+    kinds = system.kinds(names)
+    left = [name for name in names if kinds[name] != "none"]
+    yield MOVED.summed(
+        left[:SAMPLES],
+        "no move between shards has left anything",
+        f"{counted(len(left), 'key')} of shards: ",
+        is_problem=True,
+    )
+
+
+def check_memory_of_ours(system: System) -> Iterator[Finding]:
+    """What guards and ledgers take."""
+    keys = system.keys
+    named = {name: getattr(keys, name) for name in ("guards", "guards_until", "ledgers")}
+    kinds = system.kinds(list(named.values()))
+    if any(kinds[key] not in ("none", TYPES[name]) for name, key in named.items()):
+        return  # reported by the check of types
+    connection = system.connection
+    count, over, schedules = connection.run(
+        ("HLEN", keys.guards),
+        ("ZCOUNT", keys.guards_until, "-inf", int(system.server_now)),
+        ("ZCARD", keys.ledgers),
+    )
+    guards = f"{counted(count, 'guard')}{_described(system, [keys.guards, keys.guards_until])}"
+    if over > MANY_OVER:
+        yield GUARDS.problem(f"{guards}, {over:,} of which are over and still there")
+    else:
+        yield GUARDS.ok(guards)
+    names = system.members(keys.ledgers, kinds[keys.ledgers])
+    ledgers = [keys.ledgers, *(keys.ticks(name) for name in names)]
+    yield LEDGERS.ok(f"ledgers of {counted(schedules, 'schedule')}{_described(system, ledgers)}")
+
+
+def _described(system: System, names: Sequence[str]) -> str:
+    """What keys take of memory, estimated by Redis; a hint where it refuses to."""
+    try:
+        replies = system.connection.run(
+            *(("MEMORY", "USAGE", name, "SAMPLES", SAMPLES) for name in names)
+        )
+    except RedisRefused:
+        return " (their memory is not known: allow +memory|usage in the ACL of this user)"
+    return f" with {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
+
+
+CHECKS: Final[Checks] = (
+    ((TYPE,), check_types),
+    ((MOVED,), check_moved),
+    ((GUARDS, LEDGERS), check_memory_of_ours),
+)
+"""Rules, and the function that applies them."""

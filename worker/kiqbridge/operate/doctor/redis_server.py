@@ -1,0 +1,188 @@
+"""Rules about what a server is: version, cluster mode, eviction, scripts, tracking, TLS."""
+
+import ipaddress
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import redis
+
+from kiqbridge.api.verdict_rules import eviction_facts
+from kiqbridge.errors import RedisRefused
+from kiqbridge.operate.doctor.finding import Finding, Rule
+from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.store import server_check
+from kiqbridge.store.scripts import from_text
+
+_PROBE: Final = from_text("#!lua flags=no-writes,allow-oom\nreturn 1\n")
+_CLOUDS: Final = (
+    *(".amazonaws.com", ".windows.net", ".redislabs.com", ".redis-cloud.com", ".upstash.io"),
+    *(".ondigitalocean.com", ".aivencloud.com", ".render.com", ".googleapis.com"),
+)
+"""Ends of the host names of managed servers."""
+
+_rule: Final = partial(Rule, area="redis")
+
+REACHABLE: Final = _rule(
+    id="reachable",
+    reports="a server that does not answer, or refuses the login; no other rule is applied then",
+    why="nothing can be pushed or performed",
+    action="check REDIS_URL, that the server runs, and its security group or password",
+)
+VERSION: Final = _rule(
+    id="version",
+    reports="a server older than Redis 7.0 or Valkey 7.2",
+    why=server_check.TOO_OLD,
+    action=server_check.UPGRADE,
+)
+CLUSTER: Final = _rule(
+    id="cluster",
+    reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
+    why=server_check.CLUSTERED,
+    action=server_check.UNCLUSTER,
+)
+EVICTION: Final = _rule(
+    id="eviction",
+    reports=f"another eviction policy than {server_check.NOEVICTION}",
+    why="with another policy a server forgets what it holds when its memory is full",
+    action=server_check.WHAT_TO_DO,
+)
+SCRIPTS: Final = _rule(
+    id="scripts",
+    reports="a server, a proxy or an ACL that refuses scripts",
+    why="each move of a job is a script",
+    action="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
+)
+TRACKING: Final = _rule(
+    id="tracking",
+    reports="a server, a proxy or an ACL that refuses CLIENT TRACKING or CLIENT CACHING",
+    why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
+    action="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
+)
+TLS: Final = _rule(
+    id="tls",
+    reports="a connection without TLS over public networks or to a managed server; one that checks no certificate",
+    why="who is on the way can read arguments and the password, and enqueue jobs",
+    action="turn on encryption in transit at the server, and write rediss:// in place of redis://",
+)
+
+
+def check_reachable(system: System) -> Iterator[Finding]:
+    """The connection answers; that it does not is found before any rule."""
+    system.connection.call("PING")
+    yield REACHABLE.ok("the server answers")
+
+
+def check_version(system: System) -> Iterator[Finding]:
+    """Old servers cannot run the scripts."""
+    info = system.info("server")
+    shown = " ".join(server_check.server_version(info))
+    yield (
+        VERSION.problem(f"{shown} is too old")
+        if server_check.is_too_old(info)
+        else VERSION.ok(shown)
+    )
+
+
+def check_cluster(system: System) -> Iterator[Finding]:
+    """A script may only use keys of one slot."""
+    clustered = server_check.is_clustered(system.info("cluster"))
+    if clustered and not system.found(CLUSTER) and not system.pool.follows_slots:
+        yield CLUSTER.warning(
+            "the server is a node of a cluster, and the address names it alone",
+            why=server_check.ALONE,
+            action=server_check.FOLLOW,
+        )
+        return
+    well = "all keys lie in one slot of the cluster" if clustered else "cluster mode is off"
+    yield from system.judged(CLUSTER, well)
+
+
+def check_eviction(system: System) -> Iterator[Finding]:
+    """What a full server does."""
+    policy = server_check.fetch_policy(system.connection.run)
+    if policy is None:
+        yield EVICTION.unknown(
+            "neither INFO memory nor CONFIG GET answers the eviction policy",
+            action="allow +info in the ACL of this user, or look at the parameter group",
+        )
+    elif policy == server_check.NOEVICTION:
+        yield EVICTION.ok(f"the policy is {policy}")
+    else:
+        yield from (EVICTION.judged(fact) for fact in eviction_facts(policy))
+
+
+def check_scripts(system: System) -> Iterator[Finding]:
+    """A script that does nothing is run."""
+    try:
+        system.connection.script(_PROBE, [], [])
+    except RedisRefused as error:
+        yield SCRIPTS.problem(f"scripts are refused: {error}")
+    else:
+        yield SCRIPTS.ok("scripts run")
+
+
+def check_tracking(system: System) -> Iterator[Finding]:
+    """Tracking is turned on as a worker does it, on a connection that is closed then."""
+    connection = system.pool.raw_connection()
+    refused = "CLIENT TRACKING"
+    try:
+        connection.connect()  # type: ignore[no-untyped-call]
+        connection.send_command("CLIENT", "TRACKING", "ON", "OPTIN")  # type: ignore[no-untyped-call]
+        connection.read_response()
+        refused = "CLIENT CACHING"
+        connection.send_command("CLIENT", "CACHING", "YES")  # type: ignore[no-untyped-call]
+        connection.read_response()
+    except (redis.exceptions.RedisError, OSError) as error:
+        yield TRACKING.problem(f"{refused} is refused: {error}")
+    else:
+        yield TRACKING.ok("CLIENT TRACKING and CLIENT CACHING are allowed")
+    finally:
+        connection.disconnect()  # type: ignore[no-untyped-call]
+
+
+def check_tls(system: System) -> Iterator[Finding]:
+    """By the address alone."""
+    pool = system.pool
+    yield tls_finding(pool.host, uses_tls=pool.uses_tls, checks_certificate=pool.checks_certificate)
+
+
+def tls_finding(host: str, *, uses_tls: bool, checks_certificate: bool) -> Finding:
+    """What a connection to a host (a name, an IP address, a path, or empty) reveals on its way."""
+    if uses_tls and not checks_certificate:
+        return TLS.warning(
+            "TLS is on, and the server's certificate is not checked",
+            why="anybody on the way can pose as the server",
+            action="remove ssl_cert_reqs=none from the address, and name the authority with ssl_ca_certs",
+        )
+    if uses_tls:
+        return TLS.ok("TLS is on, and the server's certificate is checked")
+    if host.endswith(_CLOUDS):
+        return TLS.warning(f"{host} is a managed server, and the connection has no TLS")
+    if _is_near(host):
+        return TLS.ok("without TLS, on this machine or in a private network")
+    return TLS.problem(f"the connection to {host} has no TLS and crosses public networks")
+
+
+def _is_near(host: str) -> bool:
+    """Whether an address stays on the machine or in a private network, as far as its text shows."""
+    if not host or host.startswith("/"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # A name without a dot is one of a network of containers; others may be anywhere.
+        return "." not in host or host.endswith((".local", ".internal", ".localhost", ".svc"))
+    return address.is_private or address.is_loopback or address.is_link_local
+
+
+CHECKS: Final[Checks] = (
+    ((REACHABLE,), check_reachable),
+    ((VERSION,), check_version),
+    ((CLUSTER,), check_cluster),
+    ((EVICTION,), check_eviction),
+    ((SCRIPTS,), check_scripts),
+    ((TRACKING,), check_tracking),
+    ((TLS,), check_tls),
+)
+"""Rules, and the function that applies them."""

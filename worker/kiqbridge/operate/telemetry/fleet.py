@@ -1,0 +1,103 @@
+"""The numbers of the fleet, out of Redis: the same whoever reads them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kiqbridge.api.facts import Facts, fetch_facts
+from kiqbridge.api.metrics import Counts
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.verdict import KINDS
+from kiqbridge.api.verdict_rules import judge
+from kiqbridge.engine.inflight.incarnations import list_registered
+from kiqbridge.operate.telemetry.catalogue import (
+    MOST_CLASSES,
+    MOST_QUEUES,
+    OTHERS,
+    Family,
+    families,
+)
+
+
+def fleet_families(operator: Operator | None = None) -> list[Family]:
+    """All metrics of the fleet now, in six round trips; of many queues and classes the largest, the rest as `others`.
+
+    Args:
+        operator: whose; default `default_operator()`.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    whose = operator or default_operator()
+    facts = fetch_facts(whose)
+    processed, failed = whose.pool.run(
+        ("GET", whose.keys.stat("processed")), ("GET", whose.keys.stat("failed"))
+    )
+    registered = list_registered(whose.pool, whose.keys)
+    wrong = judge(facts).facts
+    severities = [fact.severity for fact in wrong]
+    kinds = [fact.kind for fact in wrong]
+    memory, processes = facts.memory, facts.processes
+    ours = sum(each.is_ours for each in processes)
+    return families(
+        "fleet",
+        {
+            "redis_up": 1,
+            "jobs_enqueued": sum(queue.size for queue in facts.queues),
+            "jobs_scheduled": facts.schedule.size,
+            "jobs_retrying": facts.retry.size,
+            "jobs_overdue": facts.retry.due + facts.schedule.due,
+            "jobs_dead": facts.dead,
+            "jobs_dead_limit": facts.dead_bounds.most,
+            "jobs_dead_dropped": facts.dead_dropped,
+            "jobs_in_flight": sum(each.held_jobs for each in registered),
+            "jobs_orphaned": sum(each.held_jobs for each in facts.orphans),
+            "jobs_suspect": sum(queue.suspects for queue in facts.queues),
+            "jobs_processed": _count(processed),
+            "jobs_failed": _count(failed),
+            "processes": {"python": ours, "ruby": len(processes) - ours},
+            "processes_quiet": sum(each.is_quiet for each in processes),
+            "busy": sum(each.busy for each in processes),
+            "concurrency": sum(each.concurrency for each in processes),
+            "missed_ticks": len(facts.missed),
+            "missed_ticks_lost": sum(not each.came_later for each in facts.missed),
+            "problems": {name: severities.count(name) for name in ("critical", "warning")},
+            "findings": {kind: kinds.count(kind) for kind in KINDS},
+            "redis_memory_bytes": memory.used if memory else 0,
+            "redis_memory_limit_bytes": memory.most if memory else 0,
+            **_queues(facts),
+            **_classes(facts.classes),
+        },
+    )
+
+
+def _queues(facts: Facts) -> dict[str, Mapping[str, float]]:
+    """Their sizes add up; of the latencies of those without a name the highest one is shown."""
+    paused = {each.name for each in facts.pauses if each.kind == "queue"}
+    ranked = sorted(facts.queues, key=lambda each: (-each.size, -each.latency_s, each.name))
+    shown, rest = ranked[:MOST_QUEUES], ranked[MOST_QUEUES:]
+    sizes: dict[str, float] = {queue.name: queue.size for queue in shown}
+    latencies = {queue.name: max(0.0, queue.latency_s) for queue in shown}
+    pauses: dict[str, float] = {queue.name: queue.name in paused for queue in shown}
+    if rest:
+        sizes[OTHERS] = sizes.get(OTHERS, 0) + sum(queue.size for queue in rest)
+        latencies[OTHERS] = max(latencies.get(OTHERS, 0), *(queue.latency_s for queue in rest))
+        pauses[OTHERS] = max(pauses.get(OTHERS, 0), *(queue.name in paused for queue in rest))
+    return {"queue_size": sizes, "queue_latency_seconds": latencies, "queue_paused": pauses}
+
+
+def _classes(classes: Mapping[str, Counts]) -> dict[str, Mapping[str, float]]:
+    ranked = sorted(classes.items(), key=lambda each: (-each[1].executions, each[0]))
+    kept: dict[str, Counts] = dict(ranked[:MOST_CLASSES])
+    for _, counts in ranked[MOST_CLASSES:]:
+        kept[OTHERS] = kept.get(OTHERS, Counts()) + counts
+    return {
+        "class_recent_executions": {name: counts.executions for name, counts in kept.items()},
+        "class_recent_failures": {name: counts.failures for name, counts in kept.items()},
+    }
+
+
+def _count(reply: Any) -> int:
+    try:
+        return int(reply or 0)
+    except ValueError:
+        return 0

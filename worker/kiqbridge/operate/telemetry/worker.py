@@ -1,0 +1,144 @@
+"""What a worker reports of itself, and as the leader of the fleet of all: to Prometheus, StatsD, OpenTelemetry.
+
+Prometheus asks each worker for its own numbers, and the web page for those of the fleet. StatsD and OpenTelemetry
+get both from the workers: each sends its own, and the leader of the fleet those of Redis, so that they come once.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kiqbridge.api.operator import Operator
+from kiqbridge.client.client import Client
+from kiqbridge.config.config import Config
+from kiqbridge.engine.numbers import ProcessNumbers
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.operate.telemetry.catalogue import Family, load
+from kiqbridge.operate.telemetry.fleet import fleet_families
+from kiqbridge.operate.telemetry.otel import OtelPush
+from kiqbridge.operate.telemetry.process import process_families
+from kiqbridge.operate.telemetry.prometheus import PrometheusPort
+from kiqbridge.operate.telemetry.statsd_push import StatsdPush
+from kiqbridge.runtime.threads import BoundedCall
+
+logger = logging.getLogger(__name__)
+
+PUSH_S: Final = 10.0
+"""Between two packets to StatsD: the interval in which it adds up, if nobody changed it."""
+
+STOP_S: Final = 2.0
+"""So long the end of the process waits at most until the last numbers are sent."""
+
+
+class Telemetry:
+    """All that the settings ask for, served and sent from the beginning on.
+
+    Args:
+        config: the settings.
+        identity: of the process.
+        numbers: reads its own, from any thread.
+        client: reaches Redis for those of the fleet.
+
+    Raises:
+        ConfigError: an extra is not installed; names it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        identity: str,
+        numbers: Callable[[], ProcessNumbers],
+        client: Client,
+    ) -> None:
+        self._identity = identity
+        self._numbers = numbers
+        self._operator = Operator(client=client, by=identity)
+        self._statsd = StatsdPush(config.statsd) if config.statsd else None
+        self._port: PrometheusPort | None = None
+        if config.prometheus_port:
+            count = config.processes if isinstance(config.processes, int) else os.cpu_count() or 1
+            self._port = PrometheusPort(
+                self._own,
+                host=config.prometheus_host,
+                port=config.prometheus_port,
+                count=count,
+            )
+        self._failure = ""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._push_on, name="kiqbridge-statsd", daemon=True)
+        self._otel = OtelPush(self._all, identity=identity) if config.opentelemetry else None
+        if self._port is not None:
+            self._port.start()
+        if self._statsd is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Send the last numbers, and end; it takes no longer than `STOP_S`, whoever does not answer.
+
+        The port is left to the end of the process.
+        """
+        self._stopping.set()
+        calls: list[Callable[[], object]] = []
+        if self._otel is not None:
+            calls.append(self._otel.stop)
+        if self._statsd is not None:
+            calls.append(self._thread.join)
+        until = time.monotonic() + STOP_S
+        for call in [BoundedCall("kiqbridge-telemetry-end", each) for each in calls]:
+            call.wait(max(0.0, until - time.monotonic()))
+
+    def _own(self) -> list[Family]:
+        return process_families(self._identity, self._numbers())
+
+    def _all(self) -> Iterator[Family]:
+        numbers = self._numbers()
+        yield from process_families(self._identity, numbers)
+        if (
+            numbers.leads and not self._stopping.is_set()
+        ):  # Redis may be away: the end must not wait
+            with contextlib.suppress(KiqbridgeError):  # Redis is away, which others report
+                yield from fleet_families(self._operator)
+
+    def _push_on(self) -> None:
+        while True:
+            is_last = self._stopping.wait(PUSH_S)
+            self._push()
+            if is_last:
+                if self._statsd is not None:
+                    self._statsd.close()
+                return
+
+    def _push(self) -> None:
+        if self._statsd is None:
+            return
+        try:
+            self._statsd.send(self._all())
+        except Exception as error:  # noqa: BLE001 - whatever it is, jobs run and the next turn tries again
+            if str(error) != self._failure:  # once, not every ten seconds
+                self._failure = str(error)
+                logger.warning(
+                    "no numbers for %s: %s; jobs run all the same, and it is tried again every %g s",
+                    self._statsd,
+                    error,
+                    PUSH_S,
+                )
+
+
+def require_extras(config: Config) -> None:
+    """Load the libraries that the settings ask for, before anything begins.
+
+    Raises:
+        ConfigError: one is not installed; names the extra.
+    """
+    for is_asked, module, extra in (
+        (config.prometheus_port, "prometheus_client", "prometheus"),
+        (config.statsd, "statsd", "statsd"),
+        (config.opentelemetry, "opentelemetry.sdk.metrics.export", "opentelemetry"),
+    ):
+        if is_asked:
+            load(module, extra)
