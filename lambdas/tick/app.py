@@ -8,7 +8,7 @@ import functools
 import os
 from typing import Any
 
-from kiqbridge.aws.minutely import Minutely, Turn
+from kiqbridge.aws.minutely import Invocation, Minutely
 from kiqbridge.clocks.placing import place_due
 
 
@@ -27,7 +27,7 @@ def lambda_handler(event: Any, context: Any) -> Any:
     return tick().handle(event, context)
 
 
-def place(turn: Turn) -> dict[str, Any]:
+def place(turn: Invocation) -> dict[str, Any]:
     """One evaluation, measured."""
     report = place_due(turn.client, turn.connection, by=turn.by)
     turn.measure({"SchedulesEvaluated": report.evaluated, "JobsPlaced": report.placed})

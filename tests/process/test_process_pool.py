@@ -15,7 +15,7 @@ from support.waiting import wait_until
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.children.child_messages import ChildSettings
 from kiqbridge.engine.children.process_pool import ProcessPool
-from kiqbridge.engine.perform.invocation import Order
+from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.errors import JobTimeout, ProcessDied
 
 TESTS = Path(__file__).parents[1]
@@ -292,7 +292,7 @@ def pool(redis_url, tmp_path, monkeypatch):
 
 def order(name, *args, **options):
     text = json.dumps({"class": name, "args": args, "jid": "j", "retry": True}).encode()
-    return Order(
+    return ChildJob(
         text=text, queue="q", tid="t", capsule="default", max_retries=25, profile="7", **options
     )
 

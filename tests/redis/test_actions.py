@@ -15,7 +15,7 @@ from kiqbridge.api import (
     read_audit,
     record_audit,
 )
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.flow import Batch as FlowBatch
@@ -297,7 +297,7 @@ class TestMany:
         target = Queue("default", operator) if place == "queue" else SETS[place](operator)
 
         assert target.clear() == len(texts)
-        outbox = Outbox(Scene(client.keys, client), client.pool.connection())
+        outbox = Outbox(EffectContext(client.keys, client), client.pool.connection())
         while outbox.look():
             pass
 

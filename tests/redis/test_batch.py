@@ -9,7 +9,7 @@ from support.jobs import own_declarations
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.flow_ops import make_op, write_ops
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
@@ -42,7 +42,7 @@ def report(jobs, send):
 
 @pytest.fixture
 def outbox(client):
-    return Outbox(Scene(client.keys, client), client.pool.connection())
+    return Outbox(EffectContext(client.keys, client), client.pool.connection())
 
 
 @pytest.fixture

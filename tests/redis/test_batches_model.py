@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.proving import sized
 
 from kiqbridge import Client
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, call, chain, group
@@ -91,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         self.redis = redis_py.Redis.from_url(self.server_url, socket_timeout=60)
         self.redis.flushall()
         Work.client = self.client = Client(self.server_url)
-        scene = Scene(self.client.keys, self.client)
+        scene = EffectContext(self.client.keys, self.client)
         self.outboxes = [Outbox(scene, Repeating(self.client.pool.connection())) for _ in range(3)]
         self.numbers = itertools.count(1)
         self.roots = []

@@ -9,7 +9,7 @@ from support.waiting import wait_until
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Notifications
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 
 JOBS = [b'{"class":"Mail","jid":"%d"}' % number for number in range(4)]
@@ -53,8 +53,8 @@ def chunk(redis, process, freed):
     return chunk
 
 
-def settlement(verdict, text, **details):
-    return Settlement(verdict=verdict, score=1.0, text=text, counted=True, **details)
+def settlement(target, text, **details):
+    return Settlement(target=target, score=1.0, text=text, counted=True, **details)
 
 
 def test_jobs_that_succeeded_are_acknowledged_together_and_free_their_claimer(
@@ -87,24 +87,22 @@ def test_handlers_are_called_after_the_failure_is_written(redis, chunk, bookkeep
     def notify():
         seen.append((redis.zrange("retry", 0, -1), in_flight(redis)))
 
-    bookkeeper.ended(chunk, JOBS[0], settlement(Verdict.RETRY, JOBS[0], notify=notify))
+    bookkeeper.ended(chunk, JOBS[0], settlement(Target.RETRY, JOBS[0], notify=notify))
     bookkeeper.start()
 
     wait_until(lambda: seen)
     assert seen == [([JOBS[0]], JOBS[1:])]
 
 
-@pytest.mark.parametrize(
-    "verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.SCHEDULE, Verdict.DISCARD]
-)
-def test_each_that_failed_is_settled_and_gone(redis, chunk, bookkeeper, freed, verdict):
+@pytest.mark.parametrize("target", [Target.RETRY, Target.DEAD, Target.SCHEDULE, Target.DISCARD])
+def test_each_that_failed_is_settled_and_gone(redis, chunk, bookkeeper, freed, target):
     for text in JOBS:
-        bookkeeper.ended(chunk, text, settlement(verdict, text))
+        bookkeeper.ended(chunk, text, settlement(target, text))
     bookkeeper.start()
 
     assert freed.wait(30)
-    kept = [] if verdict is Verdict.DISCARD else JOBS
-    assert redis.zrange(verdict.value, 0, -1) == kept
+    kept = [] if target is Target.DISCARD else JOBS
+    assert redis.zrange(target.value, 0, -1) == kept
     assert in_flight(redis) == []
 
 
@@ -131,7 +129,7 @@ def test_what_redis_does_not_take_is_written_once_it_is_back(
     for text in JOBS[:2]:
         bookkeeper.ended(chunk, text, None)
     for text in JOBS[2:]:
-        bookkeeper.ended(chunk, text, settlement(Verdict.RETRY, text))
+        bookkeeper.ended(chunk, text, settlement(Target.RETRY, text))
 
     assert not freed.wait(0.1)
     assert in_flight(redis) == JOBS
@@ -177,7 +175,7 @@ def test_an_error_that_nobody_expected_gives_back_the_jobs_that_it_concerns(
     connection.before_script = fail_once
     bookkeeper.start()
 
-    bookkeeper.ended(chunk, JOBS[0], settlement(Verdict.RETRY, JOBS[0]))
+    bookkeeper.ended(chunk, JOBS[0], settlement(Target.RETRY, JOBS[0]))
 
     wait_until(lambda: redis.lrange("queue:default", 0, -1) == [JOBS[0]])
     assert redis.zcard("retry") == 0

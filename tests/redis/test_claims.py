@@ -24,9 +24,9 @@ from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.claims import acknowledge, repush, route, settle_all
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.engine.perform.listening import Listening, Offer, State
+from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.flow import Batch, limiter
@@ -563,7 +563,7 @@ class TestCluster:
         assert apply_end(pool.connection(), keys, b"end", effects) == [1]
         with Batch(client=client) as batch:
             client.push({**item, "queue": "flow"})
-        outbox = Outbox(Scene(keys, client), pool.connection())
+        outbox = Outbox(EffectContext(keys, client), pool.connection())
         payload = json.loads(pool.call("RPOP", keys.queue("flow")))
         done = FlowEnd(
             flow={**payload["flow"], "next": {"id": "c", "n": 2, "steps": [{"job": payload}]}},
@@ -618,7 +618,7 @@ def listen(url, pool, keys):
     """All scripts of processes that wait for jobs."""
     with EngineProcess(url, namespace="{app}") as process:
         listening = Listening(["woken"], keys, pool.raw_connection)
-        offer = Offer(process.claimer(), ["woken"], 1)
+        offer = PendingClaim(process.claimer(), ["woken"], 1)
         taken = []
         waiting = threading.Thread(target=lambda: taken.append(listening.wait(offer)))
         waiting.start()

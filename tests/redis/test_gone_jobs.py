@@ -17,7 +17,7 @@ from kiqbridge.engine.gone_jobs import (
     SLOW_S,
     GoneJobs,
 )
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
@@ -74,7 +74,7 @@ def push(client, number, **item):
 
 @pytest.fixture
 def outbox(client):
-    return Outbox(Scene(client.keys, client), client.pool.connection())
+    return Outbox(EffectContext(client.keys, client), client.pool.connection())
 
 
 def fill(client, count=1):

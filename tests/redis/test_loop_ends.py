@@ -91,7 +91,7 @@ def retried(redis):
 
 
 def taken(launcher):
-    return launcher.parts.capsules[0].loop.room.taken
+    return launcher.parts.capsules[0].loop.slots.taken
 
 
 class TestJobsThatCancelThemselves:

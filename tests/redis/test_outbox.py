@@ -8,7 +8,7 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
-from kiqbridge.engine.outbox.effects import Scene, pass_report
+from kiqbridge.engine.outbox.effects import EffectContext, pass_report
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.flow import Batch
 from kiqbridge.store.effects import Effect
@@ -28,7 +28,7 @@ def push_effect(scene, queue, text, at=None):
 
 @pytest.fixture
 def scene(client):
-    return Scene(Keys(), client)
+    return EffectContext(Keys(), client)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Notifications
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
@@ -132,7 +132,7 @@ class TestWhenFetched:
 
         peak, settlement = peak_of(lambda: self.runner(1_000_000).read(text, "mail"))
 
-        assert settlement.verdict is Verdict.DEAD
+        assert settlement.target is Target.DEAD
         assert not settlement.counted
         assert raw_of(settlement.text) == text
         kept = json.loads(settlement.text)
@@ -310,7 +310,7 @@ class TestWhenSettled:
         while (text := chunk.take()) is not None:
             then = lambda text=text: notified.append(text)  # noqa: E731
             settlement = Settlement(
-                verdict=Verdict.RETRY, score=1.0, text=text, counted=True, notify=then
+                target=Target.RETRY, score=1.0, text=text, counted=True, notify=then
             )
             chunk.fail(settlement)
         connection = process.connect()
@@ -347,7 +347,7 @@ class TestWhenSettled:
         )
         proxy.commands.clear()
         for number, text in enumerate(chunk.waiting):
-            failed = Settlement(verdict=Verdict.RETRY, score=1.0, text=text, counted=True)
+            failed = Settlement(target=Target.RETRY, score=1.0, text=text, counted=True)
             bookkeeper.ended(chunk, text, failed if number % 2 else None)
 
         bookkeeper.start()

@@ -9,7 +9,7 @@ from support.jobs import own_declarations
 from support.runners import RunnerStand, fail, payload
 
 from kiqbridge import PayloadError, configure, job
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.results import (
     JobFailed,
@@ -30,7 +30,7 @@ JID = "b4a577edbccf1d805744efa9"
 def work(client, redis):
     """Runs a job as a worker does, up to what its outbox writes."""
     stand = RunnerStand()
-    outbox = Outbox(Scene(Keys(), client), client.pool.connection())
+    outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
 
     def work(function, flow=None, **attributes):
         stand.declare(function)
@@ -101,7 +101,7 @@ def test_a_later_success_replaces_an_earlier_death(work, client):
 
 
 def test_a_jid_that_is_none_keeps_no_result(work, redis, client):
-    outbox = Outbox(Scene(Keys(), client), client.pool.connection())
+    outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
     for jid in ("", "x" * 300):
         end = {"flow": {"result_ttl_s": 5}, "jid": jid, "class": "A", "outcome": "done", "at": 1}
         redis.zadd("kb:flow:ends", {json.dumps(end): 0})

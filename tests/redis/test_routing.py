@@ -12,7 +12,7 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.inflight.claims import route
-from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused
@@ -39,7 +39,7 @@ class Engine:
             default_registry,
             wall_now=lambda: NOW,
             server=self.server,
-            gate=Gatekeeper(
+            gate=Gate(
                 paused=Paused(*paused),
                 declared=default_registry,
                 foreign_jobs=foreign_jobs,

@@ -10,7 +10,7 @@ from support.waiting import wait_until
 from kiqbridge import RedisUnavailable
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.perform.run_marks import RunMarks
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.wire.json_text import dumps
 
 NOW = int(time.time())
@@ -52,8 +52,8 @@ def test_the_one_that_is_skipped_leaves_redis_with_its_end(marks, process, redis
 
     settlement = begin(marks, process, execution("j2", NOW + 60))
 
-    assert (settlement.verdict, settlement.counted, settlement.failed) == (
-        Verdict.DISCARD,
+    assert (settlement.target, settlement.counted, settlement.failed) == (
+        Target.DISCARD,
         True,
         False,
     )

@@ -7,7 +7,7 @@ from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.settle.ending import ending
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler, first_batch
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury
@@ -30,21 +30,21 @@ def claim(process, redis, *jobs):
     return process.claimer().claim(["default"], len(jobs))
 
 
-def settlement(verdict, *, score=NOW, text=KEPT, **details):
-    return Settlement(verdict=verdict, score=score, text=text, counted=True, **details)
+def settlement(target, *, score=NOW, text=KEPT, **details):
+    return Settlement(target=target, score=score, text=text, counted=True, **details)
 
 
 class TestVerdicts:
     @pytest.mark.parametrize(
-        ("verdict", "key"),
-        [(Verdict.RETRY, "retry"), (Verdict.DEAD, "dead"), (Verdict.SCHEDULE, "schedule")],
+        ("target", "key"),
+        [(Target.RETRY, "retry"), (Target.DEAD, "dead"), (Target.SCHEDULE, "schedule")],
     )
     def test_a_job_goes_to_its_set_at_its_time_and_leaves_the_list_in_flight(
-        self, redis, process, settler, verdict, key
+        self, redis, process, settler, target, key
     ):
         chunk = claim(process, redis, JOB)
 
-        assert settler.write(process.connect(), chunk, JOB, settlement(verdict))
+        assert settler.write(process.connect(), chunk, JOB, settlement(target))
 
         assert redis.zrange(key, 0, -1, withscores=True) == [(KEPT, NOW)]
         assert in_flight(redis) == []
@@ -53,7 +53,7 @@ class TestVerdicts:
         chunk = claim(process, redis, JOB)
         redis.lpush("queue:default", "waiting")
 
-        settler.write(process.connect(), chunk, JOB, settlement(Verdict.REPUSH, queue="default"))
+        settler.write(process.connect(), chunk, JOB, settlement(Target.REPUSH, queue="default"))
 
         assert redis.lrange("queue:default", 0, -1) == [KEPT, b"waiting"]
         assert in_flight(redis) == []
@@ -61,7 +61,7 @@ class TestVerdicts:
     def test_a_routed_job_goes_to_the_other_queue_with_its_own_bytes(self, redis, process, settler):
         chunk = claim(process, redis, JOB)
 
-        settler.write(process.connect(), chunk, JOB, settlement(Verdict.ROUTE, queue="ruby"))
+        settler.write(process.connect(), chunk, JOB, settlement(Target.ROUTE, queue="ruby"))
 
         assert redis.lrange("queue:ruby", 0, -1) == [JOB]
         assert redis.sismember("queues", "ruby")
@@ -72,21 +72,21 @@ class TestVerdicts:
         connection = process.connect()
         before = connection.scripts
 
-        assert settler.write(connection, chunk, JOB, settlement(Verdict.DISCARD))
+        assert settler.write(connection, chunk, JOB, settlement(Target.DISCARD))
 
         assert connection.scripts == before
         assert in_flight(redis) == [JOB]
 
 
 class TestRepetition:
-    @pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.REPUSH])
+    @pytest.mark.parametrize("target", [Target.RETRY, Target.DEAD, Target.REPUSH])
     def test_a_write_whose_reply_was_lost_is_carried_out_once(
-        self, redis, process, settler, verdict
+        self, redis, process, settler, target
     ):
         chunk = claim(process, redis, JOB)
         connection = process.connect()
         connection.lose = {1}
-        asked = settlement(verdict, queue="default")
+        asked = settlement(target, queue="default")
 
         with pytest.raises(RedisUnavailable):
             settler.write(connection, chunk, JOB, asked)
@@ -101,7 +101,7 @@ class TestRepetition:
         chunk = claim(process, redis, JOB)
         put_back(process.connect(), process.keys, chunk)
 
-        is_ours = settler.write(process.connect(), chunk, JOB, settlement(Verdict.RETRY))
+        is_ours = settler.write(process.connect(), chunk, JOB, settlement(Target.RETRY))
 
         assert not is_ours
         assert redis.zcard("retry") == 0
@@ -116,7 +116,7 @@ class TestFailuresOfAChunk:
         chunk, called = claim(process, redis, *jobs), []
         while (text := chunk.take()) is not None:
             notify = (lambda text=text: called.append(text)) if text != jobs[1] else None
-            chunk.fail(settlement(Verdict.RETRY, text=text + b" ", notify=notify))
+            chunk.fail(settlement(Target.RETRY, text=text + b" ", notify=notify))
         connection = process.connect()
 
         with chunk.writing:
@@ -140,7 +140,7 @@ class TestFailuresOfAChunk:
         asked = [
             (
                 text,
-                settlement(Verdict.RETRY, text=text, notify=lambda text=text: called.append(text)),
+                settlement(Target.RETRY, text=text, notify=lambda text=text: called.append(text)),
             )
             for text in jobs
         ]
@@ -152,19 +152,19 @@ class TestFailuresOfAChunk:
         assert redis.zrange("retry", 0, -1) == [jobs[1]]
         assert "1 failed jobs were not ours any more" in caplog.text
 
-    @pytest.mark.parametrize("verdict", list(Verdict))
+    @pytest.mark.parametrize("target", list(Target))
     def test_only_retries_of_jobs_that_were_claimed_wait_for_others(
-        self, redis, process, settler, verdict
+        self, redis, process, settler, target
     ):
         claimed = claim(process, redis, JOB)
         popped = Chunk(lease=NO_LEASE, queue="default", home="", list_key="", jobs=[JOB])
 
-        assert settler.may_wait(claimed, settlement(verdict)) == (verdict is Verdict.RETRY)
-        assert not settler.may_wait(popped, settlement(verdict))
+        assert settler.may_wait(claimed, settlement(target)) == (target is Target.RETRY)
+        assert not settler.may_wait(popped, settlement(target))
 
 
 class TestBatches:
-    JOBS = tuple((b"x" * 40, settlement(Verdict.RETRY, text=b"y" * 60)) for _ in range(5))
+    JOBS = tuple((b"x" * 40, settlement(Target.RETRY, text=b"y" * 60)) for _ in range(5))
 
     def test_a_batch_holds_as_many_as_its_bytes_allow(self):
         assert len(first_batch(self.JOBS, 250)) == 2
@@ -196,13 +196,13 @@ def text_of(effects):
 
 def done(job):
     return Settlement(
-        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=end(job)
+        target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=end(job)
     )
 
 
 def dead(job):
     effects = end(job, "dead")
-    return Settlement(verdict=Verdict.DEAD, score=ENDED_AT, text=job, counted=True, effects=effects)
+    return Settlement(target=Target.DEAD, score=ENDED_AT, text=job, counted=True, effects=effects)
 
 
 def claim_one(process):
@@ -234,7 +234,7 @@ def test_a_report_and_an_end_are_written_together(redis, process, settler, job):
     reported = Effect("add", ["kb:flow:ends"], [0, b"r"])
     chunk = claim_one(process)
     settlement = Settlement(
-        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, effects=[reported, *end(job)]
+        target=Target.DISCARD, score=0, text=b"", counted=True, effects=[reported, *end(job)]
     )
 
     assert settler.write(process.connect(), chunk, job, settlement)

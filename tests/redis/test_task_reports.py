@@ -4,7 +4,7 @@ import pytest
 from support.engine import in_flight
 
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury
@@ -48,12 +48,12 @@ def claim(process, redis, *jobs):
 
 
 def dead():
-    return Settlement(verdict=Verdict.DEAD, score=NOW, text=DEAD, counted=True, effects=EFFECTS)
+    return Settlement(target=Target.DEAD, score=NOW, text=DEAD, counted=True, effects=EFFECTS)
 
 
 def done():
     return Settlement(
-        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=EFFECTS
+        target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=EFFECTS
     )
 
 

@@ -26,7 +26,7 @@ from kiqbridge.api import RetrySet, ScheduledSet, open_operator
 from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
 from kiqbridge.engine.inflight.claims import settle
 from kiqbridge.engine.inflight.recovery import Reaper
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique
@@ -67,7 +67,7 @@ class UniqueJobs(RuleBasedStateMachine):
         redis.flushall()
         self.client, self.redis, self.until = client, redis, until
         self.connection = client.pool.connection()
-        self.outbox = Outbox(Scene(KEYS, client), self.connection)
+        self.outbox = Outbox(EffectContext(KEYS, client), self.connection)
         self.now = 0.0
         self.watch = GoneJobs(KEYS, monotonic=lambda: self.now)
         self.operator = open_operator(client=client, by="ann")

@@ -21,7 +21,7 @@ from support.proving import sized
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import acknowledge, give_back
 from kiqbridge.engine.inflight.lease import Lease
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts
@@ -209,7 +209,7 @@ class ChunkMachine(RuleBasedStateMachine):
             return
         job = self.held
         settlement = Settlement(
-            verdict=Verdict.RETRY,
+            target=Target.RETRY,
             score=1.0,
             text=job + b" failed",
             counted=True,
@@ -375,9 +375,7 @@ class ChunkMachine(RuleBasedStateMachine):
         self.pending.discard(job)
         if succeeds:
             self.redis.succeeded[job] += 1
-        settlement = Settlement(
-            verdict=Verdict.RETRY, score=1.0, text=job + b" failed", counted=True
-        )
+        settlement = Settlement(target=Target.RETRY, score=1.0, text=job + b" failed", counted=True)
 
         def write():
             if succeeds:

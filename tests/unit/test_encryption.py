@@ -13,7 +13,7 @@ from support.runners import make_runner
 from kiqbridge import Client, ConfigError, Job, PayloadError, configure, job
 from kiqbridge.client import encryption
 from kiqbridge.client.registry import default_registry
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.wire.payload import ENCRYPTED
 
 KEYS = "KIQBRIDGE_ENCRYPTION_KEYS"
@@ -155,7 +155,7 @@ class TestKeys:
 class TestFailures:
     def failed(self, payload):
         settlement = perform(payload)
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         return json.loads(settlement.text)
 
     def test_without_its_key_a_job_is_retried_with_its_ciphertext(self, charged, monkeypatch):
@@ -219,7 +219,7 @@ class TestFailures:
 
         settlement = perform(pushed(7, CARD, name="Typed"))
 
-        assert settlement.verdict is Verdict.DEAD
+        assert settlement.target is Target.DEAD
         assert CARD.encode() not in settlement.text
         assert b"does not fit the annotation" in settlement.text
 

@@ -8,7 +8,7 @@ import pytest
 from support.runners import fail, kept, payload
 
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import JobInterrupted, Shutdown
 
 
@@ -59,7 +59,7 @@ class TestShutdown:
 
         runner.declare(work)
         settlement = runner.run(payload())
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert kept(settlement)["error_class"] == f"kiqbridge.errors.{error.__name__}"
 
     def test_an_error_that_the_interrupt_caused_is_the_interrupt_and_no_job_swallows_it(
@@ -149,7 +149,7 @@ class TestAsync:
                 raise error
 
         runner.declare(work)
-        assert runner.run(payload(1)).verdict is Verdict.RETRY
+        assert runner.run(payload(1)).target is Target.RETRY
         assert runner.run(payload(0)) is None
 
     def test_an_interrupt_inside_it_passes(self, runner):

@@ -21,8 +21,8 @@ from support.runners import (
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import Server
-from kiqbridge.engine.perform.gate import Diversion
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.perform.gate import Refusal
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import JobRefused
 
 
@@ -36,7 +36,7 @@ class TestTextsThatAreNoJob:
     ):
         settlement = runner.run(text, "mail")
 
-        assert settlement.verdict is Verdict.DEAD
+        assert settlement.target is Target.DEAD
         assert raw_of(settlement.text) == text
         assert json.loads(settlement.text)["queue"] == "mail"
         assert settlement.score == NOW
@@ -52,7 +52,7 @@ class TestFailure:
 
         settlement = runner.run(payload(1, 2, custom={"a": 1}), "mail")
 
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert settlement.counted
         assert NOW + 15 <= settlement.score < NOW + 25
         assert kept(settlement) == {
@@ -68,20 +68,20 @@ class TestFailure:
         runner.declare(fail, "Billing::Charge")
         text = payload(**{"class": "Billing::Charg"})
         settlement = runner.run(text)
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert kept(settlement)["error_class"] == "NameError"
         assert kept(settlement)["error_message"].startswith(
             "uninitialized constant Billing::Charg; no job named 'Billing::Charg' is declared here; did you "
             "mean Billing::Charge?"
         )
         del text["retry"]
-        assert runner.run(text).verdict is Verdict.DISCARD
+        assert runner.run(text).target is Target.DISCARD
 
     @pytest.mark.parametrize("text", [{}, {"args": [], "retry": True}, {"class": None}])
     def test_a_missing_class_fails_as_a_job(self, runner, text):
         settlement = runner.run({"retry": True, **text})
 
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert kept(settlement)["error_class"] == "NameError"
 
     @pytest.mark.parametrize("args", [None, "text", {"a": 1}, 5])
@@ -91,7 +91,7 @@ class TestFailure:
 
         settlement = runner.run({**payload(), "args": args})
 
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert kept(settlement)["error_class"] == "kiqbridge.errors.PayloadError"
         message = kept(settlement)["error_message"]
         assert message.startswith(f"args: {args!r} is not a list; whoever pushes this job must")
@@ -106,7 +106,7 @@ class TestFailure:
         runner.declare(leave)
         for args, told in (([1], type(error).__name__), ([1, 2], "TypeError")):
             settlement = runner.run(payload(*args))
-            assert settlement.verdict is Verdict.RETRY
+            assert settlement.target is Target.RETRY
             assert kept(settlement)["error_class"] == told
 
     def test_a_constructor_that_raises_is_a_failure(self, runner):
@@ -127,20 +127,20 @@ class TestFailure:
         assert kept(runner.run(payload()))["error_message"] == "not built"
 
     @pytest.mark.parametrize(
-        ("attributes", "verdict"),
+        ("attributes", "target"),
         [
-            ({"retry": False}, Verdict.DISCARD),
-            ({"retry": 0}, Verdict.DEAD),
-            ({"retry": 0, "dead": False}, Verdict.DISCARD),
-            ({"retry": None}, Verdict.RETRY),
+            ({"retry": False}, Target.DISCARD),
+            ({"retry": 0}, Target.DEAD),
+            ({"retry": 0, "dead": False}, Target.DISCARD),
+            ({"retry": None}, Target.RETRY),
         ],
     )
-    def test_the_payload_decides_where_it_goes(self, runner, attributes, verdict):
+    def test_the_payload_decides_where_it_goes(self, runner, attributes, target):
         runner.declare(fail)
         settlement = runner.run(payload(**attributes))
-        assert settlement.verdict is verdict
+        assert settlement.target is target
         assert settlement.counted
-        assert verdict is not Verdict.DEAD or settlement.score == NOW
+        assert target is not Target.DEAD or settlement.score == NOW
 
     def test_what_the_job_or_middleware_did_to_the_payload_does_not_reach_the_retry(self, runner):
         def spoil(values):
@@ -157,7 +157,7 @@ class TestFailure:
 
         settlement = runner.run(payload([1]))
 
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert kept(settlement)["args"] == [[1]]
         assert "spoilt" not in kept(settlement)
 
@@ -189,10 +189,10 @@ class TestJobsWithoutAnId:
         assert {**first, "jid": None}.items() >= {**text, "jid": None}.items()
 
     def test_one_that_is_put_off_gets_an_id_and_keeps_all_else(self, runner):
-        runner.diversion = Diversion(at=5.0)
+        runner.diversion = Refusal(at=5.0)
         text = b'{"class":"Work","args":[1180591620717411303424]'
         settlement = runner.run(text + b"}")
-        assert settlement.verdict is Verdict.SCHEDULE
+        assert settlement.target is Target.SCHEDULE
         assert settlement.text.startswith(text + b',"jid":"')
         with_an_id = b'{ "jid" : "x", "class":"Work","args":[] }'
         assert runner.run(with_an_id).text == with_an_id
@@ -206,7 +206,7 @@ class TestTasks:
 
         settlement = runner.run(payload(7, task_token="t"))
 
-        assert settlement.verdict is Verdict.DISCARD
+        assert settlement.target is Target.DISCARD
         assert (settlement.counted, settlement.failed) == (True, False)
         assert settlement.score == 0  # due at once, whatever clocks say
         assert report_in(settlement.effects) == {
@@ -231,7 +231,7 @@ class TestTasks:
             with ThreadPoolExecutor() as executor:
                 execution = runner.runner.read(text, "default")
                 settlement = asyncio.run(runner.runner.perform_async(execution, executor))
-            assert settlement.verdict is Verdict.DISCARD
+            assert settlement.target is Target.DISCARD
             end = end_in(settlement.effects)
             assert (end.output or json.loads(end.report)["output"]) == "[7]"
             assert ended(settlement) == ("done", "", True)
@@ -257,7 +257,7 @@ class TestTasks:
         settlement = stand.run(payload(task_token="t", **options))
         settlement.notify()
 
-        assert settlement.verdict is Verdict.DISCARD
+        assert settlement.target is Target.DISCARD
         assert settlement.failed
         assert report_in(settlement.effects)["error"] == "ValueError"
         assert died == [("j1", "no luck")]
@@ -290,7 +290,7 @@ class TestTicks:
     def test_success_leaves_its_end(self, runner):
         runner.declare(lambda: "result")
         settlement = runner.run(payload(tick=TICK, retry_count=0))
-        assert settlement.verdict is Verdict.DISCARD
+        assert settlement.target is Target.DISCARD
         assert (settlement.counted, settlement.failed) == (True, False)
         assert end_in(settlement.effects) is None
         assert ended(settlement) == ("done", "", True)
@@ -307,38 +307,38 @@ class TestTicks:
             assert runner.run(payload(tick="nonsense")) is None
 
 
-REFUSED = Diversion(error=JobRefused("not here"))
+REFUSED = Refusal(error=JobRefused("not here"))
 
 
 class TestBoth:
     """A state machine waits for the job, and it belongs to a schedule."""
 
     @pytest.mark.parametrize(
-        ("options", "diversion", "verdict", "told"),
+        ("options", "diversion", "target", "told"),
         [
-            ({"retry": 0}, None, Verdict.DEAD, ("dead", "ValueError")),
-            ({"retry": False}, None, Verdict.DISCARD, ("discarded", "ValueError")),
-            ({"retry": 0, "dead": False}, None, Verdict.DISCARD, ("discarded", "ValueError")),
-            ({}, REFUSED, Verdict.DEAD, ("dead", "kiqbridge.errors.JobRefused")),
+            ({"retry": 0}, None, Target.DEAD, ("dead", "ValueError")),
+            ({"retry": False}, None, Target.DISCARD, ("discarded", "ValueError")),
+            ({"retry": 0, "dead": False}, None, Target.DISCARD, ("discarded", "ValueError")),
+            ({}, REFUSED, Target.DEAD, ("dead", "kiqbridge.errors.JobRefused")),
         ],
     )
-    def test_both_get_to_know_how_it_ended(self, runner, options, diversion, verdict, told):
+    def test_both_get_to_know_how_it_ended(self, runner, options, diversion, target, told):
         runner.declare(fail)
         runner.diversion = diversion
         settlement = runner.run(payload(tick=TICK, task_token="t", **options))
-        assert (settlement.verdict, settlement.failed) == (verdict, True)
+        assert (settlement.target, settlement.failed) == (target, True)
         assert report_in(settlement.effects)["error"] == told[1]
         assert ended(settlement) == (*told, diversion is None)
-        if verdict is Verdict.DEAD:
+        if target is Target.DEAD:
             assert kept(settlement)["class"] == "Work"
 
     def test_a_retry_tells_neither(self, runner):
         runner.declare(fail)
         settlement = runner.run(payload(tick=TICK, task_token="t"))
-        assert (settlement.verdict, settlement.effects) == (Verdict.RETRY, ())
+        assert (settlement.target, settlement.effects) == (Target.RETRY, ())
         assert kept(settlement).items() >= {"tick": TICK, "task_token": "t"}.items()
 
-    @pytest.mark.parametrize("diversion", [Diversion(at=NOW + 60), Diversion(queue="ruby")])
+    @pytest.mark.parametrize("diversion", [Refusal(at=NOW + 60), Refusal(queue="ruby")])
     def test_a_job_that_goes_elsewhere_tells_neither(self, runner, diversion):
         runner.diversion = diversion
         assert runner.run(payload(tick=TICK, task_token="t")).effects == ()

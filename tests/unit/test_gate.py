@@ -7,7 +7,7 @@ import pytest
 
 from kiqbridge.config.config import routed_queue
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.perform.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
+from kiqbridge.engine.perform.gate import MOST_NAMES, Gate, Refusal, check_route
 from kiqbridge.errors import ConfigError
 
 NOW = 1_700_000_000.0
@@ -32,7 +32,7 @@ class Paused:
 
 
 def gatekeeper(*paused, foreign_jobs="refuse", unknown_class="retry", declared=("Mail",)):
-    return Gatekeeper(
+    return Gate(
         paused=Paused(*paused),
         declared=declared,
         foreign_jobs=foreign_jobs,
@@ -133,13 +133,13 @@ class TestRoutes:
     def test_a_class_that_is_not_declared_here_goes_to_the_other_queue(self, caplog):
         gate = gatekeeper(unknown_class="route:ruby", declared=("Nightly",))
         for more in ({"class": "Rails::Only"}, {"class": "Rails::Only"}, {"bid": "b"}):
-            assert gate.check(JOB | more) == Diversion(queue="ruby")
+            assert gate.check(JOB | more) == Refusal(queue="ruby")
         assert caplog.messages[0] == (
             "class Rails::Only is not declared here: its jobs are routed to queue ruby (unknown_class)"
         )
         assert len(caplog.messages) == 2
         # A Rails job goes by its wrapper, which is what runs; one without a class fails as any other.
-        assert gate.check(RAILS_JOB) == Diversion(queue="ruby")
+        assert gate.check(RAILS_JOB) == Refusal(queue="ruby")
         assert gate.check({"args": []}) is None
 
     def test_a_route_into_a_circle_is_refused(self):
@@ -176,7 +176,7 @@ class TestSettings:
 
 
 def test_the_clock_is_the_wall_s_by_default():
-    gate = Gatekeeper(
+    gate = Gate(
         paused=Paused("Mail"),
         declared=(),
         foreign_jobs="refuse",

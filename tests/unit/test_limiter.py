@@ -19,7 +19,7 @@ from kiqbridge.engine.settle.over_limit import (
     may_be_put_off,
     put_off,
 )
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import OverLimit, RedisUnavailable
 from kiqbridge.flow import limiter
 from kiqbridge.flow.limiter import Patience
@@ -230,7 +230,7 @@ class TestInARunner:
 
         settlement = runner.run(job, "low")
 
-        assert settlement.verdict is Verdict.SCHEDULE
+        assert settlement.target is Target.SCHEDULE
         assert settlement.goes_on
         assert not settlement.counted
         assert settlement.notify is None
@@ -254,7 +254,7 @@ class TestInARunner:
 
         settlement = runner.run(payload(7, **{COUNT: 2}))
 
-        assert settlement.verdict is Verdict.RETRY
+        assert settlement.target is Target.RETRY
         assert settlement.counted
         assert settlement.failed
         assert kept(settlement)["error_class"] == "kiqbridge.errors.OverLimit"

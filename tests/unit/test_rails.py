@@ -20,7 +20,7 @@ from kiqbridge import rails as rails_types
 from kiqbridge.client import inline, rails
 from kiqbridge.client.registry import default_registry
 from kiqbridge.engine.perform.execution import Execution
-from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.errors import JobNotFound
 from kiqbridge.flow import Unique
@@ -154,7 +154,7 @@ class TestPerforming:
 
     def test_a_job_whose_class_inside_is_declared_is_not_routed_away(self):
         job(name="NightlyJob")(lambda: None)
-        gate = Gatekeeper(
+        gate = Gate(
             paused=type("Paused", (), {"classes": frozenset()})(),
             declared=default_registry,
             foreign_jobs="refuse",

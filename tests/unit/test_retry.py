@@ -14,7 +14,7 @@ from support.strategies import EPOCH_SECONDS, PAYLOADS
 from kiqbridge.client.registry import Handling
 from kiqbridge.engine.settle.failed_payload import failed_payload
 from kiqbridge.engine.settle.retry import RetryPolicy, decide, retry_delay
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import ArgumentMismatch, KiqbridgeError
 from kiqbridge.wire.json_text import loads
 
@@ -65,7 +65,7 @@ def outer(message):
 
 class TestVerdict:
     @pytest.mark.parametrize(
-        ("payload", "class_retry", "verdict"),
+        ("payload", "class_retry", "target"),
         [
             ({"retry": True, "retry_count": 23}, True, "retry"),
             ({"retry": True, "retry_count": 24}, True, "dead"),
@@ -89,22 +89,22 @@ class TestVerdict:
             ({"retry": 1, "retry_count": -1}, True, "retry"),
         ],
     )
-    def test_it_follows_from_retry_dead_and_the_count(self, payload, class_retry, verdict):
+    def test_it_follows_from_retry_dead_and_the_count(self, payload, class_retry, target):
         """Examples; all of it is compared with a second reading in test_retry_oracle.py."""
-        assert decided(payload, class_retry=class_retry).verdict == verdict
+        assert decided(payload, class_retry=class_retry).target == target
 
     @pytest.mark.parametrize("limit", [0, 1, 3, 25])
     def test_a_limit_of_n_means_n_retries_and_then_death(self, limit):
         payload, runs = {"retry": limit}, 0
-        while (decision := decided(payload)).verdict is Verdict.RETRY:
+        while (decision := decided(payload)).target is Target.RETRY:
             payload, runs = decision.payload, runs + 1
 
         assert runs == limit
-        assert decision.verdict is Verdict.DEAD
+        assert decision.target is Target.DEAD
         assert decision.payload["retry_count"] == limit
 
     @pytest.mark.parametrize(
-        ("payload", "verdict"),
+        ("payload", "target"),
         [
             ({"retry_for": 60}, "retry"),
             ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 59}, "retry"),
@@ -119,8 +119,8 @@ class TestVerdict:
             ({"retry_for": 60, "retry_count": 24, "failed_at": "long ago"}, "dead"),
         ],
     )
-    def test_retry_for_is_a_window_after_the_first_failure(self, payload, verdict):
-        assert decided({"retry": True, **payload}).verdict == verdict
+    def test_retry_for_is_a_window_after_the_first_failure(self, payload, target):
+        assert decided({"retry": True, **payload}).target == target
 
 
 class TestTime:
@@ -189,7 +189,7 @@ class TestAgainstSidekiq:
 
         decision = decided(loads(pushed.encode()), RuntimeError("x"), class_retry=class_retry)
 
-        assert decision.verdict == where
+        assert decision.target == where
         assert list(decision.payload) == list(ruby)
         times = {"failed_at", "retried_at"}
         said = {"error_message", "error_class", *times}
@@ -210,7 +210,7 @@ class TestAgainstSidekiq:
             decision = decided(payload, raised(outer, "boom"))
             payload = decision.payload
 
-            assert decision.verdict == where
+            assert decision.target == where
             assert list(payload) == list(loads(kept.encode()))
             assert payload["retry_count"] == loads(kept.encode())["retry_count"]
 
@@ -222,7 +222,7 @@ class TestAgainstSidekiq:
         pushed = next(each["pushed"] for each in VECTORS if each["operation"] == operation)
 
         assert operation not in KEPT
-        assert decided(loads(pushed.encode()), class_retry=None).verdict is Verdict.DISCARD
+        assert decided(loads(pushed.encode()), class_retry=None).target is Target.DISCARD
 
 
 class Sub(ValueError):  # noqa: N818 - named by what it is
@@ -238,7 +238,7 @@ class TestTheClassOwnRules:
         decision = decided(
             {"retry_count": 2}, error, retry_in=lambda *args: got.append(args) or answer
         )
-        assert decision.verdict is Verdict.RETRY
+        assert decision.target is Target.RETRY
         assert 60 <= decision.at - NOW <= 60 + 9 * 4
         [(count, given, payload)] = got
         assert (count, given, payload["retry_count"]) == (3, error, 3)
@@ -251,26 +251,26 @@ class TestTheClassOwnRules:
         assert decided({}, retry_in=lambda *_: 1 // 0).at == decided({}).at
         assert "had said nothing" in caplog.text
         caplog.clear()
-        assert decided({"retry": 0}, retries_exhausted=lambda *_: 1 // 0).verdict is Verdict.DEAD
+        assert decided({"retry": 0}, retries_exhausted=lambda *_: 1 // 0).target is Target.DEAD
         assert "had said nothing" in caplog.text
 
     def test_discard_drops_and_tells_when(self):
         decision = decided({}, retry_in=lambda *_: "discard", profile="8")
 
-        assert decision.verdict is Verdict.DISCARD
+        assert decision.target is Target.DISCARD
         assert decision.payload["discarded_at"] == int(NOW * 1000)
 
     def test_kill_ends_it_as_if_no_tries_were_left_and_then_it_is_not_asked(self):
         heard = []
         rules = {"retry_in": lambda *_: "kill", "retries_exhausted": lambda *_: heard.append(1)}
-        assert decided({"retry": 5}, **rules).verdict is Verdict.DEAD
+        assert decided({"retry": 5}, **rules).target is Target.DEAD
         assert heard == [1]
         rules["retry_in"] = lambda *_: heard.append("asked")
         decided({"retry": 0}, **rules)
         assert heard == [1, 1]
 
     @pytest.mark.parametrize(
-        ("payload", "answer", "verdict"),
+        ("payload", "answer", "target"),
         [
             ({"retry": 0}, None, "dead"),
             ({"retry": 0}, "discard", "discard"),
@@ -278,11 +278,11 @@ class TestTheClassOwnRules:
             ({"retry": 1}, "discard", "retry"),
         ],
     )
-    def test_retries_exhausted_may_keep_it_out_of_the_dead_set(self, payload, answer, verdict):
-        assert decided(payload, retries_exhausted=lambda *_: answer).verdict == verdict
+    def test_retries_exhausted_may_keep_it_out_of_the_dead_set(self, payload, answer, target):
+        assert decided(payload, retries_exhausted=lambda *_: answer).target == target
 
     @pytest.mark.parametrize(
-        ("rules", "payload", "verdict"),
+        ("rules", "payload", "target"),
         [
             ({ValueError: "discard"}, {}, "discard"),
             ({ValueError: "discard"}, {"retry": 0}, "discard"),
@@ -294,8 +294,8 @@ class TestTheClassOwnRules:
             ({Exception: "retry", ValueError: "kill"}, {}, "dead"),
         ],
     )
-    def test_on_error_goes_by_the_nearest_class(self, rules, payload, verdict):
-        assert decided(payload, Sub("boom"), on_error=rules).verdict == verdict
+    def test_on_error_goes_by_the_nearest_class(self, rules, payload, target):
+        assert decided(payload, Sub("boom"), on_error=rules).target == target
 
     def test_on_error_gives_seconds_before_retry_in_is_asked(self):
         heard = []
@@ -324,7 +324,7 @@ class TestArgumentMismatch:
     @pytest.mark.parametrize("rules", [{}, {Exception: 60}, {KiqbridgeError: 60}])
     def test_the_job_is_dead_at_once_whatever_rules_there_are_for_all_errors(self, rules):
         decision = decided({"retry": True}, ArgumentMismatch("id: expected int"), on_error=rules)
-        assert decision.verdict is Verdict.DEAD
+        assert decision.target is Target.DEAD
         assert decision.payload["retry_count"] == 0
         assert decision.payload["error_class"] == "kiqbridge.errors.ArgumentMismatch"
         assert decision.payload["error_message"] == "id: expected int"
@@ -338,7 +338,7 @@ class TestArgumentMismatch:
             retries_exhausted=lambda payload, error: asked.append(type(error)) or "discard",
         )
 
-        assert decision.verdict is Verdict.DISCARD
+        assert decision.target is Target.DISCARD
         assert asked == [ArgumentMismatch]
 
     def test_a_rule_of_its_own_counts(self):
@@ -346,4 +346,4 @@ class TestArgumentMismatch:
 
         decision = decided({"retry": True}, ArgumentMismatch("id"), on_error=rules)
 
-        assert decision.verdict is Verdict.RETRY
+        assert decision.target is Target.RETRY

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.engine.perform.rooms import RELAX_S, Room, Rooms, spellings
+from kiqbridge.engine.perform.slots import RELAX_S, Slots, SlotsByKind, spellings
 
 NEVER = threading.Event()
 
 
 def filled(limit, **options):
-    room = Room(limit, **options)
+    slots = Slots(limit, **options)
     for _ in range(limit):
-        assert room.enter(NEVER)
-    return room
+        assert slots.enter(NEVER)
+    return slots
 
 
 def declared(**pools):
@@ -28,94 +28,94 @@ def declared(**pools):
 
 class TestARoom:
     def test_as_many_enter_as_there_are_places_and_waiting_for_its_end_is_bounded(self):
-        room, give_up = filled(2), threading.Event()
+        slots, give_up = filled(2), threading.Event()
         give_up.set()
-        assert not room.enter(give_up, wait_s=30)
-        assert (room.free, room.is_tight) == (0, False)
-        assert not room.enter(NEVER, wait_s=0.01)
-        assert not room.wait_empty(time.monotonic() + 0.01)
-        room.leave()
-        room.leave()
-        assert room.wait_empty(time.monotonic() + 0.01)
+        assert not slots.enter(give_up, wait_s=30)
+        assert (slots.free, slots.is_tight) == (0, False)
+        assert not slots.enter(NEVER, wait_s=0.01)
+        assert not slots.wait_empty(time.monotonic() + 0.01)
+        slots.leave()
+        slots.leave()
+        assert slots.wait_empty(time.monotonic() + 0.01)
 
     def test_who_waits_enters_when_a_place_becomes_free_and_nobody_overtakes(self):
-        room = filled(2)
+        slots = filled(2)
         entered = []
 
         def wait(name):
-            if room.enter(NEVER, wait_s=30):
+            if slots.enter(NEVER, wait_s=30):
                 entered.append(name)
 
         for count, name in enumerate(["first", "second"], start=1):
             threading.Thread(target=wait, args=(name,), daemon=True).start()
-            wait_until(lambda count=count: len(room._queue) == count)
-        with room._changed:
-            room.taken -= 1  # as `leave` does before it lets others look
-            assert not room._take(len(room._queue)), "who comes now"
+            wait_until(lambda count=count: len(slots._queue) == count)
+        with slots._changed:
+            slots.taken -= 1  # as `leave` does before it lets others look
+            assert not slots._take(len(slots._queue)), "who comes now"
         wait_until(lambda: entered == ["first"])
-        room.leave()
+        slots.leave()
         wait_until(lambda: entered == ["first", "second"])
-        assert not room.is_tight
+        assert not slots.is_tight
 
     def test_a_wait_in_vain_makes_it_tight_and_then_nobody_waits(self):
-        room = filled(1)
+        slots = filled(1)
 
-        assert not room.enter(NEVER, wait_s=0.001)
+        assert not slots.enter(NEVER, wait_s=0.001)
 
-        assert room.is_tight
+        assert slots.is_tight
         began = time.monotonic()
-        assert not room.enter(NEVER, wait_s=30)
+        assert not slots.enter(NEVER, wait_s=30)
         assert time.monotonic() - began < 10
 
     def test_a_free_place_of_a_tight_room_is_announced(self):
-        room, heard = filled(2), []
-        room.on_room(lambda: heard.append(room.free))
+        slots, heard = filled(2), []
+        slots.on_free(lambda: heard.append(slots.free))
 
-        room.leave()
+        slots.leave()
         assert heard == []
-        assert room.enter(NEVER)
-        assert not room.enter(NEVER, wait_s=0.001)
-        room.leave()
+        assert slots.enter(NEVER)
+        assert not slots.enter(NEVER, wait_s=0.001)
+        slots.leave()
 
         assert heard == [1]
 
     def test_of_many_places_a_tenth_makes_it_relax(self):
-        room = filled(50)
-        assert not room.enter(NEVER, wait_s=0.001)
+        slots = filled(50)
+        assert not slots.enter(NEVER, wait_s=0.001)
 
         for _ in range(4):
-            room.leave()
-        assert room.is_tight
-        room.leave()
+            slots.leave()
+        assert slots.is_tight
+        slots.leave()
 
-        assert not room.is_tight
+        assert not slots.is_tight
 
     def test_of_few_places_one_does_not_but_a_second_does(self):
-        room = filled(2)
-        assert not room.enter(NEVER, wait_s=0.001)
+        slots = filled(2)
+        assert not slots.enter(NEVER, wait_s=0.001)
         now = time.monotonic()
-        room.relax(now + 10 * RELAX_S)
-        assert room.is_tight, "there is no place"
+        slots.relax(now + 10 * RELAX_S)
+        assert slots.is_tight, "there is no place"
 
-        room.leave()
-        room.relax(now - 10 * RELAX_S)
-        assert room.is_tight
-        room.relax(now + 10 * RELAX_S)
+        slots.leave()
+        slots.relax(now - 10 * RELAX_S)
+        assert slots.is_tight
+        slots.relax(now + 10 * RELAX_S)
 
-        assert not room.is_tight
+        assert not slots.is_tight
 
     def test_while_shut_nobody_enters_though_places_are_free(self):
-        room, heard = Room(3), []
-        room.on_room(lambda: heard.append("room"))
+        slots, heard = Slots(3), []
+        slots.on_free(lambda: heard.append("room"))
 
-        room.shut()
-        assert not room.enter(NEVER, wait_s=0.001)
-        assert (room.free, room.is_tight) == (0, True)
-        room.relax(time.monotonic() + 10 * RELAX_S)
-        assert room.is_tight
-        room.open()
+        slots.shut()
+        assert not slots.enter(NEVER, wait_s=0.001)
+        assert (slots.free, slots.is_tight) == (0, True)
+        slots.relax(time.monotonic() + 10 * RELAX_S)
+        assert slots.is_tight
+        slots.open()
 
-        assert room.enter(NEVER)
+        assert slots.enter(NEVER)
         assert heard == ["room"]
 
 
@@ -124,16 +124,16 @@ class TestWhatMayBeClaimed:
 
     def test_no_class_of_a_kind_without_room_and_no_more_than_there_are_places(self):
         loop, pool = filled(2), filled(1)
-        rooms = Rooms(self.DECLARED, {"async": loop, "process": pool})
-        assert not rooms.is_tight
-        assert rooms.allowance(50) == (50, [])
+        by_kind = SlotsByKind(self.DECLARED, {"async": loop, "process": pool})
+        assert not by_kind.is_tight
+        assert by_kind.allowance(50) == (50, [])
         loop.enter(NEVER, wait_s=0.001)
-        assert rooms.is_tight
-        assert rooms.allowance(50) == (50, ["Crawl", "Fetch"])
+        assert by_kind.is_tight
+        assert by_kind.allowance(50) == (50, ["Crawl", "Fetch"])
         loop.leave()
-        assert rooms.allowance(50) == (1, [])
+        assert by_kind.allowance(50) == (1, [])
         pool.enter(NEVER, wait_s=0.001)
-        assert rooms.allowance(50) == (1, ["Render"])
+        assert by_kind.allowance(50) == (1, ["Render"])
 
 
 @pytest.mark.parametrize(

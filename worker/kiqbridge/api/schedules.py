@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.client.known_schedules import Read, known_of
+from kiqbridge.client.known_schedules import StoredSchedule, known_of
 from kiqbridge.client.schedules import ScheduleRun, Schedules
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
 from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron
@@ -162,7 +162,7 @@ class ScheduleSet:
         rows = []
         for name, raw in names.items():
             state = held.get(raw, b"")
-            known = known_of(name, Read(texts[raw], state, b"", 0.0))
+            known = known_of(name, StoredSchedule(texts[raw], state, b"", 0.0))
             occurrences = occurrences_of(ledgers[name], instants.get(name, []), last)
             rows.append(
                 schedule_view(

@@ -24,7 +24,7 @@ QUEUE_LATENCY: Final = "QueueLatency"
 """Metric: seconds for which the oldest job of a queue has been waiting; all others are counts."""
 
 
-class Turn:
+class Invocation:
     """One invocation.
 
     Args:
@@ -78,7 +78,7 @@ class Minutely:
     """
 
     def __init__(
-        self, name: str, environ: Mapping[str, str], work: Callable[[Turn], dict[str, Any]]
+        self, name: str, environ: Mapping[str, str], work: Callable[[Invocation], dict[str, Any]]
     ) -> None:
         self.name = name
         self.logger = environment.make_logger(environ)
@@ -95,7 +95,7 @@ class Minutely:
 
     def _handle(self, _event: Any, context: Any) -> dict[str, Any]:
         left_s = min(environment.seconds_for_redis(context), LONGEST_S)
-        turn = Turn(self, context.aws_request_id, left_s)
+        turn = Invocation(self, context.aws_request_id, left_s)
         try:
             with deadline.within(left_s):
                 answer = self._work(turn)

@@ -36,7 +36,7 @@ MOST_MEMBERS: Final = 1_000
 """Members of a batch that one effect adds, so that no script keeps Redis for longer than some milliseconds."""
 
 
-class Placed(NamedTuple):
+class BatchMember(NamedTuple):
     """A member of a batch; `text` is empty for one that is not pushed here."""
 
     member: str
@@ -98,10 +98,10 @@ def end_op(
 
 
 def member_ops(
-    keys: Keys, bid: str, placed: Iterable[Placed], *, only_new: bool, most: int = MOST_MEMBERS
+    keys: Keys, bid: str, placed: Iterable[BatchMember], *, only_new: bool, most: int = MOST_MEMBERS
 ) -> list[Effect]:
     """Add members to a batch, and push those that have a text."""
-    by_queue: dict[str, list[Placed]] = {}
+    by_queue: dict[str, list[BatchMember]] = {}
     for each in placed:
         by_queue.setdefault(each.queue, []).append(each)
     return [
@@ -112,12 +112,12 @@ def member_ops(
     ]
 
 
-def _by_bytes(placed: Sequence[Placed]) -> Iterable[Sequence[Placed]]:
+def _by_bytes(placed: Sequence[BatchMember]) -> Iterable[Sequence[BatchMember]]:
     return (placed[part] for part in slices_by_bytes([p.text for p in placed], BATCH_BYTES))
 
 
 def _members(
-    keys: Keys, bid: str, queue: str, placed: Sequence[Placed], *, only_new: bool
+    keys: Keys, bid: str, queue: str, placed: Sequence[BatchMember], *, only_new: bool
 ) -> Effect:
     args: list[str | bytes | float] = ["new" if only_new else "all", KEEP_OPEN_S, queue]
     for each in placed:
@@ -171,7 +171,7 @@ class StepWriter:
         own = [keys.queues, keys.queue(placed.queue), keys.schedule]
         return [Effect("push", own, [placed.queue, at, placed.text])]
 
-    def placed(self, launch: Launch, value: str | None = None) -> Placed:
+    def placed(self, launch: Launch, value: str | None = None) -> BatchMember:
         """The first step, a job, as it is pushed; raises as `ops`."""
         step = launch["steps"][0]
         payload = dict(step["job"])
@@ -197,7 +197,7 @@ class StepWriter:
         now = time.time()
         if job.at is not None and job.at <= now:
             job.at = None
-        return Placed(job.jid, job.queue, job.at, self._client.writer.text(job, now))
+        return BatchMember(job.jid, job.queue, job.at, self._client.writer.text(job, now))
 
     def _prepared(self, payload: dict[str, Any], at: float | None) -> PreparedJob | None:
         if self._is_first:
@@ -210,14 +210,14 @@ class StepWriter:
         keys, following = self._client.keys, after(launch)
         ops: list[Effect] = []
         if parent:
-            own = [Placed(member_of(step))]
+            own = [BatchMember(member_of(step))]
             ops += member_ops(keys, parent, own, only_new=self._is_first)
         callbacks = {} if following is None else {"success": following}
         about = step.get("description", "")
         ops.append(
             make_op(keys, step["bid"], parent=parent, description=about, callbacks=callbacks)
         )
-        placed: list[Placed] = []
+        placed: list[BatchMember] = []
         for number, steps in enumerate(step["group"]):
             member: Launch = {
                 "id": f"{launch['id']}.{launch['n']}.{number}",

@@ -41,7 +41,7 @@ LEFT_OUT: Final[tuple[TickKind, ...]] = ("paused", "skipped")
 """What is noted in the ledger and enqueues nothing: an attribute of its entry has that name."""
 
 
-class Guarded(NamedTuple):
+class GuardedPush(NamedTuple):
     """A job to push: place among the items of the call, guard (empty: none), seconds to remember that."""
 
     place: int
@@ -87,7 +87,7 @@ class TickOutcome:
 
 
 def push_once(
-    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, limits: Mapping[str, int]
+    jobs: Sequence[GuardedPush], writer: JobWriter, *, now: float, limits: Mapping[str, int]
 ) -> list[Enqueued]:
     """Enqueue jobs in one script, each at most once under its guard (`guarded`); see `Client.push_once`."""
     if not jobs:
@@ -262,7 +262,7 @@ def _left_out(mark: TickMark, about: Mapping[str, Any], jobs: Sequence[PreparedJ
 
 def guarded(
     place: int, job: PreparedJob, dedupe_key: str | Identity | None, ttl_s: int | None
-) -> Guarded:
+) -> GuardedPush:
     """A job with its guard, kept for `ttl_s` seconds, None = as long as its source may deliver again.
 
     Raises:
@@ -270,7 +270,7 @@ def guarded(
     """
     if ttl_s is None:
         ttl_s = keep_s(dedupe_key) if dedupe_key else 0
-    return Guarded(place, job, guard_of(job, dedupe_key), ttl_s)
+    return GuardedPush(place, job, guard_of(job, dedupe_key), ttl_s)
 
 
 def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:

@@ -43,7 +43,7 @@ class KnownSchedule:
         return self.definition.name
 
 
-class Read(NamedTuple):
+class StoredSchedule(NamedTuple):
     """What Redis holds of one schedule, empty for what it has not; and its clock, epoch seconds."""
 
     definition: bytes
@@ -52,7 +52,7 @@ class Read(NamedTuple):
     now: float
 
 
-def read_schedule(pool: RedisPool, keys: Keys, name: str) -> Read:
+def read_schedule(pool: RedisPool, keys: Keys, name: str) -> StoredSchedule:
     """What Redis holds of a schedule.
 
     Raises:
@@ -67,7 +67,7 @@ def read_schedule(pool: RedisPool, keys: Keys, name: str) -> Read:
         ("HGET", keys.cursors, name),
         ("TIME",),
     )
-    return Read(definition or b"", state or b"", cursor or b"", server_time(now))
+    return StoredSchedule(definition or b"", state or b"", cursor or b"", server_time(now))
 
 
 def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
@@ -81,13 +81,15 @@ def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
     )
     definitions, states, cursors = map(pairs_of, replies)
     found = (
-        known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
+        known_of(
+            text_of(name), StoredSchedule(text, states.get(name, b""), cursors.get(name, b""), 0.0)
+        )
         for name, text in sorted(definitions.items())
     )
     return [each for each in found if each is not None]
 
 
-def known_of(name: str, read: Read) -> KnownSchedule | None:
+def known_of(name: str, read: StoredSchedule) -> KnownSchedule | None:
     """The schedule out of what was read; None: there is none, or it cannot be read."""
     definition = parsed(name, read.definition)
     if definition is None:

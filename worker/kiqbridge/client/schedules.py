@@ -336,14 +336,16 @@ class Schedules:
         """
         return difflib.get_close_matches(name, [each.name for each in self], n=3)
 
-    def _read(self, name: str) -> known_schedules.Read:
+    def _read(self, name: str) -> known_schedules.StoredSchedule:
         return known_schedules.read_schedule(self._pool, self._keys, name)
 
-    def _reads(self, name: str) -> Iterator[known_schedules.Read]:
+    def _reads(self, name: str) -> Iterator[known_schedules.StoredSchedule]:
         """Read a schedule for a change, and again as often as another process was faster."""
         return (self._read(name) for _ in range(TRIES))
 
-    def _required(self, name: str, read: known_schedules.Read) -> known_schedules.KnownSchedule:
+    def _required(
+        self, name: str, read: known_schedules.StoredSchedule
+    ) -> known_schedules.KnownSchedule:
         known = known_schedules.known_of(name, read)
         if known is None:
             near = self.near_names(name)
@@ -353,13 +355,19 @@ class Schedules:
             raise PayloadError(f"schedule {name!r} is not known; {hint}")
         return known
 
-    def _hold(self, name: str, read: known_schedules.Read, state: bytes, **options: Any) -> bool:
+    def _hold(
+        self, name: str, read: known_schedules.StoredSchedule, state: bytes, **options: Any
+    ) -> bool:
         """Write a state; False: another process was faster, read again."""
         written = hold(self._pool, self._keys, name, known=read.state, state=state, **options)
         return written != "other"
 
     def _instant(
-        self, known: known_schedules.KnownSchedule, read: known_schedules.Read, *, counted: bool
+        self,
+        known: known_schedules.KnownSchedule,
+        read: known_schedules.StoredSchedule,
+        *,
+        counted: bool,
     ) -> int:
         """The instant under which a run by hand is noted."""
         if counted:
@@ -406,13 +414,15 @@ def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
     return definition.when.latest_at_or_before(moment) == moment and not is_each_second
 
 
-def _skipped(read: known_schedules.Read) -> tuple[int, ...]:
+def _skipped(read: known_schedules.StoredSchedule) -> tuple[int, ...]:
     known = ScheduleState.from_text(read.state).skipped
     return tuple(each for each in known if each > read.now - KEEP_SKIPPED_S)
 
 
 def _counts_on(
-    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: known_schedules.Read
+    former: ScheduleDefinition | None,
+    definition: ScheduleDefinition,
+    read: known_schedules.StoredSchedule,
 ) -> bool:
     """Whether what has come due since the cursor belongs to the new definition as well."""
     if former is not None:

@@ -21,9 +21,9 @@ from kiqbridge.engine.perform.fetch import Fetcher, Fetches
 from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.processor import Processor, ProcessorContext
-from kiqbridge.engine.perform.rooms import Rooms
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.perform.slots import SlotsByKind
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Handlers
@@ -94,16 +94,16 @@ class CapsuleRuntime:
             list(capsule.weights),
             context.keys,
             track,
-            is_tight=lambda: self._rooms.is_tight,
+            is_tight=lambda: self._by_kind.is_tight,
         )
         # Who pops jobs by BRPOP waits there.
         self.gate = IdleGate(self.listening if context.fetch != "basic" else None)
-        rooms = {"process": context.processes.room}
+        by_kind = {"process": context.processes.slots}
         if self.loop is not None:
-            rooms["async"] = self.loop.room
-        for room in rooms.values():
-            room.on_room(self.gate.wake_one)
-        self._rooms = Rooms(context.declared, rooms)
+            by_kind["async"] = self.loop.slots
+        for slots in by_kind.values():
+            slots.on_free(self.gate.wake_one)
+        self._by_kind = SlotsByKind(context.declared, by_kind)
         self._processor_context = ProcessorContext(
             keeper=context.keeper,
             runner=runner,
@@ -152,9 +152,9 @@ class CapsuleRuntime:
         connection = context.connect()
         order = self.capsule.order(random.Random())  # noqa: S311 - spreads load over queues
         if context.fetch == "basic":
-            return BasicFetcher(connection, context.keys, order, context.outage, self._rooms)
+            return BasicFetcher(connection, context.keys, order, context.outage, self._by_kind)
         claimer = spare.lend(connection)
-        return Fetcher(claimer, order, self.gate, context.outage, spare, rooms=self._rooms)
+        return Fetcher(claimer, order, self.gate, context.outage, spare, by_kind=self._by_kind)
 
     def _claimer(self, connection: RedisConnection) -> Claimer:
         context = self._context

@@ -25,7 +25,7 @@ from kiqbridge.runtime.role import Until
 logger = logging.getLogger(__name__)
 
 
-class Living(Protocol):
+class LivingThread(Protocol):
     """A thread that should run."""
 
     @property
@@ -34,7 +34,7 @@ class Living(Protocol):
 
 
 @runtime_checkable
-class Restarts(Living, Protocol):
+class Restarts(LivingThread, Protocol):
     """A thread that can be started again after it has ended, and then goes on from its state."""
 
     def restart(self) -> None:
@@ -177,7 +177,7 @@ class Health:
             return
         self._parts.replace_processor(lost)
 
-    def _until_quiet(self) -> Iterator[tuple[str, Living]]:
+    def _until_quiet(self) -> Iterator[tuple[str, LivingThread]]:
         """Threads that take jobs or move them, by name; they end once the process is quiet."""
         parts = self._parts
         if parts.manager is not None:
@@ -185,7 +185,7 @@ class Health:
         yield from ((f"reader {each.capsule.name}", each.gate) for each in parts.capsules)
         yield from ((role.name, role) for role in parts.roles if role.until is Until.QUIET)
 
-    def _until_stop(self) -> Iterator[tuple[str, Living]]:
+    def _until_stop(self) -> Iterator[tuple[str, LivingThread]]:
         """Threads that are needed until the last job has ended, by name."""
         parts = self._parts
         yield "lease", parts.keeper.thread

@@ -44,12 +44,12 @@ from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.numbers import ProcessNumbers
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.engine.perform.execution import JobRunner
-from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker, Pool
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
@@ -157,7 +157,7 @@ class EngineParts:
             on_look=self.heartbeats.look,
         )
         self.outbox = Outbox(
-            Scene(self.keys, self.client),
+            EffectContext(self.keys, self.client),
             self._connect(),
             on_report=self.reporter.wake,
         )
@@ -187,7 +187,7 @@ class EngineParts:
         self.pauses = PauseWatch(
             keys=self.keys, connection=self._connect(), track=self.pool.raw_connection
         )
-        self._gatekeeper = Gatekeeper(
+        self._gatekeeper = Gate(
             paused=self.pauses,
             declared=registry,
             foreign_jobs=config.foreign_jobs,

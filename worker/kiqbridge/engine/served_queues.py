@@ -64,7 +64,7 @@ def with_default_queues(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Oddities:
+class QueueFaults:
     """Queues that do not fit together.
 
     Attributes:
@@ -78,7 +78,7 @@ class Oddities:
 
 def find_oddities(
     declared: Mapping[str, Sequence[str]], served: Iterable[str], elsewhere: Collection[str]
-) -> Oddities:
+) -> QueueFaults:
     """Compare what jobs use with what is served; nothing is odd where no job is declared.
 
     Args:
@@ -88,8 +88,8 @@ def find_oddities(
     """
     here = list(dict.fromkeys(served))
     if not declared:
-        return Oddities(unused={}, unserved={})
-    return Oddities(
+        return QueueFaults(unused={}, unserved={})
+    return QueueFaults(
         unused={name: _near(name, declared) for name in here if name not in declared},
         unserved={
             name: jobs

@@ -189,7 +189,7 @@ class Batch(TakesSteps):
     def _ops(self) -> Iterator[Effect]:
         client = self.client
         keys = client.keys
-        children = [flow_ops.Placed(f"b:{bid}") for bid, _ in self._children]
+        children = [flow_ops.BatchMember(f"b:{bid}") for bid, _ in self._children]
         if self._is_new:
             yield self._made()
         yield from flow_ops.member_ops(keys, self.bid, children, only_new=True)
@@ -201,9 +201,9 @@ class Batch(TakesSteps):
         if self._is_new:
             yield flow_ops.seal_op(keys, self.bid)
 
-    def _placed(self, job: PreparedJob) -> flow_ops.Placed:
+    def _placed(self, job: PreparedJob) -> flow_ops.BatchMember:
         job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
-        return flow_ops.Placed(
+        return flow_ops.BatchMember(
             job.jid, job.queue, job.at, self.client.writer.text(job, time.time())
         )
 

@@ -24,16 +24,16 @@ from kiqbridge.client.inline import limits
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import ProcessResources, server
-from kiqbridge.engine.outbox.effects import Scene
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.execution import Execution, JobRunner
-from kiqbridge.engine.perform.gate import Diversion, Gatekeeper
+from kiqbridge.engine.perform.gate import Gate, Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.failure import Failures, not_performed
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.task_report import NOT_PERFORMED
 from kiqbridge.errors import KiqbridgeError, OverLimit
 from kiqbridge.store.effects import Effect
@@ -84,7 +84,7 @@ class _Outcomes(Failures):
         return super().malformed(text, queue, error)
 
     def diverted(
-        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+        self, diversion: Refusal, payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         self.error = diversion.error
         if diversion.expired:
@@ -117,9 +117,9 @@ class Ran(NamedTuple):
             return self.left_out
         if self.settlement is None:
             return "done"
-        if self.settlement.verdict is Verdict.DISCARD:
+        if self.settlement.target is Target.DISCARD:
             return "discarded" if self.settlement.failed else "done"
-        return _OUTCOMES[self.settlement.verdict]
+        return _OUTCOMES[self.settlement.target]
 
     def record(self, job: RecordedJob) -> PerformedJob:
         """For who asks what was performed."""
@@ -186,7 +186,7 @@ class JobPerformer:
             registry=default_registry,
             invoker=Invoker(middleware, timekeeper=limits(), loop=self._running_loop),
             outcomes=outcomes,
-            gate=Gatekeeper(
+            gate=Gate(
                 paused=cast("Any", SimpleNamespace(classes=frozenset())),
                 declared=default_registry,
                 foreign_jobs="refuse",
@@ -309,12 +309,12 @@ class MemoryPerformer:
         job = read_job(text, queue)
         ran = self._jobs.perform(self.client(keys), job)
         if ran.settlement is not None:
-            memory, verdict = self._memory, ran.settlement.verdict
+            memory, target = self._memory, ran.settlement.target
             with memory.lock:
-                if verdict in _SETS:
-                    target = getattr(keys, _SETS[verdict])
-                    memory.run_one("ZADD", target, repr(ran.settlement.score), ran.settlement.text)
-                elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
+                if target in _SETS:
+                    key = getattr(keys, _SETS[target])
+                    memory.run_one("ZADD", key, repr(ran.settlement.score), ran.settlement.text)
+                elif target in (Target.REPUSH, Target.ROUTE):
                     memory.push(keys, ran.settlement.queue or queue, ran.settlement.text)
                 add_effects(memory, ran.settlement.effects)
             self.apply_ends()
@@ -339,17 +339,17 @@ def add_effects(memory: Memory, effects: Sequence[Effect]) -> None:
 
 def apply_ends(client: Client) -> None:
     """Let the ends of jobs under flow control have their consequences, as the thread of a worker does."""
-    outbox = Outbox(Scene(client.keys, client), client.pool)
+    outbox = Outbox(EffectContext(client.keys, client), client.pool)
     while outbox.look():
         pass
 
 
-_SETS = {Verdict.RETRY: "retry", Verdict.DEAD: "dead", Verdict.SCHEDULE: "schedule"}
-_OUTCOMES: dict[Verdict, Outcome] = {
-    Verdict.RETRY: "retry",
-    Verdict.DEAD: "dead",
-    Verdict.SCHEDULE: "put off",
-    Verdict.DISCARD: "discarded",
-    Verdict.REPUSH: "interrupted",
-    Verdict.ROUTE: "put off",
+_SETS = {Target.RETRY: "retry", Target.DEAD: "dead", Target.SCHEDULE: "schedule"}
+_OUTCOMES: dict[Target, Outcome] = {
+    Target.RETRY: "retry",
+    Target.DEAD: "dead",
+    Target.SCHEDULE: "put off",
+    Target.DISCARD: "discarded",
+    Target.REPUSH: "interrupted",
+    Target.ROUTE: "put off",
 }

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 from kiqbridge.api import Fact, Facts, Operator, judge
 from kiqbridge.api.facts import QueueFacts
-from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
+from kiqbridge.aws.minutely import QUEUE_LATENCY, Invocation
 from kiqbridge.aws.monitor.fleet import Fleet, read_fleet
 from kiqbridge.aws.monitor.orphans import give_back_orphans
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
@@ -59,7 +59,7 @@ class MonitorSettings(NamedTuple):
         return cls(frozenset(read(ForFunctions.monitor_queues, environ)), hooks)
 
 
-def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
+def look(turn: Invocation, settings: MonitorSettings) -> dict[str, Any]:
     """Measure fleet and queues, and judge them; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
@@ -130,7 +130,7 @@ def _problems(facts: Facts) -> Sequence[Fact]:
     ]
 
 
-def _measure(turn: Turn, fleet: Fleet, demand: int) -> None:
+def _measure(turn: Invocation, fleet: Fleet, demand: int) -> None:
     workers, queues = fleet.workers, fleet.facts.queues
     turn.measure(
         {

@@ -22,7 +22,7 @@ from typing import Any
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.engine.children.child_messages import Channel, ChildSettings
 from kiqbridge.engine.host.process_state import Start, look_at_start
-from kiqbridge.engine.perform.invocation import Order
+from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied
@@ -115,7 +115,7 @@ class Child:
             raise ProcessDied(f"the child process for the job did not start: {why}")
 
     def perform(
-        self, order: Order, *, while_waiting: Callable[[], object] = lambda: None
+        self, order: ChildJob, *, while_waiting: Callable[[], object] = lambda: None
     ) -> TaskOutput | object:
         """Run one job; returns when it has succeeded. `while_waiting` is called every half second.
 
@@ -155,7 +155,7 @@ class Child:
     def perform_alone(
         self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]
     ) -> tuple[dict[str, Any], bytes]:
-        """Let it parse, run and settle a suspect (trial.py): its answer, and the text that is kept.
+        """Let it parse, run and settle a suspect (suspect_run.py): its answer, and the text that is kept.
 
         Raises:
             TimeLimitReached: it ran for longer than its `timeout_s`; the child is dead.

@@ -14,7 +14,7 @@ from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.settle.error_report import Answers, Failure
+from kiqbridge.engine.settle.error_report import Failure, RuleAnswers
 from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
 from kiqbridge.errors import OverLimit
 from kiqbridge.runtime import descriptors, job_forks
@@ -139,7 +139,7 @@ job_forks.on_child(_close_in_child)
 
 
 def describe(
-    error: BaseException, answers: Answers | None = None, *, was_made: bool = True
+    error: BaseException, answers: RuleAnswers | None = None, *, was_made: bool = True
 ) -> Failure:
     """An error of this child, and what the rules of its class answered, for the worker."""
     printed = tracebacks.text_of(error).encode(errors="backslashreplace")

@@ -43,17 +43,17 @@ from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import LoopResources, ProcessResources, server
 from kiqbridge.engine.children.child_messages import Channel, ChildSettings, describe
-from kiqbridge.engine.children.trial import Trial
+from kiqbridge.engine.children.suspect_run import SuspectRun
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.host.process_state import ProcessState
 from kiqbridge.engine.host.signals import IGNORED
 from kiqbridge.engine.perform.execution import Execution, JobRunner
-from kiqbridge.engine.perform.gate import Diversion
+from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.engine.settle.ending import wants_output
-from kiqbridge.engine.settle.error_report import Answers
+from kiqbridge.engine.settle.error_report import RuleAnswers
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.engine.settle.over_limit import may_be_put_off
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
@@ -210,7 +210,7 @@ class JobChild:
 
     def _perform_alone(self, order: Mapping[str, Any], text: bytes) -> tuple[dict[str, Any], bytes]:
         """Run a suspect and decide what becomes of it; the answer, and the text that is kept."""
-        trial = Trial(
+        trial = SuspectRun(
             order,
             began=lambda timeout_s: self._channel.send({"began": timeout_s}),
             invoker=self._invoker(order["capsule"]),
@@ -271,7 +271,7 @@ class _Answering:
 
     def diverted(
         self,
-        diversion: Diversion,
+        diversion: Refusal,
         payload: dict[str, Any],  # noqa: ARG002 - see `Outcomes`
         text: bytes,  # noqa: ARG002 - see `Outcomes`
         queue: str,  # noqa: ARG002 - see `Outcomes`
@@ -304,7 +304,7 @@ class _Answering:
         definition, order = execution.definition, self._order
         payload: dict[str, Any] = json_text.loads(execution.text)  # as fetched
         ruling = rails.rules_of(payload, definition, self._registry)
-        answers = Answers(ruling.handling if ruling else DEFAULT_HANDLING)
+        answers = RuleAnswers(ruling.handling if ruling else DEFAULT_HANDLING)
         decide(
             payload,
             error,

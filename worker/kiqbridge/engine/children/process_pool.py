@@ -20,8 +20,8 @@ from concurrent.futures import Future
 from kiqbridge.engine.children.child import END_S, Child
 from kiqbridge.engine.children.child_messages import ChildSettings
 from kiqbridge.engine.host.process_state import look_at_start
-from kiqbridge.engine.perform.invocation import Order
-from kiqbridge.engine.perform.rooms import Room
+from kiqbridge.engine.perform.invocation import ChildJob
+from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.task_report import TaskOutput
 from kiqbridge.errors import ProcessDied, Shutdown
 from kiqbridge.runtime import frames
@@ -43,7 +43,7 @@ class ProcessPool:
         idle_s: seconds without a job after which one is ended.
 
     Attributes:
-        room: places for jobs; who has entered it first finds a child at once, or starts one.
+        slots: for jobs; who has entered it first finds a child at once, or starts one.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ProcessPool:
         self._size = size
         self._max_jobs = max_jobs
         self._idle_s = idle_s
-        self.room = Room(size)
+        self.slots = Slots(size)
         self._changed = threading.Condition()
         self._idle: list[Child] = []
         self._running: dict[object, Child | None] = {}
@@ -72,7 +72,7 @@ class ProcessPool:
     def __repr__(self) -> str:
         return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
 
-    def perform(self, order: Order, owner: object) -> TaskOutput | object:
+    def perform(self, order: ChildJob, owner: object) -> TaskOutput | object:
         """Run a job in a child, waiting for one first.
 
         Args:

@@ -1,6 +1,6 @@
 """What the parent of a child that runs a suspect does about it, without ever parsing it.
 
-A text may be what kills: as objects it takes thirty times its bytes. So the child (trial.py) parses it,
+A text may be what kills: as objects it takes thirty times its bytes. So the child (suspect_run.py) parses it,
 runs it, decides what becomes of it and builds the text that is kept. Here an answer becomes a `Settlement`;
 and for a child that died, its job becomes a dead one by its bytes alone (raw_job.py).
 """
@@ -16,7 +16,7 @@ from kiqbridge.engine.settle.dying import dead_unread
 from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.clock import wall_now
@@ -77,7 +77,7 @@ class SuspectRunner:
             return None
         raised = answer["raised"]
         return Settlement(
-            verdict=Verdict(settled["verdict"]),
+            target=Target(settled["target"]),
             score=settled["score"],
             text=kept,
             counted=settled["counted"],

@@ -38,7 +38,7 @@ _DEATHS: Final = ("dead", "discarded", "gone")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class EffectContext:
     """What makers may use.
 
     Attributes:
@@ -50,17 +50,17 @@ class Scene:
     client: Client
 
 
-EffectMaker = Callable[[FlowEnd, Scene], Effect | list[Effect] | None]
+EffectMaker = Callable[[FlowEnd, EffectContext], Effect | list[Effect] | None]
 
 
-def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
+def pass_report(end: FlowEnd, scene: EffectContext) -> Effect | None:
     """A task of Step Functions waits for the job as well."""
     if not end.report:
         return None
     return Effect("add", [scene.keys.task_reports], [0, end.report])
 
 
-def unlock(end: FlowEnd, scene: Scene) -> Effect | None:
+def unlock(end: FlowEnd, scene: EffectContext) -> Effect | None:
     """The lock of a unique job is free, if this job still owns it."""
     mark = lock_of({FLOW: end.flow})
     if mark is None:
@@ -69,7 +69,7 @@ def unlock(end: FlowEnd, scene: Scene) -> Effect | None:
     return Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])
 
 
-def keep_result(end: FlowEnd, scene: Scene) -> Effect | None:
+def keep_result(end: FlowEnd, scene: EffectContext) -> Effect | None:
     """What the job returned, or how it failed, is kept if it asked for that."""
     ttl_s = ttl_in(end.flow)
     if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
@@ -85,7 +85,7 @@ def keep_result(end: FlowEnd, scene: Scene) -> Effect | None:
     return Effect("result", [scene.keys.result(end.jid)], [ttl_s, text])
 
 
-def begin_next(end: FlowEnd, scene: Scene) -> list[Effect] | None:
+def begin_next(end: FlowEnd, scene: EffectContext) -> list[Effect] | None:
     """The next step of a chain, or what an event has launched."""
     if "launch" in end.flow:
         return _begin(end.flow["launch"], None, scene, is_guarded=False)
@@ -103,7 +103,7 @@ def begin_next(end: FlowEnd, scene: Scene) -> list[Effect] | None:
     return _begin(following, output, scene, is_guarded=True, encrypts=end.encrypted)
 
 
-def count_end(end: FlowEnd, scene: Scene) -> Effect | None:
+def count_end(end: FlowEnd, scene: EffectContext) -> Effect | None:
     """The count of a batch."""
     bid = _bid_of(end.flow)
     if bid is None:
@@ -130,7 +130,12 @@ def _goes_on(end: FlowEnd) -> bool:
 
 
 def _begin(
-    value: object, output: str | None, scene: Scene, *, is_guarded: bool, encrypts: bool = False
+    value: object,
+    output: str | None,
+    scene: EffectContext,
+    *,
+    is_guarded: bool,
+    encrypts: bool = False,
 ) -> list[Effect] | None:
     """Begin steps; guarded where the end before them may be left twice, by a job that runs twice."""
     launch = launch_of(value)
@@ -148,7 +153,7 @@ def _begin(
     return guarded(scene.keys, launch, ops) if is_guarded else ops
 
 
-def _never_begun(launch: Launch, scene: Scene) -> list[Effect] | None:
+def _never_begun(launch: Launch, scene: EffectContext) -> list[Effect] | None:
     """A callback of a child counts for the parent already, so its end does."""
     bid = _bid_of(launch)
     if bid is None:

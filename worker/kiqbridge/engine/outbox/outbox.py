@@ -16,8 +16,8 @@ from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
+    EffectContext,
     EffectMaker,
-    Scene,
     begin_next,
     count_end,
     keep_result,
@@ -74,7 +74,7 @@ class Outbox(Role):
 
     def __init__(
         self,
-        scene: Scene,
+        scene: EffectContext,
         connection: RedisConnection | RedisPool,
         *,
         on_report: Callable[[], object] = lambda: None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage
-from kiqbridge.engine.perform.rooms import Rooms
+from kiqbridge.engine.perform.slots import SlotsByKind
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.store.redis_connection import RedisConnection
@@ -35,7 +35,7 @@ class BasicFetcher:
         keys: Keys,
         order: QueueOrder,
         outage: Outage,
-        rooms: Rooms | None = None,
+        by_kind: SlotsByKind | None = None,
     ) -> None:
         self.connection = connection
         self._keys = keys
@@ -43,7 +43,7 @@ class BasicFetcher:
         self._outage = outage
         self._paused: frozenset[str] = frozenset()
         self._looked_at = 0.0
-        self._rooms = rooms or Rooms((), {})
+        self._by_kind = by_kind or SlotsByKind((), {})
         self._full: set[str] = set()
         self.has_fetched = False
         self.refused: BaseException | None = None
@@ -105,7 +105,7 @@ class BasicFetcher:
             self._looked_at = now
             members = self.connection.call("SMEMBERS", self._keys.paused)
             self._paused = frozenset(map(text_of, members))
-        if self._full and not self._rooms.allowance(1)[1]:
+        if self._full and not self._by_kind.allowance(1)[1]:
             self._full.clear()
         queues = self._order()
         if not (self._paused or self._full):

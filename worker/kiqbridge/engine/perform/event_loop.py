@@ -3,7 +3,7 @@
 A processor's thread claims a chunk and leaves its `async def` jobs to the loop; it goes on with other
 chunks under another claimer.
 
-1. `take`: a job that was read and has entered the room is put into the loop's inbox.
+1. `take`: a job that was read and has taken a slot is put into the loop's inbox.
 2. `_begin`, on the loop: a task of its own for each, in a copy of one context.
 3. `_perform`: the same steps as on a thread (`JobRunner.perform_async` in execution.py).
 4. Its end goes to the bookkeeper, which writes what it asks for and acknowledges it by itself.
@@ -36,8 +36,8 @@ from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.perform.execution import Execution, JobRunner
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.loop_watch import LoopWatch
-from kiqbridge.engine.perform.rooms import Room
 from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.settlement import Settlement
@@ -85,7 +85,7 @@ class EventLoop:
 
     Attributes:
         limit: how many jobs run at once.
-        room: their places.
+        slots: for them.
         processed, failed: how many so far; only ever counted up, and only by this thread.
         on_lost: called with the reason when there is no loop any more and no other takes its place;
             to be set before `start`.
@@ -106,7 +106,7 @@ class EventLoop:
     ) -> None:
         self.name = name
         self.limit = limit
-        self.room = Room(limit)
+        self.slots = Slots(limit)
         self.processed = 0
         self.failed = 0
         self.on_lost: Callable[[str], object] = self._log_end
@@ -140,7 +140,7 @@ class EventLoop:
         )
 
     def __repr__(self) -> str:
-        return f"<EventLoop {self.name}, {self.room.taken} of {self.limit} running>"
+        return f"<EventLoop {self.name}, {self.slots.taken} of {self.limit} running>"
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -192,7 +192,7 @@ class EventLoop:
         return None if held is None else held.execution
 
     def take(self, chunk: Chunk, execution: Execution) -> None:
-        """Run a job that a thread has claimed, and for which it has entered the room."""
+        """Run a job that a thread has claimed, and for which it has taken a slot."""
         chunk.hold()
         job = RunningJob(chunk.queue, execution.text, wall_now())
         held = _Held(f"loop-{next(self._numbers):x}", chunk, job, execution)
@@ -237,7 +237,7 @@ class EventLoop:
     def wait(self, deadline: float) -> bool:
         """Wait until nothing runs, or the deadline on `time.monotonic` is over; whether nothing runs."""
         # Once the thread has ended, nothing that it held comes to an end.
-        return self.room.wait_empty(deadline if self.alive else 0.0)
+        return self.slots.wait_empty(deadline if self.alive else 0.0)
 
     def give_back(self, connection: RedisConnection, keys: Keys) -> int:
         """Give all running jobs back to their queues; they are cancelled next. Returns how many.
@@ -283,7 +283,7 @@ class EventLoop:
         except BaseException as error:  # noqa: BLE001 - the thread's last line of defence
             self._failure = error
             why = type(error).__name__
-        self.room.shut()
+        self.slots.shut()
         is_started = self._opened.is_set()
         self._opened.set()
         if why and is_started and not self._stopping.is_set():
@@ -332,7 +332,7 @@ class EventLoop:
             self._end, self._loop, self._unopened = end, loop, 0
             self._is_sweeping = False
             self._begin()
-            self.room.open()
+            self.slots.open()
             self._opened.set()
             while not (end.is_set() or self._stopping.is_set()):
                 try:
@@ -342,7 +342,7 @@ class EventLoop:
 
     def _replace(self, why: str) -> None:
         """Give back what a lost loop held; on another one it begins anew."""
-        self.room.shut()
+        self.slots.shut()
         held = list(self._running.values())
         logger.error(
             "the event loop of capsule %s cannot go on (%s): its %d jobs are given back, and another "
@@ -414,7 +414,7 @@ class EventLoop:
         """Hold a job no longer; `is_over`: it does not go on. False: it has been released before."""
         if self._running.pop(held.tid, None) is None:
             return False
-        self.room.leave()
+        self.slots.leave()
         if held.execution.run is not None:
             held.execution.run.end(is_over=is_over)
         return True

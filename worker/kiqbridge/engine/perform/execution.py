@@ -6,7 +6,7 @@
 3. Invoke: middleware around `perform(7)` (invocation.py).
 4. The line `done` or `fail` with the seconds that it took; the metrics.
 5. What it asks for: nothing when it succeeded, unless a state machine waits for it, it is under flow control
-   or belongs to a schedule, else what `Outcomes` answers. For a worker that is a `Settlement` (engine/settle/failure.py), for a child process a message to its worker
+   or belongs to a schedule, else what `Decides` answers. For a worker that is a `Settlement` (engine/settle/failure.py), for a child process a message to its worker
    (job_child.py).
 
 Nothing here touches Redis: who fetched the job writes what it asks for.
@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.engine.perform.gate import Diversion
+from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.task_report import NOT_PERFORMED
@@ -115,14 +115,14 @@ class Invokes(Protocol):
         """Call it on this thread's event loop; `executor` lends threads to plain middleware."""
 
 
-class Outcomes(Protocol[O_co]):
+class Decides(Protocol[O_co]):
     """Decides what a job asks for that did not simply succeed."""
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> O_co:
         """The text cannot be a job."""
 
     def diverted(
-        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+        self, diversion: Refusal, payload: dict[str, Any], text: bytes, queue: str
     ) -> O_co:
         """It must not run here, or not now."""
 
@@ -157,8 +157,8 @@ class JobRunner(Generic[O_co]):
         *,
         registry: Registry,
         invoker: Invokes,
-        outcomes: Outcomes[O_co],
-        gate: Callable[[Mapping[str, Any]], Diversion | None] = lambda _payload: None,
+        outcomes: Decides[O_co],
+        gate: Callable[[Mapping[str, Any]], Refusal | None] = lambda _payload: None,
         lines: JobLines | None = None,
         metrics: Metrics | None = None,
         max_payload_bytes: int = 0,

@@ -4,7 +4,7 @@
 2. Claim up to so many jobs of the first queue that has some, by one script (claims.py, claim.lua). It moves
    them from `queue:default` to the thread's in-flight list and acknowledges the chunk before:
    `Chunk(queue="default", jobs=[b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true,…}'])`.
-3. While there is no place for the jobs of some classes, the claim leaves them out (rooms.py).
+3. While there is no place for the jobs of some classes, the claim leaves them out (slots.py).
 4. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
    in 2. Redis is away: wait a second.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
-from kiqbridge.engine.perform.listening import Offer
-from kiqbridge.engine.perform.rooms import Rooms, spellings
+from kiqbridge.engine.perform.listening import PendingClaim
+from kiqbridge.engine.perform.slots import SlotsByKind, spellings
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.redis_connection import RedisConnection
@@ -77,7 +77,7 @@ class Fetcher:
         outage: Outage,
         spare: SpareClaimers | None = None,
         *,
-        rooms: Rooms | None = None,
+        by_kind: SlotsByKind | None = None,
     ) -> None:
         self.claimer = claimer
         self.connection = claimer.connection
@@ -85,7 +85,7 @@ class Fetcher:
         self._order = order
         self._gate = gate
         self._outage = outage
-        self._rooms = rooms or Rooms((), {})
+        self._by_kind = by_kind or SlotsByKind((), {})
         self._without: Sequence[str] = ()
         self._woken = False
         self.has_fetched = False
@@ -97,8 +97,8 @@ class Fetcher:
         Acknowledges the chunk before.
         """
         try:
-            if self._rooms.is_tight:
-                most, self._without = self._rooms.allowance(most)
+            if self._by_kind.is_tight:
+                most, self._without = self._by_kind.allowance(most)
             else:
                 self._without = ()
             chunk = self.claimer.claim(self._order(), most, self._without)
@@ -117,7 +117,7 @@ class Fetcher:
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between
-            chunk = self._gate.wait_for_work(Offer(self.claimer, self._order(), most))
+            chunk = self._gate.wait_for_work(PendingClaim(self.claimer, self._order(), most))
             if chunk is not None:
                 self._looked(found=True)
         return chunk

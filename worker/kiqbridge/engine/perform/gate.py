@@ -66,7 +66,7 @@ class NoBatches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diversion:
+class Refusal:
     """What happens with a job instead of running; one of these is given.
 
     Attributes:
@@ -84,7 +84,7 @@ class Diversion:
     cancelled: str = ""
 
 
-class Gatekeeper:
+class Gate:
     """Decides about each job before it runs; one for all threads of a process."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Gatekeeper:
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
-    def check(self, payload: Mapping[str, Any]) -> Diversion | None:
+    def check(self, payload: Mapping[str, Any]) -> Refusal | None:
         """None: it may run."""
         # On the way of every job, and nearly always in vain: nothing but look-ups here.
         if (
@@ -124,10 +124,10 @@ class Gatekeeper:
             return self._look_closer(payload)
         return self._look_for_batch(payload) if self._cancelled.bids else None
 
-    def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
+    def _look_closer(self, payload: Mapping[str, Any]) -> Refusal | None:
         expiry = expiry_of(payload)
         if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
-            return Diversion(expired=f"expired {late_s:.0f} s ago (expires_in)")
+            return Refusal(expired=f"expired {late_s:.0f} s ago (expires_in)")
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
@@ -141,7 +141,7 @@ class Gatekeeper:
                 f"class {rails.performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
                 "(unknown_class)",
             )
-            return Diversion(queue=self._route)
+            return Refusal(queue=self._route)
         for lock, owner in _LOCKS.items():
             if payload.get(lock):
                 self._warn_once(
@@ -156,18 +156,18 @@ class Gatekeeper:
                 return self._foreign(payload, shown, feature, reason)
         return self._look_for_batch(payload)
 
-    def _look_for_batch(self, payload: Mapping[str, Any]) -> Diversion | None:
+    def _look_for_batch(self, payload: Mapping[str, Any]) -> Refusal | None:
         bid = batch_of(payload)
         if bid not in self._cancelled.bids:
             return None
-        return Diversion(cancelled=f"its batch {bid} is cancelled")
+        return Refusal(cancelled=f"its batch {bid} is cancelled")
 
     def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
         return job_class in self._declared or rails.performed_class(payload) in self._declared
 
     def _foreign(
         self, payload: Mapping[str, Any], shown: str, feature: str, reason: str
-    ) -> Diversion | None:
+    ) -> Refusal | None:
         jid = shorten(payload.get("jid"))
         if self._foreign_jobs == "run":
             self._warn_once(
@@ -190,10 +190,10 @@ class Gatekeeper:
             "run or requeue"
         )
         logger.warning("job %s of class %s is refused to the dead set: %s", jid, shown, error)
-        return Diversion(error=error)
+        return Refusal(error=error)
 
-    def _put_off(self) -> Diversion:
-        return Diversion(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
+    def _put_off(self) -> Refusal:
+        return Refusal(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
 
     def _warn_once(self, what: str, shown: str, warning: str) -> None:
         with self._lock:

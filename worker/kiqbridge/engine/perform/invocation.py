@@ -1,6 +1,6 @@
 """Calling a job within its middleware: on a thread, on an event loop, or in a child process.
 
-1. Where does it run? One declared with `pool="process"` goes to a child as an `Order`, where the same code
+1. Where does it run? One declared with `pool="process"` goes to a child as an `ChildJob`, where the same code
    calls it; the thread waits for it.
 2. Make its instance, and take its arguments out of the payload, which middleware may have changed.
 3. Call it within the middleware, for at most its `timeout_s`, and wait for what it returns.
@@ -32,7 +32,7 @@ from kiqbridge.wire.payload import ENCRYPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ChildJob:
     """A job for a child process.
 
     Attributes:
@@ -66,7 +66,7 @@ class Order:
 class Processes(Protocol):
     """Runs jobs outside this process: `ProcessPool`."""
 
-    def perform(self, order: Order, owner: object) -> TaskOutput | object:
+    def perform(self, order: ChildJob, owner: object) -> TaskOutput | object:
         """Run one; see `ProcessPool.perform`."""
 
 
@@ -103,7 +103,7 @@ class Pool:
     def perform(self, definition: JobDefinition, execution: Execution, thread: Performing) -> None:
         """Hand a job to a child, and wait for its end; raises as `ProcessPool.perform`."""
         policy = self._policy()
-        order = Order(
+        order = ChildJob(
             text=execution.text,
             queue=execution.queue,
             tid=thread.tid,

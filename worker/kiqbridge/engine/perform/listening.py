@@ -69,14 +69,14 @@ LATE_AT_MOST_S: Final = 5.0
 """A BLPOP that has not ended a third of its time later is given up: the server is lost, or its clock was set back."""
 
 TIGHT_LOOK_S = 0.02
-"""Pause before a claim while there is no room for some kind of job (rooms.py)."""
+"""Pause before a claim while there is no room for some kind of job (slots.py)."""
 
 _LOOK = b"look"
 _NAMED_BYTES = 100
 _HARD = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "UNBLOCKED", "NOAUTH")
 
 
-class Offer(NamedTuple):
+class PendingClaim(NamedTuple):
     """Who would claim, and what: the idle thread that waits here."""
 
     claimer: "Claimer"
@@ -150,7 +150,7 @@ class Listening:
         """Have the thread that waits here return."""
         self._connection.interrupt()
 
-    def wait(self, offer: Offer | None = None) -> "Chunk | None":
+    def wait(self, offer: PendingClaim | None = None) -> "Chunk | None":
         """Block until there may be jobs; they are claimed already if there is an `offer`.
 
         None: the thread is to claim by itself, or was interrupted.
@@ -306,7 +306,7 @@ class Listening:
 
     # With the role.
 
-    def _listen(self, offer: Offer | None) -> "Chunk | _GoOn | None":
+    def _listen(self, offer: PendingClaim | None) -> "Chunk | _GoOn | None":
         connection = self._connection
         if not self._is_armed:
             if self._look():
@@ -342,7 +342,10 @@ class Listening:
         return _GO_ON
 
     def _heard(
-        self, news: wake_connection.News, offer: Offer | None, prepared: "PreparedClaim | None"
+        self,
+        news: wake_connection.News,
+        offer: PendingClaim | None,
+        prepared: "PreparedClaim | None",
     ) -> "Chunk | _GoOn | None":
         if news.all:
             # The server was emptied: what this process knows of the others is no more.
@@ -403,7 +406,7 @@ class Listening:
         self.state = State.HANDED_ON
         self.is_alone = self._is_armed = False
 
-    def _prepare(self, offer: Offer | None) -> "PreparedClaim | None":
+    def _prepare(self, offer: PendingClaim | None) -> "PreparedClaim | None":
         """The claim that is sent at the news, written before there are any."""
         if offer is None:
             return None
@@ -413,7 +416,7 @@ class Listening:
         return offer.claimer.prepare(offer.queues, offer.most, hand_on)
 
     def _claim(
-        self, offer: Offer | None, prepared: "PreparedClaim | None"
+        self, offer: PendingClaim | None, prepared: "PreparedClaim | None"
     ) -> "Chunk | _GoOn | None":
         """Claim on this connection; None: the thread is to claim on its own."""
         self._is_armed = False

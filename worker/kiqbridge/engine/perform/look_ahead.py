@@ -51,7 +51,7 @@ def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit:
     return size
 
 
-class Busy(Protocol):
+class BusyProcessor(Protocol):
     """What the prefetch revoker sees of a processor."""
 
     chunk: Chunk | None
@@ -74,7 +74,7 @@ class PrefetchRevoker(Role):
         self._keys = keys
         self._settler = settler
         self._notifications = notifications
-        self.processors: Sequence[Busy] = ()
+        self.processors: Sequence[BusyProcessor] = ()
 
     def watch(self) -> None:
         """Called by a processor that took more than one job."""
@@ -100,7 +100,7 @@ class PrefetchRevoker(Role):
             if any(waiting):
                 self._some.set()
 
-    def _look_at(self, processor: Busy) -> bool:
+    def _look_at(self, processor: BusyProcessor) -> bool:
         """Revoke the waiting jobs if the running one is long; whether some still wait."""
         chunk = processor.chunk
         if chunk is None or not (chunk.has_waiting or chunk.has_failed or chunk.returning):

@@ -4,7 +4,7 @@
 2. `_perform_jobs`: take the oldest job, `b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true}'`, while the lease
    is certain; it is `current` from then on, as the Busy page shows it.
 3. `_perform_job`: read it (execution.py). An `async def` job is handed over to the event loop; one of the process
-   pool enters its room first; all others are performed here.
+   pool takes a slot first; all others are performed here.
 4. It succeeded: it is acknowledged with its chunk. Else it asks for a `Settlement` (engine/settle/failure.py), which is
    written at once or, if it is a retry, with others of its chunk (settling.py); then the handlers are called.
 5. The chunk is left when nothing of it waits, fails or goes back any more, and Redis has confirmed that.
@@ -31,9 +31,9 @@ from kiqbridge.engine.perform.execution import Execution, JobRunner
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
-from kiqbridge.engine.perform.rooms import Room
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Handlers, Notification
 from kiqbridge.engine.settle.settlement import Settlement
@@ -326,15 +326,15 @@ class Processor:
         definition = execution.definition
         pool = "thread" if definition is None else definition.handling.pool
         loop = context.loop if pool == "async" else None
-        room = None
+        slots = None
         if loop is not None:
-            room = loop.room
+            slots = loop.slots
         elif pool == "process" and context.processes is not None:
-            room = context.processes.room
-        if room is not None and not room.enter(self._abandoned):
+            slots = context.processes.slots
+        if slots is not None and not slots.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False
-        settlement = self._begin_run(chunk, execution, room) if execution.is_watched else None
+        settlement = self._begin_run(chunk, execution, slots) if execution.is_watched else None
         if settlement is not None:
             return self._settle_job(chunk, text, settlement)
         if loop is not None:
@@ -351,8 +351,8 @@ class Processor:
             self.failed += 1
             raise
         finally:
-            if room is not None:
-                room.leave()
+            if slots is not None:
+                slots.leave()
             if execution.run is not None:
                 execution.run.end(is_over=is_over, connection=self._fetcher.connection)
         if settlement is None:
@@ -361,7 +361,7 @@ class Processor:
         return self._settle_job(chunk, text, settlement)
 
     def _begin_run(
-        self, chunk: Chunk, execution: Execution, room: Room | None
+        self, chunk: Chunk, execution: Execution, slots: Slots | None
     ) -> Settlement | None:
         """What becomes of a job of a schedule, or of a unique one, that is not to begin now; None: it begins.
 
@@ -380,8 +380,8 @@ class Processor:
             settlement = self._until_written(begin)
             is_decided = True
         finally:
-            if room is not None and (settlement is not None or not is_decided):
-                room.leave()
+            if slots is not None and (settlement is not None or not is_decided):
+                slots.leave()
         return settlement
 
     def _put_back(self, chunk: Chunk, execution: Execution) -> None:

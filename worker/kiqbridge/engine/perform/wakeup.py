@@ -14,7 +14,7 @@ from kiqbridge.runtime import frames
 
 if TYPE_CHECKING:
     from kiqbridge.engine.inflight.chunk import Chunk
-    from kiqbridge.engine.perform.listening import Listening, Offer
+    from kiqbridge.engine.perform.listening import Listening, PendingClaim
 
 
 class IdleGate:
@@ -55,7 +55,7 @@ class IdleGate:
             if self._promised is None and (self._reader is None or not self._reader.is_alive()):
                 self._promote()
 
-    def wait_for_work(self, offer: "Offer | None" = None) -> "Chunk | None":
+    def wait_for_work(self, offer: "PendingClaim | None" = None) -> "Chunk | None":
         """Called by an idle thread: block until there may be work, or the gate is opened for good.
 
         Jobs that were claimed for it already, by its `offer`; None: it is to claim by itself. Afterwards the
@@ -115,7 +115,7 @@ class IdleGate:
             if self._listening is not None:
                 self._listening.interrupt()
 
-    def _read(self, offer: "Offer | None") -> "Chunk | None":
+    def _read(self, offer: "PendingClaim | None") -> "Chunk | None":
         assert self._listening is not None  # noqa: S101 - for the type checker
         try:
             self._is_read = True

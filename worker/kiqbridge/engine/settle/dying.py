@@ -10,7 +10,7 @@ from typing import Any
 
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.failed_payload import error_class, error_message
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import JobRemoved
 from kiqbridge.wire import json_text
 from kiqbridge.wire.job_text import JobText, watched_payload
@@ -44,7 +44,7 @@ def dead(
         notify: calls the handlers, once it is written.
     """
     return Settlement(
-        verdict=Verdict.DEAD,
+        target=Target.DEAD,
         score=now,
         text=json_text.dumps_moved(kept, text),
         counted=True,
@@ -80,7 +80,7 @@ def dead_unread(
         if job.is_readable or len(text) > MAX_PARSED_BYTES:
             record = failed_text
     return Settlement(
-        verdict=Verdict.DEAD,
+        target=Target.DEAD,
         score=now,
         text=record(
             kept,
@@ -102,6 +102,4 @@ def killed(keys: Keys, job: JobText, by: str, *, now: float, profile: Profile) -
     if not job.item:
         return dead_unread(keys, job.text, error, queue=job.queue, now=now, profile=profile)
     effects = ending(keys, watched_payload(job.text), "dead", now, error=error)
-    return Settlement(
-        verdict=Verdict.DEAD, score=now, text=job.text, counted=False, effects=effects
-    )
+    return Settlement(target=Target.DEAD, score=now, text=job.text, counted=False, effects=effects)

@@ -1,7 +1,7 @@
 """An error that was raised in a child process, as its worker gets it: names and lines, no object.
 
 1. The child describes the error (`describe` in child_messages.py), and what the rules of its class answered about it
-   (`Answers`), since only there the error itself can be given to them.
+   (`RuleAnswers`), since only there the error itself can be given to them.
 2. The worker makes a stand-in of the same name, message and backtrace (`Failure.stand_in`), so that
    everything that handles errors goes on as if it had been raised here.
 3. It decides with the child's answers in place of the rules (`rules_after`).
@@ -134,7 +134,7 @@ def rule_for(error: BaseException, rules: OnError) -> str | float | None:
     return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
 
 
-class Answers:
+class RuleAnswers:
     """The rules of a class, and what they answered when a decision asked them.
 
     Attributes:

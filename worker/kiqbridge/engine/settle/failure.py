@@ -5,7 +5,7 @@
 2. Decide (retry.py, pure): `retry` in 17 s, and the payload with what is recorded of the failure:
    `{"class":"Mail","args":[7],…,"error_message":"no route","error_class":"ConnectionError","retry_count":0}`
 3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
-4. Answer with a `Settlement`: the verdict, its time, the text to be kept, the effects of the job's end (ending.py),
+4. Answer with a `Settlement`: the target, its time, the text to be kept, the effects of the job's end (ending.py),
    and what calls the handlers. A dead job is made by dying.py.
 5. Whoever fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
    background (notifications.py).
@@ -33,7 +33,7 @@ from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput, encode_output
 from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
 from kiqbridge.runtime import job_forks, redaction, user_code
@@ -50,7 +50,7 @@ from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:
     from kiqbridge.engine.perform.execution import Execution
-    from kiqbridge.engine.perform.gate import Diversion
+    from kiqbridge.engine.perform.gate import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -120,33 +120,33 @@ class Failures:
         )
         if job_forks.in_child:  # a rule of the class forked
             job_forks.end()
-        verdict, kept = decision.verdict, decision.payload
+        target, kept = decision.target, decision.payload
         outcome = {
-            Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
-            Verdict.DEAD: "is dead, no tries are left",
-        }.get(verdict, "is dropped")
+            Target.RETRY: f"is tried again in {decision.at - now:.0f} s",
+            Target.DEAD: "is dead, no tries are left",
+        }.get(target, "is dropped")
         log_failure(error, outcome, payload, definition)
         # The error holds on to all frames that it went through. Kept for nobody until it is written, those
         # of many jobs made the garbage collector take half of a failing worker's time.
-        is_over = verdict is not Verdict.RETRY
+        is_over = target is not Target.RETRY
         notify = (
             partial(self._notify, error, payload, kept if is_over else None)
             if self.handlers.listens(died=is_over)
             else None
         )
-        if verdict is Verdict.RETRY:
+        if target is Target.RETRY:
             text = json_text.dumps_moved(kept, execution.text)
             return Settlement(
-                verdict=verdict, score=decision.at, text=text, counted=True, notify=notify
+                target=target, score=decision.at, text=text, counted=True, notify=notify
             )
         keys, took_s = self.keys, execution.elapsed_s
-        if verdict is Verdict.DEAD:
+        if target is Target.DEAD:
             return dead(
                 keys, execution.text, payload, kept, error, now=now, took_s=took_s, notify=notify
             )
         effects = ending(keys, payload, "discarded", now, error=error, took_s=took_s, kept=kept)
         return Settlement(
-            verdict=verdict, score=now, text=b"", counted=True, notify=notify, effects=effects
+            target=target, score=now, text=b"", counted=True, notify=notify, effects=effects
         )
 
     def over_limit(self, execution: "Execution", error: OverLimit) -> Settlement | None:
@@ -164,7 +164,7 @@ class Failures:
             "put off for %.0f s, for the %s. time: %s", at - now, kept[COUNT], error_message(error)
         )
         return Settlement(
-            verdict=Verdict.SCHEDULE,
+            target=Target.SCHEDULE,
             score=at,
             text=json_text.dumps_moved(kept, execution.text),
             counted=False,
@@ -212,7 +212,7 @@ class Failures:
         if not effects:
             return None
         return Settlement(
-            verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+            target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
         )
 
     def interrupted(self, execution: "Execution") -> Settlement:
@@ -241,20 +241,20 @@ class Failures:
                 kept=payload,
             )
             return Settlement(
-                verdict=Verdict.DISCARD, score=now, text=b"", counted=True, effects=effects
+                target=Target.DISCARD, score=now, text=b"", counted=True, effects=effects
             )
         elapsed = {"elapsed": round(execution.elapsed_s, 3)}
         logger.info("interrupted: goes on later", extra=elapsed)
         queue, text = pushed
-        return Settlement(verdict=Verdict.REPUSH, score=now, text=text, counted=True, queue=queue)
+        return Settlement(target=Target.REPUSH, score=now, text=text, counted=True, queue=queue)
 
     def diverted(
-        self, diversion: "Diversion", payload: dict[str, Any], text: bytes, queue: str
+        self, diversion: "Refusal", payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         """It does not run here: neither a success nor a failure, unless it is refused for good."""
         if diversion.queue is not None:
             return Settlement(
-                verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
+                target=Target.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
             )
         if diversion.expired:
             return not_performed(
@@ -269,7 +269,7 @@ class Failures:
         if error is None:
             kept = showable(payload)
             return Settlement(
-                verdict=Verdict.SCHEDULE,
+                target=Target.SCHEDULE,
                 score=diversion.at or 0,
                 text=text if kept is given else json_text.dumps_moved(kept, text),
                 counted=False,
@@ -324,7 +324,7 @@ def not_performed(
         CONTEXT.reset(token)
     effects = ending(keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
     return Settlement(
-        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+        target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
     )
 
 

@@ -27,7 +27,7 @@ from kiqbridge.client.registry import Handling
 from kiqbridge.client.server import BacktraceCleaner
 from kiqbridge.engine.settle.error_report import rule_for
 from kiqbridge.engine.settle.failed_payload import failed_payload, whole_number
-from kiqbridge.engine.settle.settlement import Verdict
+from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import Profile, read_timestamp, timestamp
@@ -44,9 +44,9 @@ DEFAULT_HANDLING = Handling()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryDecision:
-    """The verdict, the payload as it shall be kept, and for a retry its time (epoch seconds)."""
+    """The target, the payload as it shall be kept, and for a retry its time (epoch seconds)."""
 
-    verdict: Verdict
+    target: Target
     payload: dict[str, Any]
     at: float = 0.0
 
@@ -107,7 +107,7 @@ def decide(
     if answer == "discard":
         return _discarded(failed, policy, now)
     if retry is None or retry is False:  # nothing is recorded of its failure
-        return RetryDecision(verdict=Verdict.DISCARD, payload=dict(payload))
+        return RetryDecision(target=Target.DISCARD, payload=dict(payload))
     limit = retry if isinstance(retry, int) and retry is not True else policy.max_retries
     count = failed["retry_count"]
     if answer == "kill" or _exhausted(failed, count, limit, now):
@@ -119,7 +119,7 @@ def decide(
         if answer == "kill":
             return _died(failed, error, handling, policy, now)
     delay = retry_delay(count, rng, _seconds(answer))
-    return RetryDecision(verdict=Verdict.RETRY, payload=failed, at=now + delay)
+    return RetryDecision(target=Target.RETRY, payload=failed, at=now + delay)
 
 
 def _ask(function: Callable[..., object], *args: object) -> Any:
@@ -139,7 +139,7 @@ def _seconds(answer: object) -> float | None:
 
 def _discarded(failed: dict[str, Any], policy: RetryPolicy, now: float) -> RetryDecision:
     failed["discarded_at"] = timestamp(now, policy.profile)  # only the death handlers see it (§8.3)
-    return RetryDecision(verdict=Verdict.DISCARD, payload=failed)
+    return RetryDecision(target=Target.DISCARD, payload=failed)
 
 
 def _died(
@@ -153,7 +153,7 @@ def _died(
     answer = handling.retries_exhausted and _ask(handling.retries_exhausted, failed, error)
     if answer == "discard" or failed.get("dead") is False:
         return _discarded(failed, policy, now)
-    return RetryDecision(verdict=Verdict.DEAD, payload=failed)
+    return RetryDecision(target=Target.DEAD, payload=failed)
 
 
 def _exhausted(failed: Mapping[str, Any], count: int, limit: int, now: float) -> bool:

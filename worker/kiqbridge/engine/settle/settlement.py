@@ -7,7 +7,7 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
 
 
-class Verdict(StrEnum):
+class Target(StrEnum):
     """Where a job goes that did not simply succeed.
 
     REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
@@ -28,7 +28,7 @@ class Settlement:
     """What a job asks for that did not simply succeed.
 
     Attributes:
-        verdict: where it goes.
+        target: where it goes.
         score: epoch seconds, the time of the retry or of death.
         text: the job as it shall be kept; without meaning for DISCARD.
         counted: whether it counts as processed and failed (§11: malformed texts do not).
@@ -38,7 +38,7 @@ class Settlement:
         effects: of its end (ending.py); they come about with it.
     """
 
-    verdict: Verdict
+    target: Target
     score: float
     text: bytes
     counted: bool
@@ -50,9 +50,9 @@ class Settlement:
     @property
     def leaves_with_chunk(self) -> bool:
         """Whether it leaves Redis with the acknowledgement of its chunk, and nothing is written of it."""
-        return self.verdict is Verdict.DISCARD and not self.effects
+        return self.target is Target.DISCARD and not self.effects
 
     @property
     def goes_on(self) -> bool:
         """Whether it has made room, or was put off, and its run goes on later."""
-        return self.verdict in (Verdict.REPUSH, Verdict.SCHEDULE)
+        return self.target in (Target.REPUSH, Target.SCHEDULE)

@@ -1,7 +1,7 @@
-"""Writing what becomes of a job that did not succeed: one script per verdict.
+"""Writing what becomes of a job that did not succeed: one script per target.
 
 1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
-   `verdict=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
+   `target=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
 2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
    fetched one from the in-flight list. The effects of the job's end (ending.py) come about in the same script.
    A second time does nothing, so it is repeated until Redis confirms.
@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import repush, route, settle, settle_all
 from kiqbridge.engine.settle.notifications import Notification
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.batches import count_by_bytes
@@ -50,12 +50,12 @@ class Settler:
         Raises:
             RedisUnavailable: repeat it; a second time does nothing.
         """
-        verdict = settlement.verdict
+        target = settlement.target
         if settlement.leaves_with_chunk:
             return True
-        if verdict is Verdict.ROUTE:
+        if target is Target.ROUTE:
             return route(connection, self.keys, chunk, text, settlement.queue)
-        if verdict is Verdict.REPUSH:
+        if target is Target.REPUSH:
             return repush(
                 connection,
                 self.keys,
@@ -65,16 +65,16 @@ class Settler:
                 text=settlement.text,
             )
         targets = {
-            Verdict.RETRY: self.keys.retry,
-            Verdict.SCHEDULE: self.keys.schedule,
-            Verdict.DEAD: self.keys.dead,
+            Target.RETRY: self.keys.retry,
+            Target.SCHEDULE: self.keys.schedule,
+            Target.DEAD: self.keys.dead,
         }
         is_ours = settle(
             connection,
             self.keys,
             chunk,
             text,
-            target=targets.get(verdict),
+            target=targets.get(target),
             score=settlement.score,
             text=settlement.text,
             effects=settlement.effects,
@@ -85,7 +85,7 @@ class Settler:
 
     def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
         """Whether it may be written with others of its chunk."""
-        return settlement.verdict is Verdict.RETRY and not chunk.is_popped
+        return settlement.target is Target.RETRY and not chunk.is_popped
 
     def write_failed(self, connection: RedisConnection, chunk: Chunk) -> list[Notification]:
         """Settle what has failed in a chunk; the caller holds `chunk.writing`.

@@ -1,4 +1,4 @@
-"""A suspect in the child process that runs it alone: all of it happens here, from parsing to the verdict.
+"""A suspect in the child process that runs it alone: all of it happens here, from parsing to the target.
 
 The parent (suspects.py) gets back what is to be written, as a text, and for its handlers what was raised.
 """
@@ -16,14 +16,14 @@ from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import BacktraceCleaner, Server
 from kiqbridge.engine.children.child_messages import ChildSettings, describe
 from kiqbridge.engine.perform.execution import Execution, JobRunner, Performing
-from kiqbridge.engine.perform.gate import Gatekeeper
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Verdict
+from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import JobTimeout
 from kiqbridge.wire.keys import Keys
 
@@ -38,7 +38,7 @@ class _Recorder:
         self.measured.append((name, milliseconds, failed))
 
 
-class Trial:
+class SuspectRun:
     """Runs one suspect: what `JobRunner` takes for its thread, and to call the job.
 
     Args:
@@ -114,7 +114,7 @@ class Trial:
                 handlers=Handlers(listener),
                 rng=rng,
             ),
-            gate=Gatekeeper(
+            gate=Gate(
                 paused=SimpleNamespace(classes=frozenset(order["paused"])),
                 declared=registry,
                 foreign_jobs=settings.foreign_jobs,
@@ -146,7 +146,7 @@ def _described(settlement: Settlement | None) -> dict[str, Any] | None:
     if settlement is None:
         return None
     return {
-        "verdict": Verdict(settlement.verdict).value,
+        "target": Target(settlement.target).value,
         "score": settlement.score,
         "counted": settlement.counted,
         "queue": settlement.queue,

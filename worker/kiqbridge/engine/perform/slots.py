@@ -39,7 +39,7 @@ def low_mark(limit: int) -> int:
     return limit - max(limit // 10, 1)
 
 
-class Room:
+class Slots:
     """Places for jobs of one kind.
 
     Attributes:
@@ -62,14 +62,14 @@ class Room:
         self._listeners: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
-        return f"<Room {self.taken} of {self.limit} taken{', tight' if self.is_tight else ''}>"
+        return f"<Slots {self.taken} of {self.limit} taken{', tight' if self.is_tight else ''}>"
 
     @property
     def free(self) -> int:
         """How many jobs could begin now."""
         return 0 if self._shut else self.limit - self.taken
 
-    def on_room(self, listener: Callable[[], object]) -> None:
+    def on_free(self, listener: Callable[[], object]) -> None:
         """Call this when a place becomes free after a job has waited in vain; it must not block."""
         self._listeners.append(listener)
 
@@ -150,32 +150,32 @@ class Room:
             listener()
 
 
-class Rooms:
+class SlotsByKind:
     """The rooms that the jobs of one capsule need, and what its threads may claim.
 
     `declared` is asked only while a room is tight. `rooms` are by kind, as in `Handling.pool`; a kind
     without one runs on the thread that claimed it.
     """
 
-    def __init__(self, declared: "Iterable[JobDefinition]", rooms: Mapping[str, Room]) -> None:
+    def __init__(self, declared: "Iterable[JobDefinition]", by_kind: Mapping[str, Slots]) -> None:
         self._declared = declared
-        self._by_kind = dict(rooms)
-        self._rooms = list(rooms.values())
+        self._by_kind = dict(by_kind)
+        self._all = list(by_kind.values())
 
     @property
     def is_tight(self) -> bool:
         """Whether any of them is."""
-        for room in self._rooms:  # noqa: SIM110 - asked before each claim; a generator takes five times as long
-            if room.is_tight:
+        for slots in self._all:  # noqa: SIM110 - asked before each claim; a generator takes five times as long
+            if slots.is_tight:
                 return True
         return False
 
     def allowance(self, most: int) -> tuple[int, Sequence[str]]:
         """How many jobs to claim instead of `most`, and classes of which none may be claimed."""
-        for room in self._rooms:
-            if room.is_tight:
-                room.relax(time.monotonic())
-        tight = {kind: room.free for kind, room in self._by_kind.items() if room.is_tight}
+        for slots in self._all:
+            if slots.is_tight:
+                slots.relax(time.monotonic())
+        tight = {kind: slots.free for kind, slots in self._by_kind.items() if slots.is_tight}
         if not tight:
             return most, []
         full = [kind for kind, free in tight.items() if free <= 0]
