@@ -18,6 +18,12 @@ FLAGS = ("-c", "2")
 MINUTE = int(time.time()) // 60 * 60
 
 
+@pytest.fixture(autouse=True)
+def minute():
+    """The clock of the machine may have been set since this file was imported."""
+    globals()["MINUTE"] = int(time.time()) // 60 * 60
+
+
 @pytest.fixture
 def ledger(redis_url):
     """The newest entry of schedule `s`."""

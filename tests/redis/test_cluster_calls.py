@@ -104,9 +104,7 @@ def test_a_node_may_leave_the_host_out(nodes, pool, host):
 
 def test_nodes_that_send_each_other_the_call_end_it_after_a_while(nodes):
     here, there = nodes
-    pool = RedisPool(
-        f"redis+cluster://127.0.0.1:{here.port}", namespace="{app}", read_timeout_s=0.4
-    )
+    pool = RedisPool(f"redis+cluster://127.0.0.1:{here.port}", namespace="{app}", read_timeout_s=2)
     for one, other in ((here, there), (there, here)):
         one.refuse("INCR", f"MOVED 6805 127.0.0.1:{other.port}", times=500)
 

@@ -16,6 +16,12 @@ from kiqbridge.wire.json_text import dumps
 NOW = int(time.time())
 
 
+@pytest.fixture(autouse=True)
+def now():
+    """The clock of the machine may have been set since this file was imported."""
+    globals()["NOW"] = int(time.time())
+
+
 @pytest.fixture
 def marks(process):
     marks = RunMarks(

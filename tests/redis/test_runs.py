@@ -13,6 +13,12 @@ NOW = int(time.time())
 KEYS = Keys()
 
 
+@pytest.fixture(autouse=True)
+def now():
+    """The clock of the machine may have been set since this file was imported."""
+    globals()["NOW"] = int(time.time())
+
+
 @pytest.fixture
 def pool(redis_url, redis):
     redis.sadd("kb:inflight", "v2:a", "v2:b")

@@ -23,7 +23,7 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script in an interpreter of its own."""
     command = [sys.executable, *options, "-c", textwrap.dedent(script), *words]
-    given = {"capture_output": True, "text": True, "timeout": 60, **more}
+    given = {"capture_output": True, "text": True, "timeout": 120, **more}
     return subprocess.run(command, check=check, **given)
 
 
