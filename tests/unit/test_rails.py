@@ -132,7 +132,7 @@ class TestPerforming:
         job(name="NightlyJob", retry=False)(lambda: 1 / 0)
         payload = payload_of()
         del payload["retry"]
-        assert run(payload).verdict.value == "retry"
+        assert run(payload).target.value == "retry"
 
     @pytest.mark.parametrize("args", [[], [5], [{}], [{"job_class": 5}], ["x", "y"]])
     def test_what_names_no_class_inside_is_unknown_by_the_wrappers_name(self, args):
@@ -148,7 +148,7 @@ class TestPerforming:
 
         settlement = run(payload)
 
-        assert settlement.verdict.value == "retry" and calls == []
+        assert settlement.target.value == "retry" and calls == []
         message = json.loads(settlement.text)["error_message"]
         assert message.startswith("arguments[1].x: 'MoneySerializer' is a serializer")
 
@@ -362,7 +362,7 @@ class TestAnnotations:
             calls.append(day)
 
         settlement = run(payload_of(*arguments))
-        assert (settlement.verdict.value, calls) == ("dead", [])
+        assert (settlement.target.value, calls) == ("dead", [])
         assert json.loads(settlement.text)["error_message"].startswith(said)
 
     def test_a_job_that_checks_nothing_gets_what_rails_sent(self, calls):

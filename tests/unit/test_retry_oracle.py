@@ -93,7 +93,7 @@ class TestAgainstTheOracle:
             answer=answer, exhausted_answer=exhausted_answer, age=age,
         )  # fmt: skip
         names = {"discard": "dropped", "dead": "dead", "retry": "retried"}
-        assert names[decision.verdict] == fate
+        assert names[decision.target] == fate
         if delays is not None:
             least, most = delays
             # Ours keeps the fraction of a class' own seconds, which Ruby cuts off.
@@ -120,5 +120,5 @@ class TestNumbersWithoutEnd:
             handling=Handling(retry_in=lambda *_: seconds),
         )
 
-        assert decision.verdict == "retry"
+        assert decision.target == "retry"
         assert NOW < decision.at <= NOW + 1_000_000_000
