@@ -33,7 +33,7 @@ def test_its_variables_are_settings_and_their_values_are_taken(worker):
     for each in worker["env"]:
         setting = settings[each["name"]]
         if "value" in each:
-            assert setting.parse(each["value"], each["name"]) is not None
+            assert setting.parsed(each["value"], each["name"]) is not None
 
 
 def test_a_pod_has_longer_to_stop_than_its_worker(pod, worker):
