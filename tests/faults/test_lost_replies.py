@@ -50,7 +50,7 @@ def test_workers_whose_replies_are_lost_perform_each_job_once(
         rule("settle", in_pairs),
         rule("give_back", lambda n: n % 4 != 0),
         rule("promote", in_pairs),
-        rule("register", lambda n: n in {1, 3}),
+        rule("register", lambda n: n == 1),  # two of one worker would make it register anew
         Rule("leases", is_about_leases, in_pairs),
         rule("lead", in_pairs),
     ]

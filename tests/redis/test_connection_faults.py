@@ -1,5 +1,6 @@
 """What is wrong with an address or a server is named with its remedy: real servers, with and without TLS."""
 
+import ssl
 from contextlib import ExitStack
 from threading import Event
 
@@ -15,6 +16,7 @@ from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.registration import register_patiently
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.operate.doctor import Selection, examine
+from kiqbridge.store import connection_faults
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server
 from kiqbridge.wire.keys import Keys
@@ -159,6 +161,16 @@ def test_what_may_become_right_is_no_fault(url):
 
     assert not isinstance(failed.value, RedisMisconfigured)
     assert pool.probe(failed.value) is None
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_a_server_that_hangs_up_does_not_speak_tls(server, monkeypatch, error):
+    def hang_up(_connection):
+        raise error  # which of both depends on OpenSSL
+
+    monkeypatch.setattr(connection_faults, "_wrapped", hang_up)
+
+    assert RedisPool(server.url).probe(RedisUnavailable("it hung up")) is None
 
 
 def test_a_server_that_is_frozen_is_no_fault():

@@ -123,7 +123,8 @@ class Proxy:
             self._links.add(link)
         if self._closed:
             self.cut()
-        with suppress(OSError):  # one of the ends is gone
+        # One of the ends is gone, or looks whether the server speaks TLS.
+        with suppress(OSError, hiredis.ProtocolError):
             self._carry(link)
         _hang_up(link)
         with self._lock:

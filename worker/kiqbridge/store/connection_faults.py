@@ -195,8 +195,10 @@ def _speaks_tls(connection: socket.socket) -> bool:
     try:
         with _wrapped(connection):
             return True
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # it hung up; which of both, OpenSSL decides
+        return False
     except ssl.SSLError as error:
-        return error.reason != "WRONG_VERSION_NUMBER" and "EOF" not in str(error.reason)
+        return error.reason != "WRONG_VERSION_NUMBER"
 
 
 def _wants_certificate(connection: socket.socket) -> bool:
