@@ -31,8 +31,8 @@ def marks(process):
     marks.stop(5.0)
 
 
-def execution(jid="j1", at=NOW, overlap="skip", **more):
-    tick = {"schedule": "s", "at": at, "overlap": overlap, **more.pop("tick", {})}
+def execution(jid="j1", at=None, overlap="skip", **more):
+    tick = {"schedule": "s", "at": at or NOW, "overlap": overlap, **more.pop("tick", {})}
     payload = {"class": "A", "args": [], "jid": jid, "tick": tick, **more}
     return Execution(dumps(payload), "default", payload, None)
 
@@ -120,7 +120,7 @@ def test_the_thread_tries_until_redis_is_back(marks, process, redis, monkeypatch
 
 
 def test_one_that_goes_on_later_is_no_overlap_and_does_not_expire(marks, process, redis):
-    first = execution(tick={"max_age_s": 86_400})  # NOW is when these tests were loaded
+    first = execution(tick={"max_age_s": 86_400})
     begin(marks, process, first)
 
     first.run.end(is_over=False, connection=process.connect())

@@ -27,8 +27,8 @@ def pool(redis_url, redis):
     pool.close()
 
 
-def mark(jid="j1", *, at=NOW, owner="v2:a", overlap="skip", max_age_s=None, schedule="s"):
-    tick = TickMark(schedule=schedule, at=at, overlap=overlap, max_age_s=max_age_s)
+def mark(jid="j1", *, at=None, owner="v2:a", overlap="skip", max_age_s=None, schedule="s"):
+    tick = TickMark(schedule=schedule, at=at or NOW, overlap=overlap, max_age_s=max_age_s)
     return RunMark(tick, jid, owner)
 
 
