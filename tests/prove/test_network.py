@@ -133,6 +133,8 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
         wait_until(lambda: proxy.is_done, 90, lambda: f"nonsense; {line.worker.output[-3000:]}")
         line.recover("nonsense for replies", jids)
         complaints = unasked_tracebacks(line.worker.output)
+        # Some nonsense is an answer, such as that the lease is gone: then its jobs are given back, and run again.
+        believed = {jid for jid, n in fleet.marks.count("performed").items() if n > 1}
 
         # Alone: nobody else watches, so the lease is still there when the line flows again.
         jids = line.push(JOBS)
@@ -170,7 +172,7 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
         f"stat:processed {counted(redis)} for {fleet.marks.executions()} executions"
     )
     assert performed.keys() == set(line.jids)
-    assert {jid for jid, count in performed.items() if count > 1} <= held
+    assert {jid for jid, count in performed.items() if count > 1} <= held | believed
     assert counted(redis) == fleet.marks.executions()
     # A thread that looks after others may log what it could not make sense of; none did otherwise.
     assert unasked_tracebacks(outputs) == complaints
