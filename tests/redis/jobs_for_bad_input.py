@@ -13,7 +13,7 @@ def perform(case: Any, *wishes: object) -> None:
         raise ValueError("as it was told")
 
 
-def later(_count: int, _error: BaseException) -> int:
+def later(*_of_the_failure: object) -> int:
     """However long a test takes, none of them runs again in it."""
     return 30 * 86_400
 
