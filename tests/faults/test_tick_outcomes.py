@@ -5,7 +5,6 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-import pytest
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -19,13 +18,6 @@ TICKS = 120
 CLASSES = ("Working", "WorkingLoop", "WorkingChild", "Dying", "Bill")
 KILLED_AFTER = (4, 10, 16)
 """Performed jobs of class Working after which the worker is killed."""
-MINUTE = int(time.time()) // 60 * 60
-
-
-@pytest.fixture(autouse=True)
-def minute():
-    """The clock of the machine may have been set since this file was imported."""
-    globals()["MINUTE"] = int(time.time()) // 60 * 60
 
 
 def have_performed(marks, count):
@@ -61,10 +53,11 @@ def test_each_job_that_is_gone_has_one_end_whatever_is_killed(
         "KIQBRIDGE_ORPHAN_LIMIT": "9",
         "KIQBRIDGE_LOG_FORMAT": "plain",
     }
+    minute = int(time.time()) // 60
     for number in range(TICKS):
         name = CLASSES[number % len(CLASSES)]
         job = {"class": name, "args": [7] if name == "Bill" else [], "retry": 0}
-        client.push_tick(name, MINUTE - 60 * number, [job], by="test")
+        client.push_tick(name, (minute - number) * 60, [job], by="test")
     pool = RedisPool(redis_url)
     with started_workers("-r", str(JOBS), "-c", "4", env=env, redis_url=redis_url) as start:
         worker = start()

@@ -15,13 +15,6 @@ pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).parent / "jobs" / "tasks.py"
 FLAGS = ("-c", "2")
-MINUTE = int(time.time()) // 60 * 60
-
-
-@pytest.fixture(autouse=True)
-def minute():
-    """The clock of the machine may have been set since this file was imported."""
-    globals()["MINUTE"] = int(time.time()) // 60 * 60
 
 
 @pytest.fixture
@@ -36,7 +29,7 @@ def ledger(redis_url):
 def push(client):
     def push(job_class, *args, **attributes):
         job = {"class": job_class, "args": list(args), **attributes}
-        outcome = client.push_tick("s", MINUTE, [job], by="test")
+        outcome = client.push_tick("s", int(time.time()) // 60 * 60, [job], by="test")
         assert outcome.kind == "enqueued"
         return outcome.jobs[0].jid
 

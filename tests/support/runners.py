@@ -63,14 +63,14 @@ class RunnerStand:
         self.middleware = Chain()
         self.thread = SimpleNamespace(performing=False, interrupted=False)
         self.invoker = Invoker(self.middleware, timekeeper=Timekeeper())
-        self.diversion = None
+        self.refusal = None
         self.runner = make_runner(
             self.registry,
             invoker=self.invoker,
             max_retries=max_retries,
             server=server,
             wall_now=lambda: NOW,
-            gate=lambda _payload: self.diversion,
+            gate=lambda _payload: self.refusal,
         )
 
     def declare(self, function, name="Work", **options):

@@ -189,7 +189,7 @@ class TestJobsWithoutAnId:
         assert {**first, "jid": None}.items() >= {**text, "jid": None}.items()
 
     def test_one_that_is_put_off_gets_an_id_and_keeps_all_else(self, runner):
-        runner.diversion = Refusal(at=5.0)
+        runner.refusal = Refusal(at=5.0)
         text = b'{"class":"Work","args":[1180591620717411303424]'
         settlement = runner.run(text + b"}")
         assert settlement.target is Target.SCHEDULE
@@ -314,7 +314,7 @@ class TestBoth:
     """A state machine waits for the job, and it belongs to a schedule."""
 
     @pytest.mark.parametrize(
-        ("options", "diversion", "target", "told"),
+        ("options", "refusal", "target", "told"),
         [
             ({"retry": 0}, None, Target.DEAD, ("dead", "ValueError")),
             ({"retry": False}, None, Target.DISCARD, ("discarded", "ValueError")),
@@ -322,13 +322,13 @@ class TestBoth:
             ({}, REFUSED, Target.DEAD, ("dead", "kiqbridge.errors.JobRefused")),
         ],
     )
-    def test_both_get_to_know_how_it_ended(self, runner, options, diversion, target, told):
+    def test_both_get_to_know_how_it_ended(self, runner, options, refusal, target, told):
         runner.declare(fail)
-        runner.diversion = diversion
+        runner.refusal = refusal
         settlement = runner.run(payload(tick=TICK, task_token="t", **options))
         assert (settlement.target, settlement.failed) == (target, True)
         assert report_in(settlement.effects)["error"] == told[1]
-        assert ended(settlement) == (*told, diversion is None)
+        assert ended(settlement) == (*told, refusal is None)
         if target is Target.DEAD:
             assert kept(settlement)["class"] == "Work"
 
@@ -338,7 +338,7 @@ class TestBoth:
         assert (settlement.target, settlement.effects) == (Target.RETRY, ())
         assert kept(settlement).items() >= {"tick": TICK, "task_token": "t"}.items()
 
-    @pytest.mark.parametrize("diversion", [Refusal(at=NOW + 60), Refusal(queue="ruby")])
-    def test_a_job_that_goes_elsewhere_tells_neither(self, runner, diversion):
-        runner.diversion = diversion
+    @pytest.mark.parametrize("refusal", [Refusal(at=NOW + 60), Refusal(queue="ruby")])
+    def test_a_job_that_goes_elsewhere_tells_neither(self, runner, refusal):
+        runner.refusal = refusal
         assert runner.run(payload(tick=TICK, task_token="t")).effects == ()

@@ -95,12 +95,12 @@ class TestForeignFeatures:
         ],
     )
     def test_refused_by_default_with_the_reason(self, feature, value, reason, caplog):
-        diversion = gatekeeper().check(JOB | {feature: value})
+        refusal = gatekeeper().check(JOB | {feature: value})
 
-        assert diversion.at is None
-        assert diversion.queue is None
-        assert str(diversion.error).startswith(f"this job {reason}")
-        assert "set foreign_jobs to run or requeue" in str(diversion.error)
+        assert refusal.at is None
+        assert refusal.queue is None
+        assert str(refusal.error).startswith(f"this job {reason}")
+        assert "set foreign_jobs to run or requeue" in str(refusal.error)
         [warning] = caplog.messages
         assert JOB["jid"] in warning
         assert "refused to the dead set" in warning

@@ -187,7 +187,7 @@ class EngineParts:
         self.pauses = PauseWatch(
             keys=self.keys, connection=self._connect(), track=self.pool.raw_connection
         )
-        self._gatekeeper = Gate(
+        self._gate = Gate(
             paused=self.pauses,
             declared=registry,
             foreign_jobs=config.foreign_jobs,
@@ -448,7 +448,7 @@ class EngineParts:
                 handlers=self._handlers,
                 rng=random.Random(),  # noqa: S311 - jitter
             ),
-            gate=self._gatekeeper.check,
+            gate=self._gate.check,
             lines=JobLines(skip=self._config.skip_default_job_logging),
             metrics=self.metrics if self.metrics.on else None,
             max_payload_bytes=self._config.max_payload_bytes,

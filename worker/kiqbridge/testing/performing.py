@@ -83,13 +83,13 @@ class _Outcomes(Failures):
         self.error = error
         return super().malformed(text, queue, error)
 
-    def diverted(
-        self, diversion: Refusal, payload: dict[str, Any], text: bytes, queue: str
+    def refused(
+        self, refusal: Refusal, payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
-        self.error = diversion.error
-        if diversion.expired:
+        self.error = refusal.error
+        if refusal.expired:
             self.left_out = "expired"
-        return super().diverted(diversion, payload, text, queue)
+        return super().refused(refusal, payload, text, queue)
 
     def failed(self, execution: Execution, error: BaseException) -> Settlement:
         self.error = error

@@ -210,12 +210,12 @@ class JobChild:
 
     def _perform_alone(self, order: Mapping[str, Any], text: bytes) -> tuple[dict[str, Any], bytes]:
         """Run a suspect and decide what becomes of it; the answer, and the text that is kept."""
-        trial = SuspectRun(
+        suspect = SuspectRun(
             order,
             began=lambda timeout_s: self._channel.send({"began": timeout_s}),
             invoker=self._invoker(order["capsule"]),
         )
-        return trial.run(text, self._settings, default_registry, server.backtrace_cleaner)
+        return suspect.run(text, self._settings, default_registry, server.backtrace_cleaner)
 
     def _perform(self, order: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         """Run one job; the answer for the worker, which has read it, logs it and decides about it."""
@@ -269,14 +269,14 @@ class _Answering:
     def malformed(self, text: bytes, queue: str, error: Exception) -> NoReturn:  # noqa: ARG002 - see `Outcomes`
         raise error  # the worker has read it
 
-    def diverted(
+    def refused(
         self,
-        diversion: Refusal,
+        refusal: Refusal,
         payload: dict[str, Any],  # noqa: ARG002 - see `Outcomes`
         text: bytes,  # noqa: ARG002 - see `Outcomes`
         queue: str,  # noqa: ARG002 - see `Outcomes`
     ) -> NoReturn:
-        raise RuntimeError(f"a child has no gate: {diversion}")  # the worker has asked it
+        raise RuntimeError(f"a child has no gate: {refusal}")  # the worker has asked it
 
     def interrupted(self, execution: Execution) -> dict[str, Any]:  # noqa: ARG002 - see `Outcomes`
         return {"interrupted": True}

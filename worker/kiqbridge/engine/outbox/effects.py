@@ -53,23 +53,23 @@ class EffectContext:
 EffectMaker = Callable[[FlowEnd, EffectContext], Effect | list[Effect] | None]
 
 
-def pass_report(end: FlowEnd, scene: EffectContext) -> Effect | None:
+def pass_report(end: FlowEnd, context: EffectContext) -> Effect | None:
     """A task of Step Functions waits for the job as well."""
     if not end.report:
         return None
-    return Effect("add", [scene.keys.task_reports], [0, end.report])
+    return Effect("add", [context.keys.task_reports], [0, end.report])
 
 
-def unlock(end: FlowEnd, scene: EffectContext) -> Effect | None:
+def unlock(end: FlowEnd, context: EffectContext) -> Effect | None:
     """The lock of a unique job is free, if this job still owns it."""
     mark = lock_of({FLOW: end.flow})
     if mark is None:
         return None
-    keys = scene.keys
+    keys = context.keys
     return Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])
 
 
-def keep_result(end: FlowEnd, scene: EffectContext) -> Effect | None:
+def keep_result(end: FlowEnd, context: EffectContext) -> Effect | None:
     """What the job returned, or how it failed, is kept if it asked for that."""
     ttl_s = ttl_in(end.flow)
     if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
@@ -82,13 +82,13 @@ def keep_result(end: FlowEnd, scene: EffectContext) -> Effect | None:
         error=end.error,
         message=end.message,
     )
-    return Effect("result", [scene.keys.result(end.jid)], [ttl_s, text])
+    return Effect("result", [context.keys.result(end.jid)], [ttl_s, text])
 
 
-def begin_next(end: FlowEnd, scene: EffectContext) -> list[Effect] | None:
+def begin_next(end: FlowEnd, context: EffectContext) -> list[Effect] | None:
     """The next step of a chain, or what an event has launched."""
     if "launch" in end.flow:
-        return _begin(end.flow["launch"], None, scene, is_guarded=False)
+        return _begin(end.flow["launch"], None, context, is_guarded=False)
     if "next" not in end.flow or not _goes_on(end):
         return None
     bid = _bid_of(end.flow)
@@ -100,20 +100,20 @@ def begin_next(end: FlowEnd, scene: EffectContext) -> list[Effect] | None:
         from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
 
         output = decrypt_value(end.jid, json_text.loads(output.encode()))
-    return _begin(following, output, scene, is_guarded=True, encrypts=end.encrypted)
+    return _begin(following, output, context, is_guarded=True, encrypts=end.encrypted)
 
 
-def count_end(end: FlowEnd, scene: EffectContext) -> Effect | None:
+def count_end(end: FlowEnd, context: EffectContext) -> Effect | None:
     """The count of a batch."""
     bid = _bid_of(end.flow)
     if bid is None:
         return None
     adds = [each for each in end.flow.get("adds", ()) if isinstance(each, str)]
     if end.flow.get("event") == "death":
-        return end_op(scene.keys, bid, "", is_done=False, died=True, adds=adds)
+        return end_op(context.keys, bid, "", is_done=False, died=True, adds=adds)
     is_done = end.outcome == "done" and ("next" not in end.flow or _goes_on(end))
     died = end.outcome in _DEATHS
-    return end_op(scene.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)
+    return end_op(context.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)
 
 
 def _goes_on(end: FlowEnd) -> bool:
@@ -132,7 +132,7 @@ def _goes_on(end: FlowEnd) -> bool:
 def _begin(
     value: object,
     output: str | None,
-    scene: EffectContext,
+    context: EffectContext,
     *,
     is_guarded: bool,
     encrypts: bool = False,
@@ -143,22 +143,22 @@ def _begin(
         logger.error("what follows in the chain cannot be read: it is not begun: %s", value)
         return None
     try:
-        ops = StepWriter(scene.client, is_first=False, encrypts=encrypts).ops(launch, output)
+        ops = StepWriter(context.client, is_first=False, encrypts=encrypts).ops(launch, output)
     except Stopped as stopped:
         logger.warning("client middleware stopped the push of job %s: its chain ends", stopped.jid)
-        return _never_begun(launch, scene)
+        return _never_begun(launch, context)
     except PayloadError as error:
         logger.error("the next job of a chain cannot be pushed, and the chain ends: %s", error)  # noqa: TRY400 - the message has all that is to be known
-        return _never_begun(launch, scene)
-    return guarded(scene.keys, launch, ops) if is_guarded else ops
+        return _never_begun(launch, context)
+    return guarded(context.keys, launch, ops) if is_guarded else ops
 
 
-def _never_begun(launch: Launch, scene: EffectContext) -> list[Effect] | None:
+def _never_begun(launch: Launch, context: EffectContext) -> list[Effect] | None:
     """A callback of a child counts for the parent already, so its end does."""
     bid = _bid_of(launch)
     if bid is None:
         return None
-    return [end_op(scene.keys, bid, member_of(launch["steps"][0]), is_done=False)]
+    return [end_op(context.keys, bid, member_of(launch["steps"][0]), is_done=False)]
 
 
 def _bid_of(flow: Mapping[str, object]) -> str | None:

@@ -61,7 +61,7 @@ class Outbox(Role):
     """The thread that applies ends.
 
     Args:
-        scene: what effects are made with.
+        context: what effects are made with.
         connection: its own.
         on_report: called when a report for Step Functions was passed on.
         makers: of effects.
@@ -74,7 +74,7 @@ class Outbox(Role):
 
     def __init__(
         self,
-        scene: EffectContext,
+        context: EffectContext,
         connection: RedisConnection | RedisPool,
         *,
         on_report: Callable[[], object] = lambda: None,
@@ -84,7 +84,7 @@ class Outbox(Role):
         super().__init__("outbox", self._look_on, until=Until.ENDS, join_s=LAST_S)
         self.applied = 0
         self.bids: frozenset[str] = frozenset()
-        self._scene = scene
+        self._context = context
         self._connection = connection
         self._on_report = on_report
         self._makers = makers
@@ -115,7 +115,7 @@ class Outbox(Role):
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
-        taken = take_ends(self._connection, self._scene.keys, most=BATCH, for_s=TAKE_S)
+        taken = take_ends(self._connection, self._context.keys, most=BATCH, for_s=TAKE_S)
         has_added = False
         for text in taken:
             threads.beat()
@@ -128,11 +128,11 @@ class Outbox(Role):
         Raises:
             KiqbridgeError: Redis is away; they stay as they were.
         """
-        self.bids = read_cancelled(self._connection, self._scene.keys, time.time())
+        self.bids = read_cancelled(self._connection, self._context.keys, time.time())
 
     def _apply(self, text: bytes) -> bool:
         """Apply an end; whether that has added others."""
-        keys = self._scene.keys
+        keys = self._context.keys
         try:
             end = FlowEnd.from_text(text)
         except ValueError:  # its message could quote a token
@@ -172,7 +172,7 @@ class Outbox(Role):
     def _effects(self, end: FlowEnd) -> list[Effect]:
         effects: list[Effect] = []
         for make in self._makers:
-            made = make(end, self._scene)
+            made = make(end, self._context)
             if isinstance(made, list):
                 effects += made
             elif made is not None:

@@ -121,9 +121,7 @@ class Decides(Protocol[O_co]):
     def malformed(self, text: bytes, queue: str, error: Exception) -> O_co:
         """The text cannot be a job."""
 
-    def diverted(
-        self, diversion: Refusal, payload: dict[str, Any], text: bytes, queue: str
-    ) -> O_co:
+    def refused(self, refusal: Refusal, payload: dict[str, Any], text: bytes, queue: str) -> O_co:
         """It must not run here, or not now."""
 
     def interrupted(self, execution: Execution) -> O_co:
@@ -188,9 +186,9 @@ class JobRunner(Generic[O_co]):
         if type(payload) is not dict:
             shown = shorten(text[:100].decode(errors="replace"))
             return self._outcomes.malformed(text, queue, PayloadError(f"{shown} is no object"))
-        diversion = self._gate(payload)
-        if diversion is not None:
-            return self._outcomes.diverted(diversion, payload, text, queue)
+        refusal = self._gate(payload)
+        if refusal is not None:
+            return self._outcomes.refused(refusal, payload, text, queue)
         # As `rails.find`, without its call: nearly every job is found by its own name.
         name = str(payload.get("class"))
         definition = self._registry.find(name)

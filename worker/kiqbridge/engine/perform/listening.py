@@ -150,8 +150,8 @@ class Listening:
         """Have the thread that waits here return."""
         self._connection.interrupt()
 
-    def wait(self, offer: PendingClaim | None = None) -> "Chunk | None":
-        """Block until there may be jobs; they are claimed already if there is an `offer`.
+    def wait(self, pending: PendingClaim | None = None) -> "Chunk | None":
+        """Block until there may be jobs; they are claimed already if there is an `pending`.
 
         None: the thread is to claim by itself, or was interrupted.
         """
@@ -159,7 +159,9 @@ class Listening:
         connection.pause(self._retry_at - time.monotonic())
         try:
             while not connection.take_interruption():
-                step = self._listen(offer) if self.state is State.LISTENING else self._await_role()
+                step = (
+                    self._listen(pending) if self.state is State.LISTENING else self._await_role()
+                )
                 if step is not _GO_ON:
                     return step
         except wake_connection.FAILURES as error:
@@ -306,7 +308,7 @@ class Listening:
 
     # With the role.
 
-    def _listen(self, offer: PendingClaim | None) -> "Chunk | _GoOn | None":
+    def _listen(self, pending: PendingClaim | None) -> "Chunk | _GoOn | None":
         connection = self._connection
         if not self._is_armed:
             if self._look():
@@ -314,7 +316,7 @@ class Listening:
                 pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
                 if pause_s:
                     self._connection.pause(pause_s)
-                return self._claim(offer, self._prepare(offer))
+                return self._claim(pending, self._prepare(pending))
             if self.state is not State.LISTENING:
                 return _GO_ON
             self._is_armed = True
@@ -324,11 +326,11 @@ class Listening:
                 else wake_connection.LOOK_WITHOUT_TRACKING_S
             )
             self._look_at = time.monotonic() + look_s
-        prepared = self._prepare(offer)
+        prepared = self._prepare(pending)
         until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
         message = connection.receive(until - time.monotonic())
         if isinstance(message, wake_connection.News):
-            return self._heard(message, offer, prepared)
+            return self._heard(message, pending, prepared)
         if message is not None:
             raise redis.exceptions.ConnectionError("a reply to nothing")
         now = time.monotonic()
@@ -344,7 +346,7 @@ class Listening:
     def _heard(
         self,
         news: wake_connection.News,
-        offer: PendingClaim | None,
+        pending: PendingClaim | None,
         prepared: "PreparedClaim | None",
     ) -> "Chunk | _GoOn | None":
         if news.all:
@@ -353,7 +355,7 @@ class Listening:
             self.state = State.UNKNOWN
             return _GO_ON
         if self._look_at_queues.leads_to_claim(news):
-            return self._claim(offer, prepared)
+            return self._claim(pending, prepared)
         self._is_armed = False
         if self.is_alone and not self._solo_until:
             self._look_for_company()
@@ -406,28 +408,28 @@ class Listening:
         self.state = State.HANDED_ON
         self.is_alone = self._is_armed = False
 
-    def _prepare(self, offer: PendingClaim | None) -> "PreparedClaim | None":
+    def _prepare(self, pending: PendingClaim | None) -> "PreparedClaim | None":
         """The claim that is sent at the news, written before there are any."""
-        if offer is None:
+        if pending is None:
             return None
         hand_on = None
         if not self.is_alone:
             hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
-        return offer.claimer.prepare(offer.queues, offer.most, hand_on)
+        return pending.claimer.prepare(pending.queues, pending.most, hand_on)
 
     def _claim(
-        self, offer: PendingClaim | None, prepared: "PreparedClaim | None"
+        self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
     ) -> "Chunk | _GoOn | None":
         """Claim on this connection; None: the thread is to claim on its own."""
         self._is_armed = False
-        if offer is None or prepared is None or self._is_tight():
+        if pending is None or prepared is None or self._is_tight():
             return None
-        if not offer.claimer.may_send(prepared):
+        if not pending.claimer.may_send(prepared):
             return None
         [reply] = self._connection.ask_packed(prepared.packed, 1, is_urgent=True)
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask_packed(prepared.packed_whole(), 1)
-        is_known, chunk = offer.claimer.accept(prepared, reply)
+        is_known, chunk = pending.claimer.accept(prepared, reply)
         if not is_known:
             return None
         self.looked(found=chunk is not None)

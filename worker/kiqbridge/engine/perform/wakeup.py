@@ -55,10 +55,10 @@ class IdleGate:
             if self._promised is None and (self._reader is None or not self._reader.is_alive()):
                 self._promote()
 
-    def wait_for_work(self, offer: "PendingClaim | None" = None) -> "Chunk | None":
+    def wait_for_work(self, pending: "PendingClaim | None" = None) -> "Chunk | None":
         """Called by an idle thread: block until there may be work, or the gate is opened for good.
 
-        Jobs that were claimed for it already, by its `offer`; None: it is to claim by itself. Afterwards the
+        Jobs that were claimed for it already, by its `pending`; None: it is to claim by itself. Afterwards the
         thread must call `looked` when it knows whether there were jobs.
         """
         me = threading.current_thread()
@@ -86,7 +86,7 @@ class IdleGate:
                 if self._promised is not turn:
                     return None
                 self._promised, self._reader = None, me
-        return self._read(offer)
+        return self._read(pending)
 
     def looked(self, *, found: bool) -> None:
         """Called by a woken thread when it knows whether there were jobs; who found none stays the reader."""
@@ -115,13 +115,13 @@ class IdleGate:
             if self._listening is not None:
                 self._listening.interrupt()
 
-    def _read(self, offer: "PendingClaim | None") -> "Chunk | None":
+    def _read(self, pending: "PendingClaim | None") -> "Chunk | None":
         assert self._listening is not None  # noqa: S101 - for the type checker
         try:
             self._is_read = True
             if self._open:
                 self._listening.interrupt()
-            chunk = self._listening.wait(offer)
+            chunk = self._listening.wait(pending)
             self._is_read = False
             if self._open:
                 self._listening.leave()

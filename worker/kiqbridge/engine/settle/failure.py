@@ -248,29 +248,29 @@ class Failures:
         queue, text = pushed
         return Settlement(target=Target.REPUSH, score=now, text=text, counted=True, queue=queue)
 
-    def diverted(
-        self, diversion: "Refusal", payload: dict[str, Any], text: bytes, queue: str
+    def refused(
+        self, refusal: "Refusal", payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         """It does not run here: neither a success nor a failure, unless it is refused for good."""
-        if diversion.queue is not None:
+        if refusal.queue is not None:
             return Settlement(
-                target=Target.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
+                target=Target.ROUTE, score=0, text=text, counted=False, queue=refusal.queue
             )
-        if diversion.expired:
+        if refusal.expired:
             return not_performed(
-                self.keys, payload, queue, "expired", diversion.expired, now=self.wall_now()
+                self.keys, payload, queue, "expired", refusal.expired, now=self.wall_now()
             )
-        if diversion.cancelled:
+        if refusal.cancelled:
             return not_performed(
-                self.keys, payload, queue, "cancelled", diversion.cancelled, now=self.wall_now()
+                self.keys, payload, queue, "cancelled", refusal.cancelled, now=self.wall_now()
             )
-        error, given = diversion.error, payload
+        error, given = refusal.error, payload
         payload = _with_jid(given)
         if error is None:
             kept = showable(payload)
             return Settlement(
                 target=Target.SCHEDULE,
-                score=diversion.at or 0,
+                score=refusal.at or 0,
                 text=text if kept is given else json_text.dumps_moved(kept, text),
                 counted=False,
             )
