@@ -16,6 +16,8 @@ export PYTHON
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
 PY := $(VENV)/bin/python
+# An environment whose Python is gone, by an upgrade of the system, is made anew.
+$(shell for venv in '$(VENV)' .venv-sam; do [ -x "$$venv/bin/python" ] || rm -f "$$venv"/.up "$$venv"/.unit "$$venv"/.test "$$venv"/.dev "$$venv"/.sam; done)
 # Compiling all that is installed takes as long as installing it, and a tenth of it is ever imported.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-compile
 PIP_FAILED := { echo "pip could not install all of that: it needs the network once, or PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER with the wheels; then call make again" >&2; exit 1; }
@@ -72,7 +74,7 @@ test-all: $(VENV)/.dev .venv-sam/.sam ## For CI and before a merge: every tier, 
 test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
 	@.make/test_pythons.sh $(PYTHONS)
 
-prove: $(VENV)/.dev ## Prove at full size, in an hour, that no job is lost and that the tests see faults (ARGS='-k clock' for one proof)
+prove: $(VENV)/.dev .venv-sam/.sam ## Prove at full size, in an hour, that no job is lost and that the tests see faults (ARGS='-k clock' for one proof)
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
 ifeq ($(strip $(ARGS)),)

@@ -27,7 +27,9 @@ read their environment only.
 
 The file is `config/kiqbridge.yml` if it exists, or what `-C` names: YAML as Sidekiq reads it, with \
 symbols (`:queues:`) or texts, aliases, and a section for each environment that is merged over the top \
-level. ERB is refused. A setting has its name there, unless another one is given.
+level. ERB may read environment variables: `<%= ENV["X"] %>`, `<%= ENV.fetch("X", 5) %>`, `<%= ENV["X"] || 5 %>`, with \
+`.to_i` or in `Integer(…)`; nothing is evaluated, and other Ruby is refused with its line. A setting has its name there, \
+unless another one is given.
 """
 
 _QUEUES = """

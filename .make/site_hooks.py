@@ -9,11 +9,11 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from site_pages import ADDED, PAGES
+from site_pages import ADDED, PAGES, TEST
 
 ROOT = Path(__file__).parents[1]
 FROM_ELSEWHERE = {
-    "index.md": "README.md",
+    "overview.md": "README.md",
     "stacks.md": "infra/README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
@@ -58,6 +58,9 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -
 
     def linked(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))
+        test = TEST.fullmatch(match["text"])
+        if test and path.startswith("tests/"):
+            return f"[{test[1].replace('_', ' ')}](proofs.md#test_{test[1]})"
         to = relative(path)
         if to:
             return f"[{match['text']}]({to}{match['anchor'] or ''})"

@@ -10,6 +10,7 @@ import itertools
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,12 @@ RULES_OF: Final = {
     "template": "A SAM or CloudFormation template and those that it nests (`--template`). Conditions are not decided: "
     "what stands behind one counts as there, and of an `Fn::If` both values count.",
 }
+TEST: Final = re.compile(r"`test_(\w+)`")
+"""How docs/index.md calls a test, in a link to its file."""
+TESTS_HEAD: Final = """## Tests of the first page
+
+What [the first page](index.md#beside-other-systems) names, as it runs.
+"""
 _SENTENCE_END = re.compile(r"(?<=[^.]\.)\s+")
 
 
@@ -167,6 +174,27 @@ def _metrics() -> str:
     return "\n".join(lines)
 
 
+def _named_tests() -> str:
+    """The source of each test that docs/index.md names."""
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    lines = [TESTS_HEAD]
+    for name, path in dict.fromkeys(re.findall(rf"\[{TEST.pattern}\]\(\.\./([^)]+)\)", page)):
+        lines += [f"### test_{name}\n", f"`{path}`\n"]
+        lines += ["```python", _source(ROOT / path, f"test_{name}"), "```\n"]
+    return "\n".join(lines)
+
+
+def _source(path: Path, name: str) -> str:
+    text = path.read_text(encoding="utf-8")
+    [test] = (
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    first = min(node.lineno for node in [test, *test.decorator_list])
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : test.end_lineno]))
+
+
 def _printed_by(script: str) -> str:
     # A script of ours, without arguments of anybody.
     return subprocess.check_output([sys.executable, ROOT / script], cwd=ROOT, encoding="utf-8")  # noqa: S603
@@ -181,6 +209,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 ADDED: Final[dict[str, Callable[[], str]]] = {
     "doctor.md": _rules,
+    "proofs.md": _named_tests,
     "telemetry.md": _metrics,
     "errors.md": partial(_printed_by, "tests/bad_inputs.py"),
     "conformance.md": partial(_printed_by, "tests/interop/conformance.py"),

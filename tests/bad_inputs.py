@@ -148,7 +148,7 @@ FILES = (
     "capsules: {single: {queues: [single], concurency: 1}}",
     "capsules: {single: {queues: [single], concurrency: 0}}",
     "production: 5",
-    "queues: [<%= ENV['QUEUE'] %>]",
+    "queues: [<%= `hostname` %>]",
     "queues: [mail",
     "!!python/object/apply:os.system [id]",
 )
@@ -236,7 +236,7 @@ def said_about_mapping(text: str) -> tuple[str, str]:
 def said_about_file(text: str) -> tuple[str, str]:
     """Not by starting a worker: one whose file were accepted would wait for Redis for ever."""
     try:
-        content = settings_file.parse(f"{text}\n", "kiqbridge.yml")
+        content = settings_file.parse(f"{text}\n", "kiqbridge.yml", {})
         flags = {"environment": "production"}
         merge(file=content, file_name="kiqbridge.yml", environ={}, flags=flags)
     except KiqbridgeError as error:

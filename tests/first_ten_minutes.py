@@ -28,9 +28,10 @@ Written by `make capture`: each command was run, in an empty folder and in a fre
 printed. The time beside the prompt is that of the command. The wheel is that of `make dist`; pip takes the other
 packages from its index.
 """
+RECORDING = "<!-- --8<-- [start:recording] -->\n\n{}\n\n<!-- --8<-- [end:recording] -->"
+"""Marks what docs/index.md shows, too."""
 LONGEST = 8
 """Lines of an output that are shown, from its two ends."""
-NEW_GREETING = "    print(f\"Good morning {name}{'!' if loud else '.'}\")\n"
 NEW_TEST = '    assert capsys.readouterr().out == "Good morning Ada!\\n"\n'
 
 
@@ -135,13 +136,22 @@ def play(terminal: Terminal, wheel: str) -> None:
     terminal.run("make test")
     terminal.say("### Change a job\n")
     terminal.say('In `jobs/greeting.py` the greeting becomes "Good morning", and a test notices:\n')
-    old = "    print(f\"Hello {name}{'!' if loud else '.'}\")\n"
-    terminal.change("jobs/greeting.py", old, NEW_GREETING)
+    terminal.change("jobs/greeting.py", "Hello", "Good morning")
     terminal.run("make test", expect=2)
     terminal.say("The test is changed as well:\n")
     old = '    assert capsys.readouterr().out == "Hello Ada!\\n"\n'
     terminal.change("tests/test_jobs.py", old, NEW_TEST)
     terminal.run("make test")
+    run_it(terminal)
+    terminal.say("### Towards AWS\n")
+    terminal.run("kiqbridge schedule list --template template.yaml")
+    terminal.say(
+        "`make check`, `make build` and `make deploy` go on from here ([deploy](deploy.md)).\n"
+    )
+
+
+def run_it(terminal: Terminal) -> None:
+    """The steps of the app that runs; tests/process/test_recording.py compares what they print now."""
     terminal.say("### Run it\n")
     terminal.say(
         "The first terminal runs `kiqbridge dev` (or `make up`): server, cron rule, worker and page. The second one enqueues:\n"
@@ -175,12 +185,8 @@ def play(terminal: Terminal, wheel: str) -> None:
         terminal.say("What the first terminal showed, until Ctrl-C:\n")
         lines = terminal._cleaned(dev.output).rstrip()
         took = time.monotonic() - began
-        terminal.parts.append(f"```text\n~/shop$ kiqbridge dev    # {took:.1f} s\n{lines}\n```\n")
-    terminal.say("### Towards AWS\n")
-    terminal.run("kiqbridge schedule list --template template.yaml")
-    terminal.say(
-        "`make check`, `make build` and `make deploy` go on from here ([deploy](deploy.md)).\n"
-    )
+        shown = f"```text\n~/shop$ kiqbridge dev    # {took:.1f} s\n{lines}\n```"
+        terminal.say(RECORDING.format(shown))
 
 
 if __name__ == "__main__":

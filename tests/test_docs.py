@@ -274,10 +274,12 @@ def read_make(command: Command, project: Project) -> None:
 
 
 def read_docker(command: Command, project: Project) -> None:
-    """The Dockerfile is there, and the container has more patience than the worker needs."""
+    """The file is there, and the container has more patience than the worker needs."""
     options = dict(itertools.pairwise(command.words))
     if command.words[1] == "build":
         assert (ROOT / options["-f"]).is_file()
+    elif command.words[1] == "compose":
+        assert (ROOT / "compose.yaml").is_file()
     else:
         [timeout] = [setting.default for setting in SETTINGS if setting.name == "timeout_s"]
         assert int(options["--stop-timeout"]) > timeout
@@ -555,7 +557,7 @@ def shape(value: object) -> object:
 
 YAML_FILES = {
     "mappings": re.compile(r"(mappings|allow|schemas):"),
-    "settings": re.compile(r"(capsules|queues|fleets):"),
+    "settings": re.compile(r"(alerts|capsules|queues|fleets):"),
 }
 
 
@@ -577,7 +579,7 @@ def test_the_settings_of_the_documents_are_read(block):
     # Where a document says provider, it names a variable of the reader's.
     named = re.findall(r"provider: (\w+)", block.text)
     environ = dict.fromkeys(named, "rediss://redis.example:6379/0")
-    content = settings_file.parse(block.text, str(block))
+    content = settings_file.parse(block.text, str(block), {})
     environ["KIQBRIDGE_FLEET"] = next(iter(content.get("fleets", ())), "")
     config = merge(file=content, environ=environ, flags={}, warn=warned.append)
 

@@ -51,10 +51,11 @@ MAY_IMPORT = {
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "operate": "",
+    "operate/alerts": "wire config client clocks api",
     "operate/doctor": "wire config schedule store clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
     "web": "runtime wire config store api aws operate/doctor operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold operate/doctor operate/telemetry web",
+    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
 }
 # The rooms in the order of MAY_IMPORT, and what each imports.
@@ -131,6 +132,20 @@ def test_no_two_files_import_each_other_even_through_others():
         TopologicalSorter(imported).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_only_a_job_handle_loads_something_above_it_by_its_name():
+    by_name = [
+        (path.relative_to(SOURCE).as_posix(), node.args[0].value)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("import_module")
+        and isinstance(node.args[0], ast.Constant)
+        and str(node.args[0].value).startswith(f"{PACKAGE}.")
+    ]
+
+    assert by_name == [("client/job_handle.py", "kiqbridge.api")]
 
 
 def test_the_map_of_the_architecture_has_each_room_above_what_it_may_import():

@@ -22,6 +22,7 @@ from benchmarks import (
     front_door,
     idle,
     latency,
+    moods,
     peers,
     schedules,
     throughput,
@@ -39,6 +40,7 @@ MEASURES: dict[str, Measure] = {
     measure.__name__: measure
     for module in (
         throughput,
+        moods,
         latency,
         enqueuing,
         front_door,
@@ -86,8 +88,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if unknown := set(options.measures) - MEASURES.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(MEASURES)}")
-    if unknown := set(peer_names(options.peers)) - peers.PEERS.keys():
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(peers.PEERS)}")
+    if unknown := set(peer_names(options.peers)) - {*peers.DEFAULT, *peers.ON_REQUEST}:
+        parser.error(
+            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join((*peers.DEFAULT, *peers.ON_REQUEST))}"
+        )
     return options
 
 

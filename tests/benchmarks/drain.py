@@ -1,11 +1,11 @@
 """How fast a full queue is worked off, from its appearance until its last job is done."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
 from benchmarks.sides import Start, Work, ours, running
-from benchmarks.stage import Stage, cpu_seconds
+from benchmarks.stage import Stage, cpu_seconds, voluntary_switches
 from support.processes import ChildProcess
 from support.waiting import wait_until
 
@@ -21,11 +21,13 @@ class Drained:
 
     Attributes:
         cpu_us: CPU of the worker, microseconds per job, for each round.
+        switches: its voluntary context switches per job, for each round.
         claims: how many numbered claims ours made; one takes at most 100 jobs.
         most_in_flight: the most jobs that were seen in our in-flight lists, all together.
     """
 
-    cpu_us: list[float]
+    cpu_us: list[float] = field(default_factory=list)
+    switches: list[float] = field(default_factory=list)
     claims: int = 0
     most_in_flight: int = 0
 
@@ -50,10 +52,11 @@ def drain(
         AssertionError: ours did not claim its jobs into in-flight lists.
     """
     with running(start, stage, work) as worker:
-        began_cpu = cpu_seconds(worker.pid)
+        began_cpu, began_switches = cpu_seconds(worker.pid), voluntary_switches(worker.pid)
         took = time_drain(stage, worker, key, queue=queue, seen=seen)
         if seen is not None:
             seen.cpu_us.append((cpu_seconds(worker.pid) - began_cpu) / count * 1_000_000)
+            seen.switches.append((voluntary_switches(worker.pid) - began_switches) / count)
             seen.claims += stage.claims()
         if start is ours:
             assert stage.claims() * LOOK_AHEAD >= count, "jobs were taken without numbered claims"
@@ -92,14 +95,21 @@ def time_drain(
 
 
 def drain_sides(
-    stage: Stage, starts: dict[str, Start], work: Work, key: str, count: int
+    stage: Stage,
+    starts: dict[str, Start],
+    work: Work,
+    key: str,
+    count: int,
+    *,
+    rounds: int | None = None,
 ) -> tuple[dict[str, list[float]], dict[str, Drained]]:
     """All contenders in turn on the same queue."""
-    seen = {name: Drained([]) for name in starts}
+    seen = {name: Drained() for name in starts}
     samples = stage.rounds(
         {
             name: partial(drain, stage, start, work, key, count, seen=seen[name])
             for name, start in starts.items()
-        }
+        },
+        rounds,
     )
     return samples, seen

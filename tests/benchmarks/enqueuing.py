@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from benchmarks.outcome import OURS, RUBY, Outcome, at_least, ratio
+from benchmarks.outcome import OURS, RUBY, Outcome, at_least, median, ratio
+from benchmarks.peers import PEERS, PUSHING, push_by_peer
 from benchmarks.sides import QUIET_RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
 from support.ruby import run_ruby
@@ -49,6 +51,27 @@ began = time.perf_counter()
 for first in range(0, count, 1000):
     no_op.perform_bulk([[number] for number in range(first, first + 1000)])
 print(count / (time.perf_counter() - began))
+"""
+TASKS = 100
+PYTHON_TASKS = f"""
+import asyncio, sys, time
+from kiqbridge import job
+
+@job(name="NoOpJob")
+async def no_op(number):
+    pass
+
+async def push(count):
+    for number in range(count):
+        await no_op.aperform_async(number)
+
+async def push_all(count):
+    await push(1)
+    began = time.perf_counter()
+    await asyncio.gather(*(push(count // {TASKS}) for _ in range({TASKS})))
+    print(count / (time.perf_counter() - began))
+
+asyncio.run(push_all(int(sys.argv[1])))
 """
 UNIQUE_LOOP = """
 import sys, time
@@ -126,6 +149,31 @@ def bulk(stage: Stage) -> list[Outcome]:
     ]
 
 
+def tasks(stage: Stage) -> list[Outcome]:
+    """A hundred tasks of an event loop, each of which awaits one push after another."""
+    count = 10 * stage.sizes.pushes
+    contenders = {OURS: lambda: run_python(stage, PYTHON_TASKS, count)}
+    notes = [f"{count:,} pushes of one process"]
+    for name in sorted({"taskiq", *PUSHING} & {*stage.peers}):
+        peer = {**PEERS, **PUSHING}[name]
+        try:
+            peer.install()
+            contenders[name] = partial(push_by_peer, stage, peer, TASKS, count)
+        except (AssertionError, OSError) as error:
+            notes.append(f"{name} is not measured: {error}")
+    samples = stage.rounds(contenders)
+    return [
+        Outcome(
+            what=f"awaited pushes of {TASKS} tasks at once",
+            unit="jobs/s",
+            samples=samples,
+            target="≥ 60,000/s",
+            met=at_least(median(samples[OURS]), 60_000),
+            note="; ".join(notes),
+        )
+    ]
+
+
 def unique(stage: Stage) -> list[Outcome]:
     """A push that takes a lock, beside a plain one."""
     samples = _beside_plain(stage, UNIQUE_LOOP)
@@ -195,4 +243,4 @@ def run_ruby_script(stage: Stage, script: str, count: int) -> float:
 
 PLAIN = "plain push"
 
-MEASURES: Sequence = (push, bulk, unique, limit)
+MEASURES: Sequence = (push, bulk, tasks, unique, limit)

@@ -6,6 +6,7 @@ the last one writes how long it was since the first: starts and ends of processe
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ class Peer:
         command: the worker, relative to the environment's `bin`.
         guarantee: what happens to the jobs of a killed worker.
         sleeping: a job that waits 10 ms is there as well.
+        interpreter: that makes its environment; empty: that of the benchmark.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Peer:
     command: tuple[str, ...]
     guarantee: str
     sleeping: bool = False
+    interpreter: str = ""
 
     @property
     def folder(self) -> Path:
@@ -92,7 +95,7 @@ class Peer:
         if marker.exists() and json.loads(marker.read_text()) == list(self.packages):
             return
         pip = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        for command in ([sys.executable, "-m", "venv", "--clear", str(self.folder)], [*pip, *self.packages]):  # fmt: skip
+        for command in ([self.interpreter or sys.executable, "-m", "venv", "--clear", str(self.folder)], [*pip, *self.packages]):  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
             assert done.returncode == 0, f"{self.name} cannot be installed: {last}"
@@ -271,16 +274,55 @@ def enqueue(task):
         ),
     )
 }  # fmt: skip
+PUSHING = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            name="ardiq",
+            packages=("ardiq",),
+            module="""
+from ardiq import Ardiq
+app = Ardiq(redis_url=URL, queue_name="bench")
+
+@app.task()
+async def no_op(number: int) -> None:
+    pass
+""",
+            command=("ardiq", "run", "bench_tasks:app"),
+            guarantee="at least once (streams)",
+            interpreter="python3.13",
+        ),
+    )
+}
+"""Peers of which only pushes are measured."""
 DEFAULT = ("huey", "taskiq", "celery")
-ON_REQUEST = tuple(name for name in PEERS if name not in DEFAULT)
+ON_REQUEST = (*(name for name in PEERS if name not in DEFAULT), *PUSHING)
+
+# Behind a module: as many tasks as asked for push one job after another, and the rate is printed.
+PUSH_AT_ONCE = """
+import asyncio, sys
+
+async def push(count):
+    for number in range(count):
+        await {call}(number)
+
+async def push_all(tasks, count):
+    await push(1)
+    began = time.perf_counter()
+    await asyncio.gather(*(push(count // tasks) for _ in range(tasks)))
+    print(count / (time.perf_counter() - began))
+
+asyncio.run(push_all(*map(int, sys.argv[1:])))
+"""
+CALLS = {"taskiq": "no_op.kiq", "ardiq": "no_op.enqueue"}
 
 
 def peers(stage: Stage) -> list[Outcome]:
     """No-op jobs beside each Python peer; and what the async one makes of jobs that wait 10 ms."""
     key = stage.prepare("noop", stage.sizes.noop, {"class": "NoOpJob"})
     outcomes = []
-    for name in stage.peers:
-        peer = PEERS[name]
+    for peer in (PEERS[name] for name in stage.peers if name in PEERS):
+        name = peer.name
         stage.progress.step(f"installing {name}")
         try:
             peer.install()
@@ -347,11 +389,23 @@ def run_peer(stage: Stage, peer: Peer, task: str, count: int) -> float:
     return (count - 1) / took
 
 
+def push_by_peer(stage: Stage, peer: Peer, tasks: int, count: int) -> float:
+    """Jobs per second that so many tasks of one event loop push."""
+    script = COUNTING + peer.module + PUSH_AT_ONCE.format(call=CALLS[peer.name])
+    own = {"REDIS_URL": stage.server.url, "BENCH_COUNT": "0", "BENCH_EVIDENCE": ""}
+    with on_core(WORKER_CORE):
+        done = subprocess.run(
+            [str(peer.python), "-c", script, str(tasks), str(count)],
+            env={**os.environ, **own}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    return float(done.stdout.splitlines()[-1])
+
+
 def describe(names: Sequence[str]) -> list[str]:
     """Version, command line and guarantee of each, one a line."""
     return [
-        f"{name}: {PEERS[name].version}; {' '.join(PEERS[name].command)}; {PEERS[name].guarantee}"
-        for name in names
+        f"{peer.name}: {peer.version}; {' '.join(peer.command)}; {peer.guarantee}"
+        for peer in map({**PEERS, **PUSHING}.__getitem__, names)
     ]
 
 

@@ -9,6 +9,8 @@ class Sizes(SimpleNamespace):
 
 _FULL_QUICK_TINY = {
     "rounds": (5, 1, 1),
+    "mood_rounds": (11, 1, 1),
+    "mixed": (5_000, 1_000, 50),
     "noop": (100_000, 30_000, 300),
     "log_lines": (50_000, 15_000, 300),
     "distant": (10_000, 2_000, 50),

@@ -283,6 +283,13 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def voluntary_switches(pid: int) -> int:
+    """How often the living threads of a process have given up the CPU by themselves."""
+    texts = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/status")]
+    lines = [line for text in texts for line in text.splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
+
+
 def resident_mb(pid: int) -> float:
     """Resident memory of one process, in units of 1,000,000 bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

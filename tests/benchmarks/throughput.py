@@ -378,7 +378,7 @@ def order(stage: Stage) -> list[Outcome]:
     last = f"q{QUEUES - 1}"
     key = stage.prepare("noop", count, {"class": "NoOpJob"})
     fifty = replace(NOOP, queues=tuple(f"q{number}" for number in range(QUEUES)))
-    seen = Drained([])
+    seen = Drained()
     samples = stage.rounds(
         {
             OURS: lambda: drain(stage, ours, fifty, key, count, queue=last, seen=seen),

@@ -68,4 +68,5 @@ def test_an_action_that_is_killed_and_repeated_moves_each_job_once(
     assert not redis.exists("dead" if action == RETRY else "queue:default")
     assert len(entries) == KILLS + 1
     assert sum(entry.count for entry in entries) == JOBS
-    assert f"moved {entries[0].count}" in child.output
+    # Not that of the first entry: they are in the order of a clock that may be set meanwhile.
+    assert child.output.strip() in [f"moved {entry.count}" for entry in entries]

@@ -131,3 +131,23 @@ class TestTestingOnEach:
 
         assert done.returncode == 1
         assert "no test ran" in done.stdout
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(run, tmp_path):
+    write_command(tmp_path / "python")
+    stamps = []
+    for stamp, python in (
+        (".venv/.up", "/nowhere/python"),
+        (".venv/.test", "/nowhere/python"),
+        (".venv-sam/.sam", tmp_path / "python"),
+    ):
+        stamps.append(tmp_path / stamp)
+        link = stamps[-1].parent / "bin/python"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(python)
+        stamps[-1].touch()
+
+    assert run("make", "-f", str(ROOT / "Makefile"), "help").returncode == 0
+
+    assert [stamp.exists() for stamp in stamps] == [False, False, True]

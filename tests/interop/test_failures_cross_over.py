@@ -140,7 +140,7 @@ def test_ruby_reads_revives_and_deletes_each_of_two_identical_jobs(server, redis
     redis.lpush("queue:twins", text, text)
     with EngineProcess(server.url) as process:
         chunk = process.claimer().claim(["twins"], 2)
-        jobs = [(text, 1.5, text)] * 2
+        jobs = [(text, 1.5, text, ())] * 2
         settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
 
     found = run_ruby(

@@ -315,6 +315,82 @@ class TestJob:
         assert code == 2
         assert "busy: it runs at this moment (web:1:a t1)" in err
 
+    def test_one_that_waits_to_run_alone_is_shown_and_left_alone(self, run, redis):
+        redis.sadd("queues", "default")
+        redis.lpush("kb:suspects:default", text("suspect"))
+
+        assert "where       suspects default\n" in run("job", "show", "suspect")[1]
+        code, _, err = run("job", "delete", "suspect", "--yes")
+        assert code == 2
+        assert "it ran when a worker died, and waits in queue default to run alone" in err
+
+    def test_following_one_shows_each_change_until_its_end(self, run, redis, monkeypatch):
+        redis.sadd("queues", "default")
+        failed = {"retry_count": 0, "error_class": "OSError", "error_message": HOSTILE}
+        steps = [
+            lambda: None,
+            lambda: redis.delete("queue:default"),  # missed while it moves
+            lambda: redis.zadd("retry", {text("j0", **failed): 2e9}),
+            lambda: None,
+            lambda: (redis.delete("retry"), redis.zadd("dead", {text("j0", **failed): 1e9})),
+        ]
+        monkeypatch.setattr("kiqbridge.commands.job_command.time.sleep", lambda _s: steps.pop(0)())
+        redis.lpush("queue:default", text("j0"))
+
+        code, out, err = run("job", "j0", "--follow")
+
+        assert (code, err, steps) == (0, "", [])
+        error = r"retry_count 0  OSError: \x1b]0;owned\x07\u202e"
+        assert [line.partition("  ")[2] for line in out.splitlines()] == [
+            "queued     queue default",
+            f"retrying   queue default  next try 2033-05-18T03:33:20Z  {error}",
+            f"dead       queue default  died 2001-09-09T01:46:40Z  {error}",
+        ]
+
+    @pytest.mark.parametrize(
+        ("result", "said"),
+        [
+            ('{"outcome":"done","at":1,"value":3}', "done"),
+            (
+                '{"outcome":"discarded","at":1,"error":"OSError","message":"no route"}',
+                "discarded  OSError: no route",
+            ),
+            (None, "unknown    it was performed, or deleted; no result of it is kept"),
+        ],
+    )
+    def test_following_ends_with_how_it_has_ended(self, run, redis, monkeypatch, result, said):
+        redis.sadd("queues", "default")
+        redis.lpush("queue:default", text("j0"))
+
+        def performed(_seconds):
+            redis.delete("queue:default")
+            if result:
+                redis.set("kb:result:j0", result)
+
+        monkeypatch.setattr("kiqbridge.commands.job_command._GRACE_S", 0.0)
+        monkeypatch.setattr("kiqbridge.commands.job_command.time.sleep", performed)
+
+        code, out, _ = run("job", "show", "j0", "--follow")
+
+        assert code == 0
+        assert out.splitlines()[-1].partition("  ")[2] == said
+
+    def test_following_ends_with_ctrl_c_and_at_once_for_one_that_is_nowhere(
+        self, run, redis, monkeypatch
+    ):
+        redis.sadd("queues", "default")
+        redis.lpush("queue:default", text("j0"))
+
+        def interrupted(_seconds):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("kiqbridge.commands.job_command.time.sleep", interrupted)
+
+        assert run("job", "j0", "--follow")[0] == 130
+        code, out, err = run("job", "never", "--follow")
+        assert (code, out) == (1, "")
+        assert "never: no such job" in err
+
 
 class TestProcesses:
     @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from kiqbridge.commands import cli
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 NOT_RUN = {
-    **dict.fromkeys(("worker", "dev", "web"), "it runs until it is ended"),
+    **dict.fromkeys(("worker", "dev", "web", "alerts watch"), "it runs until it is ended"),
     "health": "it needs a worker on this machine",
     **dict.fromkeys(
         ("contract export", "contract check", "contract stubs"),
@@ -73,6 +73,7 @@ def what_the_examples_name(redis, redis_url, tmp_path):
     schedules.save(ScheduleDefinition(name="nightly-report", expression="0 3 * * *", jobs=jobs))
     jid = "b4a577edbccf1d805744efa9"
     redis.zadd("retry", {f'{{"class":"Mail","args":[],"jid":"{jid}","queue":"default"}}': 5})
+    redis.hset("kb:alerts", "rules", '{"retries": {"over": null, "for_s": 60}}')
     redis.sadd("processes", "batch-1:7:abc")
     redis.hset("batch-1:7:abc", mapping={"info": '{"hostname":"batch-1"}', "beat": 9e9})
 

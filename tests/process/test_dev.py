@@ -57,16 +57,18 @@ class TestAFirstRun:
 
         assert interrupt(run) == 0
         assert "catching up the last due tick of HealthPulse" in run.output
-        [tick] = lines_of(run, "tick")
-        [enqueued] = lines_of(run, "enqueue")
-        [start] = lines_of(run, "start")
-        [done] = lines_of(run, "done")
+        # The next tick of the rule may come while it runs.
+        tick, enqueued, start, done = (
+            lines_of(run, kind)[0] for kind in ("tick", "enqueue", "start", "done")
+        )
         assert "into queue default" in enqueued
         jids = {re.search(r" ([0-9a-f]{8}) ", line)[1] for line in (enqueued, start, done)}
         assert len(jids) == 1
         order = [run.output.index(line) for line in (tick, enqueued, start, done)]
         assert order == sorted(order)
-        assert "1 tick, 1 job performed, 0 failed, 0 given back. Bye." in run.output
+        assert re.search(
+            r"\d ticks?, \d jobs? performed, 0 failed, \d given back\. Bye", run.output
+        )
         assert "\033" not in run.output
         assert "_aws" not in run.output, "the function's metrics go to its log"
 

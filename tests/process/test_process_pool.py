@@ -90,6 +90,19 @@ class TestRunning:
         seen.wait("released", 6)
         wait_until(lambda: not lists_in_flight(redis), 30)
 
+    def test_a_child_fills_what_a_job_depends_on_as_a_thread_does(self, start, client, seen):
+        worker = start("-c", "1")
+        for number, name in enumerate(["FilledInThread", "FilledInProcess"]):
+            client.push({"class": name, "args": [number]})
+
+        here, there = sorted(seen.wait("closed", 2), key=lambda note: note["pid"] != worker.pid)
+        assert worker.stop() == 0
+
+        assert here["pid"] == worker.pid != there["pid"]
+        for number, closed in enumerate((here, there)):
+            [filled] = [each for each in seen.all("filled") if each["number"] == number]
+            assert (filled["pid"], filled["of"]) == (closed["pid"], "with a database")
+
 
 class TestFailures:
     @pytest.mark.parametrize("kind", ["own", "chain", "arguments", "long", "kill", "exit"])
@@ -119,7 +132,7 @@ class TestFailures:
                 list(payload),
                 [line for line in own if "in 'fail'" in line],
                 # With some seconds between the three, and a tenth of jitter beside.
-                1000 <= score - payload["failed_at"] <= 1200 if key == KEYS.retry else None,
+                10_000 <= score - payload["failed_at"] <= 11_200 if key == KEYS.retry else None,
             )
             if name != "FailInCoroutine":  # plain middleware around it adds lines of the bridge
                 assert lines == own
@@ -329,6 +342,16 @@ class TestThePool:
         first, second = (note["pid"] for note in seen.all("plain"))
         assert first != second
         assert repr(pool) == "<ProcessPool 1 of 1 children, 1 idle>"
+
+    def test_a_child_whose_order_thread_was_ended_ends_and_is_replaced(self, pool, seen):
+        pool = pool(size=1)
+        pool.perform(order("EndsThread", "kiqbridge-worker"), "owner")
+
+        with pytest.raises(ProcessDied, match="ended with exit code 72"):
+            pool.perform(order("Plain", 1), "owner")
+        pool.perform(order("Plain", 2), "owner")
+
+        assert [note["number"] for note in seen.all("plain")] == [2]
 
     def test_time_is_counted_from_the_start_of_the_job_not_of_the_child(self, pool):
         with pytest.raises(JobTimeout, match=r"took longer than its timeout_s of 0\.3 s"):

@@ -46,11 +46,9 @@ def operator(redis_url: str) -> Iterator[Operator]:
 def trips(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many commands each round trip of the operator had."""
     made: list[int] = []
-    pool = type(operator.pool)
     for name, run in (("run", operator.pool.run), ("call", operator.pool.call)):
-        monkeypatch.setattr(
-            pool, name, lambda _, *words, run=run: made.append(len(words)) or run(*words)
-        )
+        counted = lambda *words, run=run: made.append(len(words)) or run(*words)  # noqa: E731
+        monkeypatch.setattr(operator.pool, name, counted)
     return made
 
 

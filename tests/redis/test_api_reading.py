@@ -283,6 +283,7 @@ def test_a_job_is_found_in_each_place(redis, operator):
     redis.sadd("kb:inflight", "v2:h:1:x:0")
     redis.hset("kb:claims:v2:h:1:x:0", "t1", "7 low")
     redis.lpush("kb:inflight:v2:h:1:x:0:t1:1", job_of("a"), job_of("b"))
+    redis.lpush("kb:suspects:low", job_of("a"), job_of("b"))
 
     found = find_job("a", operator)
 
@@ -292,12 +293,13 @@ def test_a_job_is_found_in_each_place(redis, operator):
         ("dead", "dead"),
         ("in flight", "low"),
         ("working", "h:1:x t1"),
+        ("suspects", "low"),
         ("queue", "low"),
     ]
     assert {each.job.jid for each in found} == {"a"}
     assert found[0].job.delete()
     assert found[-1].job.delete()
-    assert len(find_job("a", operator)) == 4
+    assert len(find_job("a", operator)) == 5
 
 
 @pytest.mark.parametrize("jid", ["", "nothing", "\ud800"])

@@ -30,7 +30,7 @@ COUNTED = Counter()
 EVENTS = ("success", "complete", "death")
 FAILURES = ("dead", "discarded", "cancelled", "skipped")
 DEATHS = ("dead", "discarded")
-APPLY = load("apply_end").sha
+APPLY = load("apply_ends").sha
 
 
 class Work:

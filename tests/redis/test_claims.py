@@ -34,7 +34,7 @@ from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.limits import Lock, renew_lock
 from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
-from kiqbridge.store.outbox import apply_end, take_ends
+from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
@@ -125,6 +125,21 @@ class TestClaiming:
 
         assert run_order(chunk) == [b"job"]
         assert redis.get("queue:broken") == b"not a list"
+
+    @pytest.mark.parametrize("jobs", [0, 1])
+    def test_an_idle_process_costs_the_server_few_calls(self, redis, claimer, jobs):
+        claimer.claim(["a", "b", "c"], 10)
+        redis.config_resetstat()
+        for job in JOBS[:jobs]:
+            enqueue(redis, job, queue="b")
+
+        claimer.claim(["a", "b", "c"], 10)
+
+        calls = {name: each["calls"] for name, each in redis.info("commandstats").items()}
+        assert calls["cmdstat_exists"] == 2  # of what pauses or isolates, and of all queues
+        assert "cmdstat_lrange" not in calls
+        assert calls.get("cmdstat_lmove", 0) == jobs
+        assert calls.get("cmdstat_llen", 0) == 2 * jobs
 
     def test_nothing_to_claim_is_none_and_still_acknowledges(self, redis, claimer):
         enqueue(redis, b"job")
@@ -303,7 +318,7 @@ class TestSettling:
     def test_several_are_settled_in_one_step(self, redis, process, claimer):
         enqueue(redis, *JOBS[:4])
         chunk = claimer.claim(["default"], 4)
-        jobs = [(JOBS[0], 1.5, b"first"), (JOBS[2], 2.0, b"third")]
+        jobs = [(JOBS[0], 1.5, b"first", ()), (JOBS[2], 2.0, b"third", ())]
 
         assert (
             settle_all(process.connect(), process.keys, chunk, jobs, target="retry") == [True] * 2
@@ -319,7 +334,7 @@ class TestSettling:
         connection.lose = {1}
 
         def settle_two(text):
-            jobs = [(JOBS[0], 1.0, text), (JOBS[1], 1.0, text + b" too")]
+            jobs = [(JOBS[0], 1.0, text, ()), (JOBS[1], 1.0, text + b" too", ())]
             return settle_all(connection, process.keys, chunk, jobs, target="retry")
 
         with pytest.raises(RedisUnavailable):
@@ -333,7 +348,7 @@ class TestSettling:
         enqueue(redis, *JOBS[:2], JOBS[0])
         chunk = claimer.claim(["default"], 3)
         put_back(process.connect(), process.keys, chunk, [JOBS[1]])
-        jobs = [(job, 1.0, b"%d" % number) for number, job in enumerate([JOBS[0], JOBS[1]] * 2)]
+        jobs = [(job, 1.0, b"%d" % number, ()) for number, job in enumerate([JOBS[0], JOBS[1]] * 2)]
 
         outcome = settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
 
@@ -346,7 +361,7 @@ class TestSettling:
         enqueue(redis, *JOBS[:2])
         chunk = claimer.claim(["default"], 2)
         redis.set("retry", "no sorted set")
-        jobs = [(job, 1.0, b"failed") for job in JOBS[:2]]
+        jobs = [(job, 1.0, b"failed", ()) for job in JOBS[:2]]
 
         with pytest.raises(RedisRefused, match="WRONGTYPE"):
             settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
@@ -357,7 +372,7 @@ class TestSettling:
         enqueue(redis, *JOBS[:2])
         chunk = claimer.claim(["default"], 2)
         redis.srem("kb:inflight", chunk.lease.incarnation)
-        jobs = [(job, 1.0, b"failed") for job in JOBS[:2]]
+        jobs = [(job, 1.0, b"failed", ()) for job in JOBS[:2]]
 
         outcome = settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
 
@@ -560,7 +575,7 @@ class TestCluster:
         pool.call("ZADD", keys.flow_ends, 0, "end")
         assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
         effects = [Effect("add", [keys.task_reports], [0, "report"])]
-        assert apply_end(pool.connection(), keys, b"end", effects) == [1]
+        assert apply_ends(pool.connection(), keys, [(b"end", effects)]) == [[1]]
         with Batch(client=client) as batch:
             client.push({**item, "queue": "flow"})
         outbox = Outbox(EffectContext(keys, client), pool.connection())
@@ -607,7 +622,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_end audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_guards forget_ledgers give_back
+            acknowledge apply_ends audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked operate operate_clear pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
         """
@@ -647,7 +662,7 @@ def push_by_rules(client, connection, keys):
     assert looked_at(connection, keys, kept=[], gone=[lock], again_s=1) == 1
     effects = [Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
     connection.call("ZADD", keys.flow_ends, 0, "end")
-    assert apply_end(connection, keys, b"end", effects) == [0]
+    assert apply_ends(connection, keys, [(b"end", effects)]) == [[0]]
 
 
 def use_limits(client):

@@ -313,7 +313,7 @@ def test_a_push_sends_the_recorded_commands(file, operation, jobs, proxy, redis)
     jids = [loads(part)["jid"] for each in commands for part in each[2:] if part.startswith(b"{")]
     assert (returned if isinstance(returned, list) else [returned]) == jids
     theirs = recorded["result"]["return"]
-    assert type(returned) is type(theirs)
+    assert isinstance(returned, type(theirs))
     assert len(jids) == (len(theirs) if isinstance(theirs, list) else 1)
 
 

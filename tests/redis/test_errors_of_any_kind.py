@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -112,13 +111,17 @@ def push(client, name, *args, **options):
     return client.push({"class": name, "args": list(args), **options})
 
 
+DUE = 1.0
+"""The time of a scheduled job that is due whatever the clock says."""
+
+
 def works_on(client, jobs):
     """Plain, async and scheduled jobs still run, on each thread."""
     before = len(jobs.done)
     for number in range(6):
         push(client, "Note", number)
     push(client, "AsyncNote", "async")
-    push(client, "Note", "scheduled", at=time.time() + 0.01)
+    push(client, "Note", "scheduled", at=DUE)
     wait_until(lambda: len(jobs.done) == before + 8, 30, lambda: f"all done: {jobs.done}")
 
 
@@ -234,7 +237,7 @@ def test_client_middleware_that_raises_it_keeps_its_own_scheduled_jobs_only(  # 
         return call_next()
 
     setup.client_middleware.add(around)
-    push(client, "Note", "bad", at=time.time() + 0.01)
+    push(client, "Note", "bad", at=DUE)
     with working():
         wait_until(lambda: len(raised) >= 2, 30, "a second try")
         works_on(client, jobs)

@@ -95,6 +95,19 @@ def test_a_job_is_pushed_to_the_fleet_of_its_queue(client, raw, other):
     assert queues_of(other) == {"queue:pay": 4}
 
 
+def test_what_a_push_returns_asks_the_fleet_of_its_job(client, raw, other):
+    mail, pay = client.push(item("mail")), client.push({**item("pay"), "at": time.time() + 60})
+    later = DeferringClient(client, lambda _postponed: None).push(item("pay"))
+
+    assert (mail.status(), pay.status()) == ("queued", "scheduled")
+    assert pay.job().delete()
+    assert other.zcard("schedule") == 0
+    assert later.client is pay.client
+    assert later.status() == "unknown"
+    assert (mail.cancel(), pay.cancel()) != (0, 0)
+    assert (raw.keys("*it-*"), other.keys("it-*")) == ([f"mail:it-{mail}"], [f"it-{pay}"])
+
+
 def test_a_guard_and_a_lock_lie_in_the_fleet_of_the_job(client, raw, other):
     [first] = client.push_once([item("pay")], ["key"])
     [second] = client.push_once([item("pay")], ["key"])

@@ -13,9 +13,10 @@ import pytest
 from support.engine import UnreliableConnection, capsule_of, heartbeat_of
 from support.waiting import wait_until
 
-from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.engine.heartbeat import WHOLE_EVERY, Heartbeat, ProcessInfo
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.errors import RedisRefused
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -123,6 +124,40 @@ class TestProcessHash:
         process.beat()
 
         assert redis.sismember("processes", IDENTITY)
+        assert "info" in fields(redis)
+
+    def test_the_beats_after_it_write_what_has_changed(self, redis, process):
+        process.beat()
+        redis.hdel(IDENTITY, "info")
+        redis.persist(IDENTITY)
+        process.quiet = True
+        before = redis.info("stats")["total_commands_processed"]
+
+        process.beat()
+
+        assert redis.info("stats")["total_commands_processed"] - before == 4  # INFO is one
+        assert fields(redis)["quiet"] == "true"
+        assert 50 < redis.ttl(IDENTITY) <= 60
+        redis.delete("processes")
+        for _ in range(WHOLE_EVERY - 2):
+            process.beat()
+        assert redis.smembers("processes") == {IDENTITY.encode()}
+        assert "info" in fields(redis)
+
+    @pytest.mark.parametrize("kind", ["{}", "{}-signals"])
+    def test_a_key_of_another_type_is_refused_alone(self, redis, process, kind):
+        process.beat()
+        key = kind.format(IDENTITY)
+        redis.set(key, "text")
+        with pytest.raises(RedisRefused, match="WRONGTYPE"):
+            process.beat()
+        redis.delete("processes")
+
+        process.beat()
+
+        assert redis.smembers("processes") == {IDENTITY.encode()}
+        redis.delete(key)
+        process.beat()
         assert "info" in fields(redis)
 
 

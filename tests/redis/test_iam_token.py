@@ -171,7 +171,7 @@ def test_a_connection_on_which_logging_in_broke_off_is_not_used(pool, cache, mon
 
 
 def test_a_client_of_the_settings_logs_in(server, cache, monkeypatch):
-    monkeypatch.setattr("kiqbridge.config.credentials.iam_token.time.time", lambda: NOON)
-    cache(IamTokens(access(server.url)).get_credentials()[1])
+    monkeypatch.setattr(IamTokens.__init__, "__defaults__", (lambda: NOON,))
+    cache(IamTokens(access(server.url), lambda: NOON).get_credentials()[1])
 
     Client(access(server.url)).push({"class": "EchoJob", "args": []})

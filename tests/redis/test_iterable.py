@@ -275,7 +275,7 @@ class TestInterruption:
         assert trace.items == list(range(8))
         assert trace.said == ["on_start", "on_stop"]
         assert redis.hgetall(KEY) == {b"ex": b"1", b"c": b"8", b"rt": b"0.8"}
-        assert redis.ttl(KEY) == TTL_S
+        assert TTL_S - 120 < redis.ttl(KEY) <= TTL_S
 
         worker.stopping = False
         trace.at_item = ticking(worker)

@@ -5,12 +5,14 @@ import threading
 from contextlib import ExitStack
 
 import pytest
+from redis.exceptions import ResponseError
 from support.servers import without_command
 from support.waiting import wait_until
 from support.wake_fleet import Member
 
 from kiqbridge.engine.perform.listening import Listening, State, set_of
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.wake_connection import WakeConnection
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
@@ -108,8 +110,8 @@ def test_who_listens_for_long_leaves_it_to_another_to_stand_by(redis, fleet):
     def noting(listening, renew):
         def renewed():
             was_standby = listening._is_standby
-            renew()
             knows_all = listening._processes == len(members)
+            renew()
             renewals.append((was_standby, listening._is_standby) if knows_all else None)
 
         return renewed
@@ -128,6 +130,16 @@ def test_who_listens_for_long_leaves_it_to_another_to_stand_by(redis, fleet):
 
     assert not any(each[1] for each in renewals if each)
     wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "another that stands by")
+
+
+def test_who_renews_its_sign_counts_how_many_there_are(fleet):
+    members = fleet(4)
+    wait_for_roles(members)
+    [listener] = [each for each in members if each.listening.state is State.LISTENING]
+
+    listener.listening._processes = 2  # as counted while the others started
+
+    wait_until(lambda: listener.listening._processes == 4, PATIENCE_S, "the four being counted")
 
 
 def test_the_role_comes_back_to_nobody_that_was_replaced(redis, fleet, redis_url):
@@ -231,6 +243,26 @@ def test_where_blpop_is_refused_every_process_listens_and_a_warning_says_why(
         for member in members:
             member.stop()
             member.join()
+
+
+@pytest.mark.parametrize("refusal", ["ASK 4913 127.0.0.1:7001", "TRYAGAIN Multiple keys request"])
+def test_a_slot_that_moves_is_no_server_that_refuses(redis, fleet, caplog, monkeypatch, refusal):
+    ask, refused = WakeConnection.ask, threading.Event()
+
+    def refuse_once(connection, *commands):
+        if SIGN in commands[0] and not refused.is_set():
+            refused.set()
+            return [ResponseError(refusal)]
+        return ask(connection, *commands)
+
+    monkeypatch.setattr(WakeConnection, "ask", refuse_once)
+    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform.listening")
+    members = fleet(2)
+    wait_until(refused.is_set, PATIENCE_S, "a refusal")
+    wait_for_roles(members)
+
+    push_and_wait(redis, members, b"job")
+    assert not caplog.messages
 
 
 def test_a_queue_that_is_paused_is_left_alone_until_it_is_resumed(redis, fleet):

@@ -12,7 +12,7 @@ from kiqbridge.engine.outbox.effects import EffectContext, pass_report
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.flow import Batch
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.outbox import apply_end, take_ends
+from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 
@@ -59,10 +59,10 @@ def test_the_second_of_two_workers_does_nothing(client, scene, redis):
     effects = [push_effect(scene, "low", b"{}")]
 
     answers = [
-        apply_end(client.pool.connection(), scene.keys, END.to_text(), effects) for _ in "12"
+        apply_ends(client.pool.connection(), scene.keys, [(END.to_text(), effects)]) for _ in "12"
     ]
 
-    assert answers == [[1], None]
+    assert answers == [[[1]], [None]]
     assert redis.llen("queue:low") == 1
 
 
@@ -91,7 +91,7 @@ def test_a_push_for_later_goes_to_the_scheduled_set(scene, client, redis):
     leave(redis, END)
 
     effects = [push_effect(scene, "low", b"{}", at=99.5)]
-    apply_end(client.pool.connection(), scene.keys, END.to_text(), effects)
+    apply_ends(client.pool.connection(), scene.keys, [(END.to_text(), effects)])
 
     assert redis.zrange("schedule", 0, -1, withscores=True) == [(b"{}", 99.5)]
 
@@ -107,6 +107,22 @@ def test_what_is_no_end_is_dropped_and_holds_up_nothing(outbox, redis, caplog):
     assert "cannot be read" in caplog.text
 
     assert "secret" not in caplog.text
+
+
+def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis):
+    def passes(end, scene):
+        return Effect("add", [scene.keys.task_reports], [0, end.jid])
+
+    connection = process.connect()
+    outbox = Outbox(scene, connection, makers=(passes,))
+    for number in range(20):
+        leave(redis, dataclasses.replace(END, jid=f"b{number:02}"))
+
+    outbox.look()
+
+    assert redis.zrange("kb:reports", 0, -1) == [b"b%02d" % number for number in range(20)]
+    assert outbox.applied == 20
+    assert connection.scripts == 2  # they are taken, and applied
 
 
 def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, client, redis, caplog):

@@ -312,21 +312,21 @@ class TestWhenSettled:
             settlement = Settlement(
                 target=Target.RETRY, score=1.0, text=text, counted=True, notify=then
             )
-            chunk.fail(settlement)
+            chunk.end(settlement)
         connection = process.connect()
         connection.most_bytes = 400_000
         connection.lose = {2}
         proxy.commands.clear()
 
         with pytest.raises(RedisUnavailable), chunk.writing:
-            settler.write_failed(connection, chunk)
+            settler.write_ended(connection, chunk)
         with chunk.writing:
-            thens = settler.write_failed(connection, chunk)
+            thens = settler.write_ended(connection, chunk)
         for then in thens:
             then()
 
         assert redis.zcard("retry") == 10
-        assert chunk.failed == ()
+        assert chunk.ended == ()
         # As ever, those whose reply was lost are taken for somebody else's; all others are reported.
         assert len(notified) == 8
         assert max(self.sizes(proxy)) < 420_000

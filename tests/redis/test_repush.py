@@ -198,9 +198,8 @@ class TestTheWorker:
 
         [text] = redis.lrange("queue:default", 0, -1)
         before, after = loads(original), loads(text)
-        assert after.pop("enqueued_at") == pytest.approx(time.time(), abs=30)
+        assert after.pop("enqueued_at") != before.pop("enqueued_at")
         assert after.pop("stamped") is True
-        before.pop("enqueued_at")
         assert list(after.items()) == list(before.items())
 
     @KINDS

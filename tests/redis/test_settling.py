@@ -116,11 +116,11 @@ class TestFailuresOfAChunk:
         chunk, called = claim(process, redis, *jobs), []
         while (text := chunk.take()) is not None:
             notify = (lambda text=text: called.append(text)) if text != jobs[1] else None
-            chunk.fail(settlement(Target.RETRY, text=text + b" ", notify=notify))
+            chunk.end(settlement(Target.RETRY, text=text + b" ", notify=notify))
         connection = process.connect()
 
         with chunk.writing:
-            notifications = settler.write_failed(connection, chunk)
+            notifications = settler.write_ended(connection, chunk)
         assert called == []
         for notify in notifications:
             notify()
@@ -129,7 +129,32 @@ class TestFailuresOfAChunk:
         assert redis.zrange("retry", 0, -1) == [text + b" " for text in jobs]
         assert called == [jobs[0], jobs[2]]
         assert in_flight(redis) == []
-        assert not chunk.has_failed
+        assert not chunk.has_ended
+
+    def test_ends_with_effects_are_written_together_with_one_word_to_the_outbox(
+        self, redis, process
+    ):
+        woken = []
+        settler = Settler(process.keys, on_end=lambda: woken.append(True))
+        jobs = [b'{"class":"Mail","jid":"%d"}' % number for number in range(5)]
+        chunk = claim(process, redis, *jobs)
+        while (text := chunk.take()) is not None:
+            if text == jobs[2]:
+                chunk.end(settlement(Target.RETRY, text=text))
+            else:
+                effects = [Effect("add", ["kb:flow:ends"], [0, b"end of " + text])]
+                chunk.end(settlement(Target.DISCARD, effects=effects))
+        connection = process.connect()
+
+        with chunk.writing:
+            settler.write_ended(connection, chunk)
+
+        assert connection.scripts == 3  # before the retry, the retry, behind it
+        assert redis.zrange("retry", 0, -1) == [jobs[2]]
+        ended = [b"end of " + text for text in jobs if text != jobs[2]]
+        assert redis.zrange("kb:flow:ends", 0, -1) == ended
+        assert in_flight(redis) == []
+        assert woken == [True, True]
 
     def test_handlers_are_not_called_for_one_that_was_not_ours_any_more(
         self, redis, process, settler, caplog
@@ -145,22 +170,25 @@ class TestFailuresOfAChunk:
             for text in jobs
         ]
 
-        for notify in settler.write_retries(process.connect(), chunk, asked):
+        for notify in settler.write_together(process.connect(), chunk, asked):
             notify()
 
         assert called == [jobs[1]]
         assert redis.zrange("retry", 0, -1) == [jobs[1]]
-        assert "1 failed jobs were not ours any more" in caplog.text
+        assert "1 ended jobs were not ours any more" in caplog.text
 
     @pytest.mark.parametrize("target", list(Target))
-    def test_only_retries_of_jobs_that_were_claimed_wait_for_others(
-        self, redis, process, settler, target
+    @pytest.mark.parametrize("effects", [(), [Effect("add", ["kb:flow:ends"], [0, "end"])]])
+    def test_only_retries_and_successes_with_effects_wait_for_others_of_their_claim(
+        self, redis, process, settler, target, effects
     ):
         claimed = claim(process, redis, JOB)
         popped = Chunk(lease=NO_LEASE, queue="default", home="", list_key="", jobs=[JOB])
+        ended = settlement(target, effects=effects)
 
-        assert settler.may_wait(claimed, settlement(target)) == (target is Target.RETRY)
-        assert not settler.may_wait(popped, settlement(target))
+        is_one = target is Target.RETRY or (target is Target.DISCARD and bool(effects))
+        assert settler.may_wait(claimed, ended) == is_one
+        assert not settler.may_wait(popped, ended)
 
 
 class TestBatches:

@@ -19,7 +19,7 @@ def settle_twins(redis, process, count, target="retry", text=TWIN):
     left = count
     while left:
         chunk = claimer.claim(["default"], 100)
-        jobs = [(text, 1.5, text)] * chunk.size
+        jobs = [(text, 1.5, text, ())] * chunk.size
         assert all(settle_all(process.connect(), process.keys, chunk, jobs, target=target))
         left -= chunk.size
 
@@ -66,7 +66,9 @@ def test_a_settlement_that_is_repeated_adds_nothing(redis, process):
     connection = process.connect()
 
     for expected in (True, False, False):
-        [is_ours] = settle_all(connection, process.keys, chunk, [(TWIN, 1.0, TWIN)], target="retry")
+        [is_ours] = settle_all(
+            connection, process.keys, chunk, [(TWIN, 1.0, TWIN, ())], target="retry"
+        )
         assert is_ours is expected
 
     assert redis.zrange("retry", 0, -1) == [TWIN]

@@ -24,8 +24,10 @@ _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
 def documents() -> list[Path]:
-    """The README, that of infra/, CONTRIBUTING, and all that lies under docs/."""
-    readmes = [ROOT / "README.md", ROOT / "infra" / "README.md", ROOT / "CONTRIBUTING.md"]
+    """The README, that of infra/, CONTRIBUTING, SECURITY, and all that lies under docs/."""
+    readmes = [
+        ROOT / name for name in ("README.md", "infra/README.md", "CONTRIBUTING.md", "SECURITY.md")
+    ]
     return [*readmes, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -89,6 +91,12 @@ def _blocks_of(path: Path) -> Iterator[Block]:
             language=found[1],
             text=found[2],
         )
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of its tables, without the lines below the headings."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def prose(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import redis as redis_py
 
@@ -97,14 +97,21 @@ class Fleet:
         recover_after_s: float | None,
         url: str | None = None,
         env: Mapping[str, str] | None = None,
+        jobs: Path = JOBS,
+        **options: Any,
     ) -> WorkerProcess:
-        """A new worker; None = with the default bound."""
+        """A new worker, with further options of `WorkerProcess`; None = with the default bound."""
         settings = {"MARKS": str(self.marks.folder), "KIQBRIDGE_LOG_FORMAT": "plain"}
         settings["KIQBRIDGE_LOG_LEVEL"] = "warning"
         if recover_after_s is not None:
             settings["KIQBRIDGE_RECOVER_AFTER_S"] = str(recover_after_s)
         worker = WorkerProcess(
-            "-r", str(JOBS), *args, redis_url=url or self._url, env={**settings, **(env or {})}
+            "-r",
+            str(jobs),
+            *args,
+            redis_url=url or self._url,
+            env={**settings, **(env or {})},
+            **options,
         )
         self._stack.enter_context(worker)
         self.live.append(worker)

@@ -18,10 +18,6 @@ from support.workers import WorkerProcess
 KEYS = Keys()
 LIST, SIGN, STANDBY = KEYS.wake("default")
 PATIENCE_S = 20
-RENEWAL_KEYS = "3"
-"""How many keys the script has by which a listener renews its sign (wake_renew.lua)."""
-LOOK_KEYS = "4"
-"""And that of a look for the sign (wake_check.lua)."""
 _ESTABLISHED = "01"
 
 
@@ -55,9 +51,9 @@ def wait_for_roles(redis: redis_py.Redis, workers: Sequence[WorkerProcess]) -> R
             name = words[3 + int(words[2])].encode()
             # Whose port it is takes long on a busy machine: asked of what still holds alone, or what
             # MONITOR shows is read later and later.
-            if words[2] == RENEWAL_KEYS and name == redis.get(SIGN):
+            if name == redis.get(SIGN):
                 listener, generation = owner(int(seen["client_port"]), workers), generation_of(name)
-            elif words[2] == LOOK_KEYS and name == redis.get(STANDBY):
+            elif name == redis.get(STANDBY):
                 standby = owner(int(seen["client_port"]), workers)
             if listener and standby and generation and listener is not standby:
                 return Roles(listener, standby, generation)

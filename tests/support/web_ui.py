@@ -61,8 +61,9 @@ def _texts(form: Form) -> Iterator[str]:
 class WebUI(ChildProcess):
     """The Web UI on the server at `redis_url`; requests share one session, as in one browser."""
 
-    def __init__(self, redis_url: str) -> None:
-        super().__init__(["ruby", str(APP)], env={**UTF_8, "REDIS_URL": redis_url})
+    def __init__(self, redis_url: str, setup: str = "") -> None:
+        command = ["ruby", "-r", "sidekiq/web", "-e", f"{setup}\nload {str(APP)!r}"]
+        super().__init__(command, env={**UTF_8, "REDIS_URL": redis_url})
         cookies = urllib.request.HTTPCookieProcessor(CookieJar())
         direct = urllib.request.ProxyHandler({})
         self._browser = urllib.request.build_opener(direct, cookies)

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, assert_type
 from uuid import UUID
 
-from kiqbridge import ArgumentMismatch, Client, IterableJob, Job, job
+from kiqbridge import ArgumentMismatch, Client, Depends, IterableJob, Job, JobHandle, job
 
 DAY = date(2026, 1, 1)
 
@@ -44,6 +44,38 @@ def order(customer: UUID, lines: list[Line], at: datetime) -> None:
 @job
 def many(first: str, *rest: int) -> None:
     """With any number of arguments."""
+
+
+def connect() -> Iterator[Line]:
+    """A provider with clean-up."""
+    yield Line(UUID(int=1), Decimal(1))
+
+
+async def connect_later() -> AsyncIterator[bytes]:
+    """One for jobs on the loop."""
+    yield b""
+
+
+async def count() -> int:
+    """One that is awaited."""
+    return 1
+
+
+@job
+def fill(
+    number: int, line: Line = Depends(connect), when: timedelta = Depends(timedelta)
+) -> Decimal:
+    """With what the worker fills."""
+    return line.price * number * when.days
+
+
+@job
+async def fill_later(
+    *, text: bytes = Depends(connect_later), number: int = Depends(count)
+) -> bytes:
+    """The same on the loop."""
+    assert_type(Depends(connect), Line)
+    return text * number
 
 
 class Report(Job):
@@ -94,6 +126,9 @@ class Crawl(IterableJob):
 def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[date]) -> None:
     """Without a loop."""
     jid: str | None = send.perform_async(42)
+    handle: JobHandle | None = Report.perform_async(DAY)
+    if handle is not None and handle.status() == "done":
+        print(handle.result(timeout=5.0), handle.job(), handle.cancel())
     text: str = send(42, copy=True)
     print(jid, text)
     ping.perform_async()
@@ -134,6 +169,9 @@ def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[dat
     SubReport.perform_async(DAY)
     Fetch.perform_async("https://example.com")
 
+    fill.perform_async(1)
+    fill_later.perform_in(5)
+
     Import.perform_async("users.csv")
     Import.perform_in(5, path="users.csv")
     Import.set(queue="low").perform_async("users.csv")
@@ -145,7 +183,8 @@ def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[dat
 async def enqueue_on_loop(client: Client) -> list[str | None]:
     """On a loop."""
     jid: str | None = await send.aperform_async(42, copy=True)
-    print(jid)
+    handle = await client.apush({"class": send, "args": [42]})
+    print(jid, handle and await handle)
     await send.aperform_in(timedelta(hours=1), 42)
     await send.aperform_at(datetime.now(UTC), 42)
     await send.set(queue="high").aperform_async(42)

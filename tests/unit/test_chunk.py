@@ -69,16 +69,16 @@ class TestTheOwner:
         chunk = chunk_of(b"job")
         chunk.take()
 
-        assert chunk.fail("settlement")
+        assert chunk.end("settlement")
 
-        assert chunk.failed == ((b"job", "settlement"),)
+        assert chunk.ended == ((b"job", "settlement"),)
         assert not chunk.may_be_left()
         with chunk.writing:
             chunk.written(1, ["notify"])
         assert chunk.may_be_left()
-        assert chunk.has_failed  # somebody is still to be notified
+        assert chunk.has_ended  # somebody is still to be notified
         assert chunk.take_notifications() == ["notify"]
-        assert not chunk.has_failed
+        assert not chunk.has_ended
 
     def test_may_not_leave_before_what_it_put_back_is_in_the_queue(self):
         chunk = chunk_of(b"job")
@@ -100,14 +100,14 @@ class TestTheOwner:
         assert chunk.may_be_left()
 
     def test_reports_of_a_job_that_was_revoked_meanwhile_change_nothing(self):
-        for report in (Chunk.finish, Chunk.put_back_running, lambda each: each.fail("settlement")):
+        for report in (Chunk.finish, Chunk.put_back_running, lambda each: each.end("settlement")):
             chunk = chunk_of(b"job")
             chunk.take()
             revoke_unfinished(chunk)
 
             assert not report(chunk)
 
-            assert (chunk.done, chunk.failed, chunk.returning) == ((), (), (b"job",))
+            assert (chunk.done, chunk.ended, chunk.returning) == ((), (), (b"job",))
 
 
 class TestRevoking:
@@ -251,12 +251,12 @@ class TestASharedChunk:
 
 def test_an_operator_sees_where_the_jobs_are():
     chunk = chunk_of(*(b"job %d" % number for number in range(6)))
-    for end in (Chunk.finish, lambda each: each.fail("settlement"), lambda _each: None):
+    for end in (Chunk.finish, lambda each: each.end("settlement"), lambda _each: None):
         chunk.take()
         end(chunk)
 
     assert repr(chunk) == (
-        "<Chunk t1#1 of default: 3 waiting, 1 running, 1 done, 0 pending, 1 failed, 0 returning>"
+        "<Chunk t1#1 of default: 3 waiting, 1 running, 1 done, 0 pending, 1 ended, 0 returning>"
     )
     assert not chunk.is_popped
     assert chunk_of(b"job", lease=NO_LEASE).is_popped
@@ -323,10 +323,10 @@ def test_a_job_that_fails_never_looks_as_if_the_chunk_had_none():
             super().append(failure)
 
     chunk, seen = chunk_of(b"job"), []
-    chunk._failed = Watched()
+    chunk._ended = Watched()
     chunk.take()
 
-    chunk.fail("settlement")
+    chunk.end("settlement")
 
     assert seen == [(b"job", False)]  # still running while it has not failed yet
     assert chunk.running is None
@@ -408,7 +408,7 @@ def until_no_error_is_raised(begin, call, check):
     ("prepare", "call"),
     [
         (lambda _chunk: None, Chunk.take),
-        (Chunk.take, lambda chunk: chunk.fail("settlement")),
+        (Chunk.take, lambda chunk: chunk.end("settlement")),
         (Chunk.take, Chunk.put_back_running),
     ],
     ids=["take", "fail", "put_back_running"],
@@ -421,7 +421,7 @@ def test_no_error_that_is_raised_in_the_owner_makes_it_forget_a_job(prepare, cal
 
     def check(chunk):
         revoke_unfinished(chunk)
-        assert {*chunk.returning, *(text for text, _ in chunk.failed)} == {b"new", b"old"}
+        assert {*chunk.returning, *(text for text, _ in chunk.ended)} == {b"new", b"old"}
 
     until_no_error_is_raised(begin, call, check)
 

@@ -215,7 +215,7 @@ class ChunkMachine(RuleBasedStateMachine):
             counted=True,
             notify=lambda: self.notified.update([id(job)]),
         )
-        assert self.chunk.fail(settlement) is not self.revoked_while_held
+        assert self.chunk.end(settlement) is not self.revoked_while_held
         self.held = None
 
     def owner_is_interrupted(self):
@@ -307,8 +307,8 @@ class ChunkMachine(RuleBasedStateMachine):
                 if job not in now:
                     assert job in self.redis.returned, "taken for given back, and is not"
 
-    def write_failed(self):
-        for notify in self.settler.write_failed(self.redis, self.chunk):
+    def write_ended(self):
+        for notify in self.settler.write_ended(self.redis, self.chunk):
             notify()
 
     @rule(weather=WEATHER)
@@ -324,15 +324,15 @@ class ChunkMachine(RuleBasedStateMachine):
         self.call(weather, write)
 
     @rule(weather=WEATHER)
-    def revoker_writes_failures(self, weather):
-        self.call(weather, self.write_failed)
+    def revoker_writes_ends(self, weather):
+        self.call(weather, self.write_ended)
 
     @rule(weather=WEATHER)
     def manager_stops(self, weather):
         def write():
             self.revoke_unfinished()
             self.give_back()
-            self.write_failed()
+            self.write_ended()
             if self.chunk.may_be_acknowledged():
                 self.redis.acknowledge_all()
 
@@ -360,7 +360,7 @@ class ChunkMachine(RuleBasedStateMachine):
     @rule(weather=WEATHER)
     def owner_writes_the_rest(self, weather):
         self.call(weather, self.give_back, by_owner=True)
-        self.call(weather, self.write_failed, by_owner=True)
+        self.call(weather, self.write_ended, by_owner=True)
 
     @property
     def on_loop(self):
@@ -381,7 +381,7 @@ class ChunkMachine(RuleBasedStateMachine):
             if succeeds:
                 acknowledge(self.redis, KEYS, [(self.chunk, job)])
             else:
-                self.settler.write_retries(self.redis, self.chunk, [(job, settlement)])
+                self.settler.write_together(self.redis, self.chunk, [(job, settlement)])
 
         if not self.call(weather, write):  # again, until it is confirmed; it is held meanwhile
             write()
@@ -431,7 +431,7 @@ class ChunkMachine(RuleBasedStateMachine):
             "waiting": self.chunk.waiting,
             "running": [job for job in [self.chunk.running] if job is not None],
             "done": self.chunk.done,
-            "failed": [job for job, _ in self.chunk.failed],
+            "ended": [job for job, _ in self.chunk.ended],
             "returning": self.chunk.returning,
         }
         seen = Counter(id(job) for jobs in states.values() for job in jobs)
@@ -466,7 +466,7 @@ class ChunkMachine(RuleBasedStateMachine):
         with self.chunk.writing:
             self.chunk.revoke()
             self.give_back()
-            self.write_failed()
+            self.write_ended()
         for job in self.pending:
             self.pending.discard(job)
             if job in self.redis.returned:

@@ -74,8 +74,14 @@ def test_what_handlers_cannot_keep_up_with_is_dropped_and_counted(held, caplog):
 
 
 def test_the_wait_for_a_handler_that_hangs_is_bounded(held, caplog):
-    notifications, heard = Notifications(), []
-    notifications.add([held.wait, lambda: heard.append("never")])
+    notifications, heard, begun = Notifications(), [], threading.Event()
+
+    def wait():
+        begun.set()
+        held.wait()
+
+    notifications.add([wait, lambda: heard.append("never")])
+    assert begun.wait(10)
 
     notifications.stop(0.05)
 

@@ -61,7 +61,7 @@ def test_nothing_is_acknowledged_while_a_failure_cannot_be_written(ran):
     stand.connection.down = True
 
     stand.processor.start()
-    wait_until(lambda: len(stand.chunk.failed) == 2)
+    wait_until(lambda: len(stand.chunk.ended) == 2)
     assert not stand.fetcher.acknowledged.is_set()
     stand.connection.down = False
     wait_until(stand.fetcher.acknowledged.is_set)

@@ -56,6 +56,7 @@ def test_it_is_shown_without_the_password(url, shown):
     [
         "localhost:6379",
         "http://:s3cret@host",
+        "amqp://:s3cret@host",
         "redis://:s3cret@host:port/0",
         "redis://:s3cret/x@host:6379",
         "redis://:s3cret@[host",

@@ -141,7 +141,7 @@ class TestCommandLine:
 
 
 def from_yaml(text, **more):
-    return merged(parse(text, "worker.yml"), **more)
+    return merged(parse(text, "worker.yml", {}), **more)
 
 
 class TestFile:
@@ -181,7 +181,7 @@ class TestFile:
         "k": "::A"
         """
 
-        assert parse(text, "worker.yml") == {
+        assert parse(text, "worker.yml", {}) == {
             "a": "b",
             ":c": ":d",
             "e f": "g h",
@@ -244,7 +244,10 @@ class TestFile:
         [
             (b":queues: [a", "is no YAML: "),
             (b"- a\n- b\n", "holds list, not settings; write key: value lines"),
-            (b"concurrency: <%= 3 %>", "holds ERB (<% \u2026 %>), which is Ruby"),
+            (
+                b"tag: a\nconcurrency: <%= 3 %>",
+                "line 2: '<%= 3 %>' is Ruby that is not evaluated here",
+            ),
             (b"tag: \xff", "cannot be read: "),
             (b"tag: !ruby/object:Foo {}", "is no YAML: could not determine a constructor"),
             (b"a: !!python/object/apply:os.getcwd []", "is no YAML: could not determine"),
@@ -255,7 +258,7 @@ class TestFile:
         path.write_bytes(content)
 
         with pytest.raises(ConfigError) as refusal:
-            read_file(path)
+            read_file(path, {})
 
         assert str(refusal.value).startswith(f"{path}: {message}")
 
@@ -276,7 +279,7 @@ class TestFile:
         warnings = []
         merged({"concurency": 3, "wholly_other": 1}, warn=warnings.append)
         merged(
-            {"strict": True, "scheduler": {"a": 1}, "staging": {"concurrency": 1}},
+            {"strict": True, "logfile": "x", "staging": {"concurrency": 1}},
             warn=warnings.append,
         )
         assert warnings == [
@@ -290,7 +293,7 @@ def test_the_example_file_has_settings_only():
     warnings = []
 
     config = merge(
-        file=read_file(example),
+        file=read_file(example, {}),
         file_name=example.name,
         environ={"APP_ENV": "production"},
         flags={},

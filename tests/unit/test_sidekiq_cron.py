@@ -171,6 +171,7 @@ def test_what_is_left_out_is_noted_and_times_are_read_as_fugit_reads_them():
         ("a: {class: A, cron: [1]}", "no text"),
         ("- {class: A, cron: '0 3 * * *'}", "no name"),
         ("a: {class: A, cron: 'whenever it suits'}", "expression"),
+        ("a: {class: A, cron: <%= x %>}", "ERB"),
     ],
 )
 def test_what_cannot_be_said_is_refused(text, reason):
@@ -184,7 +185,7 @@ def test_what_cannot_be_said_is_refused(text, reason):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a: {class: A, cron: <%= x %>}", "ERB"),
+        ("<% each do |x| %>\na: {class: A, cron: <%= x %>}\n<% end %>", "not YAML.*ERB"),
         ("a: [", "not YAML"),
         ("text", "no schedules"),
         ("", "no schedules"),
@@ -210,7 +211,7 @@ def read_scheduler(text):
 
 
 FILE = """\
-:concurrency: 5
+:concurrency: <%= ENV.fetch("RAILS_MAX_THREADS") { 5 } %>
 :scheduler:
   :enabled: true
   :schedule:

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from kiqbridge.client.current import interrupted, log_context
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.default_client import configure
+    from kiqbridge.client.depends import Depends
     from kiqbridge.client.iterable import IterableJob
     from kiqbridge.client.job import Job, RemoteJob, job
+    from kiqbridge.client.job_handle import JobHandle
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
@@ -42,8 +44,10 @@ __version__ = "0.1.0"
 # a worker is asked how it shall load them (commands/cli.py) before it has.
 _HOMES = {
     "Client": "client",
+    "Depends": "depends",
     "IterableJob": "iterable",
     "Job": "job",
+    "JobHandle": "job_handle",
     "RemoteJob": "job",
     "Schedule": "schedule",
     "Schedules": "schedules",
@@ -60,9 +64,11 @@ __all__ = [
     "ArgumentMismatch",
     "Client",
     "ConfigError",
+    "Depends",
     "EventError",
     "IterableJob",
     "Job",
+    "JobHandle",
     "JobInterrupted",
     "JobNotFound",
     "JobRefused",

@@ -1,10 +1,12 @@
 """Jobs for child processes, each beside its like for threads; what they see goes to files in MARKS."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,7 +14,7 @@ from typing import ClassVar
 
 from support.noting import hold, note
 
-from kiqbridge import Job, interrupted, job, server
+from kiqbridge import Depends, Job, interrupted, job, server
 from kiqbridge.client.current import CONTEXT, RUNTIME
 
 
@@ -36,6 +38,20 @@ def outermost(_instance, payload, queue, call_next):
         return None
     note("middleware", name=payload["class"], queue=queue)
     return call_next()
+
+
+def opened() -> Iterator[str]:
+    note("opened")
+    yield f"with {database.value}"
+    note("closed")
+
+
+def filled(number: int, of: str = Depends(opened)) -> None:
+    note("filled", number=number, of=of)
+
+
+job(filled, name="FilledInThread")
+job(filled, name="FilledInProcess", pool="process")
 
 
 class RefusedError(Exception):
@@ -88,7 +104,7 @@ def fail(kind: str) -> None:
 
 RULES = {
     "on_error": {ZeroDivisionError: "kill", SystemExit: "discard"},
-    "retry_in": lambda count, error, payload: 1000 + count + len(payload["error_class"]),
+    "retry_in": lambda count, error, payload: 10_000 + count + len(payload["error_class"]),
 }
 
 
@@ -148,6 +164,14 @@ def dies(how: str) -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], close_fds=False)
     os.kill(os.getpid(), getattr(signal, how, signal.SIGKILL))
     time.sleep(60)
+
+
+@job(name="EndsThread", pool="process")
+def ends_thread(name: str) -> None:
+    [thread] = [each for each in threading.enumerate() if each.name == name]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+    )
 
 
 class UnmadeInThread(Job):

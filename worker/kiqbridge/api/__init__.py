@@ -32,7 +32,7 @@ from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
-from kiqbridge.api.whereabouts import Found, find_job
+from kiqbridge.api.whereabouts import Found, JobState, JobStatus, find_job, find_state
 
 __all__ = [
     "Action",
@@ -52,6 +52,8 @@ __all__ = [
     "JobMetrics",
     "JobRecord",
     "JobSet",
+    "JobState",
+    "JobStatus",
     "Limits",
     "Occurrence",
     "Operator",
@@ -84,6 +86,7 @@ __all__ = [
     "fetch_suspects",
     "fetch_verdict",
     "find_job",
+    "find_state",
     "job_metrics",
     "judge",
     "open_operator",

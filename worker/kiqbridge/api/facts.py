@@ -21,6 +21,7 @@ from kiqbridge.api.processes import (
     unknown_classes,
 )
 from kiqbridge.api.record import JobRecord
+from kiqbridge.api.verdict import LIMITS, Limits
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.forgetting import KEPT_S, dropped_in
@@ -145,6 +146,7 @@ class Facts:
         unknown: `CLASS in PLACE` → jobs of a class that no process declares which may take them. Looked at are the
             next job of each queue and the next retry; the doctor looks at more.
         refused: what the server refused to answer, in words.
+        limits: by which they are judged.
     """
 
     at: float
@@ -168,6 +170,7 @@ class Facts:
     classes: Mapping[str, Counts] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     refused: Sequence[str] = ()
+    limits: Limits = LIMITS
 
 
 def fetch_facts(operator: Operator | None = None, *, queues: Iterable[str] = ()) -> Facts:

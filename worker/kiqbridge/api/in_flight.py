@@ -143,6 +143,20 @@ def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list
     ]
 
 
+def claiming_processes(operator: Operator) -> set[str]:
+    """The identities of our workers that claim: what they run is known from their lists, and from no heartbeat.
+
+    With basic fetch a worker claims nothing.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    pool, keys = operator.pool, operator.keys
+    names = [text_of(name) for name in pool.call("SMEMBERS", keys.inflight)]
+    counts = pool.run(*(("HLEN", keys.claims(name)) for name in names)) if names else []
+    return {_identity(name) for name, count in zip(names, counts, strict=True) if count}
+
+
 def _running(incarnation: str, reply: Sequence[bytes]) -> set[str]:
     works = (parse_work(incarnation, text_of(tid), text) for tid, text in pairs_of(reply).items())
     return {work.job.jid for work in works if work is not None}

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.verdict import LIMITS, Fact, Verdict
+from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.store import server_check
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
@@ -87,7 +87,7 @@ def _pollers(facts: Facts) -> Iterator[Fact]:
     if not facts.processes:
         return
     for name, link, each in _due_sets(facts):
-        if each.due and each.late_s > LIMITS.overdue_s:
+        if each.due and each.late_s > facts.limits.overdue_s:
             yield Fact(
                 kind="overdue",
                 severity="critical",
@@ -123,12 +123,12 @@ def _memory(facts: Facts) -> Iterator[Fact]:
     if memory is None:
         return
     yield from eviction_facts(memory.policy)
-    if memory.share >= LIMITS.memory_warning:
+    if memory.share >= facts.limits.memory_warning:
         used, most = memory.taken
         whose = "maxmemory" if memory.most else "the machine's memory"
         yield Fact(
             kind="memory",
-            severity="critical" if memory.share >= LIMITS.memory_critical else "warning",
+            severity="critical" if memory.share >= facts.limits.memory_critical else "warning",
             what=f"Redis uses {memory.share:.0%} of {whose} ({_megabytes(used)} of {_megabytes(most)}); "
             "when it is full, no job can be pushed.",
             do="Look for what grows (kiqbridge stats): more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
@@ -191,7 +191,7 @@ def _latency(facts: Facts) -> Iterator[Fact]:
     served = {name for each in facts.processes for name in each.queues}
     paused = _paused_queues(facts)
     late = [
-        (queue.latency_s / LIMITS.latency_s, queue)
+        (queue.latency_s / facts.limits.latency_s, queue)
         for queue in facts.queues
         if queue.size and queue.name in served and queue.name not in paused
     ]
@@ -199,7 +199,7 @@ def _latency(facts: Facts) -> Iterator[Fact]:
         if factor > 1:
             yield Fact(
                 kind="queue-latency",
-                severity="critical" if factor > LIMITS.much_worse else "warning",
+                severity="critical" if factor > facts.limits.much_worse else "warning",
                 what=f"The oldest job of the queue {shown(queue.name)} has waited for "
                 f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}.",
                 do=f"Look at what runs ({_busy(facts)}): add workers or threads, or give slow jobs a queue of "
@@ -209,7 +209,7 @@ def _latency(facts: Facts) -> Iterator[Fact]:
 
 
 def _deaths(facts: Facts) -> Iterator[Fact]:
-    if facts.dead_lately > LIMITS.deaths:
+    if facts.dead_lately > facts.limits.deaths:
         yield Fact(
             kind="deaths",
             severity="warning",
@@ -251,7 +251,7 @@ def _dead_set(facts: Facts) -> Iterator[Fact]:
 
 
 def _retries(facts: Facts) -> Iterator[Fact]:
-    if facts.retry.size > LIMITS.retries:
+    if facts.retry.size > facts.limits.retries:
         yield Fact(
             kind="retries",
             severity="warning",
@@ -263,8 +263,8 @@ def _retries(facts: Facts) -> Iterator[Fact]:
 
 def _failing(facts: Facts) -> Iterator[Fact]:
     for name, counts in sorted(facts.classes.items(), key=lambda each: -each[1].failures):
-        enough = counts.executions >= LIMITS.fewest_executions
-        if enough and counts.failures >= LIMITS.failed_share * counts.executions:
+        enough = counts.executions >= facts.limits.fewest_executions
+        if enough and counts.failures >= facts.limits.failed_share * counts.executions:
             yield Fact(
                 kind="failing-class",
                 severity="warning",
@@ -276,7 +276,7 @@ def _failing(facts: Facts) -> Iterator[Fact]:
 
 
 def _beats(facts: Facts) -> Iterator[Fact]:
-    late = [each for each in facts.processes if facts.at - each.beat_at > LIMITS.beat_s]
+    late = [each for each in facts.processes if facts.at - each.beat_at > facts.limits.beat_s]
     if late:
         oldest = min(late, key=lambda each: each.beat_at)
         yield Fact(
@@ -301,14 +301,14 @@ def _beats(facts: Facts) -> Iterator[Fact]:
 
 
 def _long_jobs(facts: Facts) -> Iterator[Fact]:
-    running = [each for each in facts.work if facts.at - each.run_at > LIMITS.job_s]
+    running = [each for each in facts.work if facts.at - each.run_at > facts.limits.job_s]
     if running:
         first = running[0]
         yield Fact(
             kind="long-jobs",
             severity="warning",
             what=f"{count_text(len(running), 'job')} {_are(len(running))} running for more than "
-            f"{span_text(LIMITS.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
+            f"{span_text(facts.limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
             f"{span_text(facts.at - first.run_at)}.",
             do="Dump the threads of its process to see where it is. Give calls over a network a timeout; make "
             "long work an iterable job.",

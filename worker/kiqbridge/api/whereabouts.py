@@ -1,19 +1,35 @@
-"""Where a job is, by its jid: in a queue, a set, a process, or between the two."""
+"""Where a job is, by its jid: in a queue, a set, a process, or between the two; and in what state."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from kiqbridge.api.in_flight import fetch_in_flight
+from kiqbridge.api.in_flight import claiming_processes, fetch_in_flight, fetch_suspects
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import WorkSet
 from kiqbridge.api.queues import Queue
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
+from kiqbridge.client import kept_results
+from kiqbridge.wire.result import Result
 
-Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight"]
+JobStatus = Literal[
+    "running", "queued", "retrying", "scheduled", "dead",
+    "done", "discarded", "skipped", "expired", "cancelled", "unknown",
+]  # fmt: skip
+Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight", "suspects"]
 
 _SETS: Final = (RetrySet, ScheduledSet, DeadSet)
 _LONGEST_CLAIM: Final = 100_000
+_STATUS: Final[dict[Place, JobStatus]] = {
+    "in flight": "running",
+    "queue": "queued",
+    "suspects": "queued",
+    "retry": "retrying",
+    "schedule": "scheduled",
+    "dead": "dead",
+    "working": "running",
+}
+"""Of a job that was seen at several places the first counts: it moved, or a heartbeat is some seconds old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +38,7 @@ class Found:
 
     Attributes:
         place: `in flight`: taken by a worker, in Redis until it has been performed; `working`: as the
-            heartbeat of the process shows it.
+            heartbeat of the process shows it; `suspects`: it ran when a worker died, and waits to run alone.
         name: of the queue or the set; of a process `IDENTITY TID`.
         job: a `QueuedJob` or `SortedEntry` where it can be acted on.
     """
@@ -56,6 +72,12 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
             for work in WorkSet(whose)
             if work.job.jid == jid
         ),
+        *(
+            ("suspects", each.queue, job)
+            for each in fetch_suspects(whose)
+            for job in each.jobs
+            if job.jid == jid
+        ),
         *(("queue", queue.name, queue.find_job(jid)) for queue in Queue.all(whose)),
     ]
     return [
@@ -63,3 +85,41 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
         for place, name, job in looked
         if job is not None
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What is known of a job at this moment.
+
+    Attributes:
+        status: where it is, else how it has ended, else `unknown`.
+        found: where it is; None: nowhere, or a result says how it has ended.
+        result: how it has ended; None: it has not, or that is not kept.
+    """
+
+    status: JobStatus
+    found: Found | None = None
+    result: Result | None = None
+
+
+def find_state(jid: str, operator: Operator | None = None) -> JobState:
+    """The state of a job; `unknown` for some milliseconds after its end, until its result is written.
+
+    Raises:
+        PayloadError: the jid is no text, or empty.
+        RedisUnavailable: not everything was read.
+    """
+    whose = operator or default_operator()
+    order = list(_STATUS)
+    for _ in range(2):  # a job that moves may be missed once
+        result = kept_results.fetch(jid, whose.client)
+        if result is None or result.outcome == "dead":  # and perhaps pushed again since
+            places = {each.place: each for each in find_job(jid, whose)}
+            shown = places.get("working")
+            if shown and shown.name.partition(" ")[0] in claiming_processes(whose):
+                del places["working"]  # it has ended since that heartbeat
+            if place := min(places, key=order.index, default=None):
+                return JobState(status=_STATUS[place], found=places[place])
+        if result is not None:
+            return JobState(status=cast("JobStatus", result.outcome), result=result)
+    return JobState(status="unknown")

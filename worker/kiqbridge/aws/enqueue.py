@@ -42,7 +42,7 @@ UNKNOWN = "unknown"
 """The source of an event that could not be read."""
 
 PUBLISH = "publish"
-"""That of a direct invocation that publishes the schedules of the template."""
+"""The key of a direct invocation that publishes the schedules of the template."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def _dumps(line: Mapping[str, Any]) -> str:
 
 
 def make_metrics(environ: Mapping[str, str]) -> "EphemeralMetrics":
-    """Of one environment; nothing is shared with other objects, nor kept after a flush."""
+    """Metrics of one environment; nothing is shared with other objects, nor kept after a flush."""
     from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415 - see the module
 
     return EphemeralMetrics(

@@ -23,7 +23,7 @@ from kiqbridge.config.setting import read
 from kiqbridge.store import deadline
 
 SUBSEGMENT: Final = "## kiqbridge.enqueue"
-"""Of an invocation, in X-Ray; the two signs are Powertools' habit."""
+"""Name of an invocation's segment in X-Ray; the two `#` are Powertools' convention."""
 TRACE_HEADER: Final = "_X_AMZN_TRACE_ID"
 """Variable in which Lambda passes the invocation's trace header."""
 

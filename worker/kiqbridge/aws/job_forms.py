@@ -162,7 +162,7 @@ def parse_mapped(
 
 
 def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[JobRequest]:
-    """The same; a job without a key of its own goes by the identity of what brought it."""
+    """The request with an identity; a job without a key of its own gets the identity of what brought it."""
     if identity is None:
         return list(jobs)
     return [
@@ -194,7 +194,7 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
 
 
 def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same event with a tick in the place of Scheduler's context attributes under `_schedule`."""
+    """The event with a tick in the place of Scheduler's context attributes under `_schedule`."""
     if _CONTEXT not in event:
         return event
     context = event[_CONTEXT]

@@ -21,7 +21,7 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.bulk import BATCH_SIZE
 
 NO_FLEET = ""
-"""Stands for the fleet of a queue which belongs to none: its push is refused."""
+"""The fleet of a queue that belongs to no fleet: a push to it is refused."""
 
 
 class HeldBack(errors.KiqbridgeError):
@@ -29,7 +29,7 @@ class HeldBack(errors.KiqbridgeError):
 
 
 class StaleTick(errors.EventError):
-    """So old that nobody knows whether it was enqueued."""
+    """A tick so old that nobody knows whether it was enqueued."""
 
 
 class Pushing(Protocol):

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from kiqbridge.aws.spill_form import Message
 
 MAX_BYTES: Final = 1_048_576
-"""Of a message, and of all of one call together (SQS' quota since August 2025)."""
+"""Bytes of a message, and of all messages of one call together (SQS' quota since August 2025)."""
 MAX_ENTRIES: Final = 10
-"""Of one call."""
+"""Messages of one call."""
 
 _REGION: Final = re.compile(r"(?:^|\.)sqs[.-](?:fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.")
 """In the host of a queue's address."""

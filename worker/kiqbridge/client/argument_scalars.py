@@ -33,7 +33,7 @@ class Mismatch(Exception):  # noqa: N818 - it never leaves the package
         self.names: list[str] = []
 
     def within(self, place: int | str) -> "Mismatch":
-        """The same, seen from around: the place is an index, or the name of a key or field."""
+        """The same mismatch, seen from the value around it; `place` is an index, or the name of a key or field."""
         if isinstance(place, int):
             self.path = f"[{place}]{self.path}"
         else:
@@ -84,7 +84,7 @@ def scalar_of(kind: type) -> Converter | None:
 
 
 def _plain(kind: type, json: str, *accepted: type) -> Converter:
-    """Of a class whose values are JSON itself; those of the other classes are taken for one."""
+    """The kind of a class whose values are JSON itself; values of `others` are accepted too."""
     name, kinds = kind.__name__.removesuffix("Type"), (kind, *accepted)  # of None
     refused = (bool,) if kind is float else ()
 
@@ -104,7 +104,7 @@ def _written(
     parse: Callable[[Any, Any], Any],
     *others: type,
 ) -> Converter:
-    """Of a class whose values have another form in JSON: a text, or one of other classes."""
+    """The kind of a class whose values have another form in JSON: a text, or a value of another class."""
     read = others or (str,)
 
     def tried(convert: Callable[..., Any], value: Any, *args: Any) -> Any:

@@ -41,7 +41,7 @@ _DICTS: Final = frozenset({dict, collections.abc.Mapping, collections.abc.Mutabl
 _TRANSPARENT: Final = ("Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
 _ANY: Final = "any"
 _CHOICES: Final = 8
-"""So many values of an enum are named in a message."""
+"""How many values of an enum a message names."""
 
 
 def namespace_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Compiler:
     def _array(
         self, name: str, args: tuple[Any, ...], kinds: tuple[type, ...], make: Any
     ) -> Converter:
-        """Of a class with any number of items of one kind; `make` takes a list of them."""
+        """The kind of a class with any number of items of one kind; `make` takes a list of the items."""
         item = self._of(args[0]) if args else None
         expected = f"{name} of {item.expected}" if item else name
 
@@ -228,7 +228,7 @@ class Compiler:
         return _row(kind.__name__, lambda values: kind(*values), fields, least)
 
     def _fields(self, kind: Any) -> Converter:
-        """Of a class with named fields, which are those of an object in JSON: a TypedDict, or a dataclass."""
+        """The kind of a class with named fields, an object in JSON: a TypedDict, or a dataclass."""
         is_dict = typing.is_typeddict(kind)
         expected = kind.__name__
         found: dict[str, Converter | None] = {}
@@ -288,7 +288,7 @@ class Compiler:
 
 
 def _annotations(kind: type) -> Mapping[str, Any]:
-    """Those of a class itself."""
+    """The annotations of a class itself, without those that it inherits."""
     if sys.version_info >= (3, 14):
         import annotationlib  # noqa: PLC0415 - of this version on
 
@@ -322,7 +322,7 @@ def _row(
     items: list[Converter | None],
     least: int | None = None,
 ) -> Converter:
-    """Of a tuple with a value for each place."""
+    """The kind of a tuple with a value for each place."""
     least = len(items) if least is None else least
     expected = f"{name} of {len(items)} values"
 

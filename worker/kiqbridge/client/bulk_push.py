@@ -28,7 +28,7 @@ def push_bulk(
     profile: FleetProfile,
     writer_of: Callable[[Sequence[PreparedJob]], JobWriter],
 ) -> list[str | None]:
-    """See `Client.push_bulk`; `writer_of` gives the writer for the jobs of the call."""
+    """Push many jobs as `Client.push_bulk` does; `writer_of` gives the writer for the jobs of the call."""
     now = client_now()
     bulk = parse_bulk(by_active_job(item), now, random.random)
     count = len(bulk.argument_lists)

@@ -22,6 +22,7 @@ from typing import (
 
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.function_job import BulkOptions, JobCall, JobPusher, Setter, naming_our_calls
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.registry import definition_of
 from kiqbridge.wire.options import PushOptions
 
@@ -55,7 +56,7 @@ class PerformsRow(Protocol[*Ts]):
 
 
 class IteratesRow(Protocol[*Ts]):
-    """The same for an iterable job."""
+    """What the type checker sees of `perform_async` and its relatives of an iterable job."""
 
     def each_iteration(self, item: Any, /, *args: *Ts) -> Any:
         """What a worker calls for each item."""
@@ -63,15 +64,15 @@ class IteratesRow(Protocol[*Ts]):
 
 Declared = type[HasPerform[P]] | type[HasIteration[P]]
 DeclaredRow = type[PerformsRow[*Ts]] | type[IteratesRow[*Ts]]
-Jid = str | None
-Awaited = Coroutine[Any, Any, Jid]
+Handle = JobHandle | None
+Awaited = Coroutine[Any, Any, Handle]
 
 
 class Sets(Protocol[P]):
     """A `set`."""
 
     def __call__(self, **options: Unpack[PushOptions]) -> Setter[P]:
-        """The same job with other options for the next push."""
+        """The job with other options for the next push."""
         ...
 
 
@@ -150,9 +151,9 @@ class _Bulk(_Method, Generic[T_co]):
 class ClassCalls:
     """What `Job` and its subclasses can be asked for: to be enqueued, or run here and now; see `FunctionJob`."""
 
-    perform_async = Enqueues[Jid]()
-    perform_in = EnqueuesLater[float | timedelta, Jid]()
-    perform_at = EnqueuesLater[float | datetime, Jid]()
+    perform_async = Enqueues[Handle]()
+    perform_in = EnqueuesLater[float | timedelta, Handle]()
+    perform_at = EnqueuesLater[float | datetime, Handle]()
     perform_inline = Enqueues[Any]()
     with_args = _WithArgs()
     set = _Set()
@@ -160,5 +161,5 @@ class ClassCalls:
     aperform_in = EnqueuesLater[float | timedelta, Awaited]()
     aperform_at = EnqueuesLater[float | datetime, Awaited]()
 
-    perform_bulk = _Bulk[list[Jid]]()
-    aperform_bulk = _Bulk[Coroutine[Any, Any, list[Jid]]]()
+    perform_bulk = _Bulk[list[str | None]]()
+    aperform_bulk = _Bulk[Coroutine[Any, Any, list[str | None]]]()

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.current import COLLECTOR, collector_of
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
-from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
+from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain, text_of_payload
 from kiqbridge.client.registry import wire_name_of
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.setting import choose
 from kiqbridge.runtime.clock import client_now
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisPool, has_stand_in
 from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire import json_text
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import redis
 
     from kiqbridge.client.fleets import FleetWriters
+    from kiqbridge.client.group_commit import GroupCommit
     from kiqbridge.client.guarded_push import Enqueued, TickOutcome
     from kiqbridge.config.fleets import Fleets
     from kiqbridge.store.deploy import DeployMark
@@ -111,6 +113,8 @@ class Client:
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
         self.fleets: FleetWriters | None = None
+        self._of_fleets: dict[JobWriter, Client] = {}
+        self._group: GroupCommit | None = None
         if is_by_settings and environ.get("KIQBRIDGE_FLEETS"):
             from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
 
@@ -150,7 +154,7 @@ class Client:
 
     @property
     def pool(self) -> RedisPool:
-        """Its connections."""
+        """The connections of this client."""
         return self._redis
 
     @property
@@ -168,7 +172,29 @@ class Client:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
         return self._fleet_profile.current()
 
-    def push(self, item: Mapping[str, Any]) -> str | None:
+    def handle(self, jid: str) -> JobHandle:
+        """What a push of this job has returned: its jid, which can be asked about it; nothing is read.
+
+        Args:
+            jid: of a job that was pushed to this client's Redis; with fleets, to its own.
+        """
+        handle = JobHandle(jid)
+        handle.client = self
+        return handle
+
+    def handle_from(self, jid: str, writer: JobWriter) -> JobHandle:
+        """As `handle`, of a job that this writer wrote, whatever its fleet."""
+        if writer is self._writer:
+            return self.handle(jid)
+        client = self._of_fleets.get(writer)
+        if client is None:
+            pool, namespace = writer.pool, writer.keys.prefix
+            client = Client(pool=pool, namespace=namespace, profile=self.profile)
+            client.middleware = self.middleware
+            self._of_fleets[writer] = client
+        return client.handle(jid)
+
+    def push(self, item: Mapping[str, Any]) -> JobHandle | None:
         """Enqueue one job: SADD queues, LPUSH queue:NAME; or ZADD schedule if the item has `at`.
 
         Args:
@@ -177,7 +203,8 @@ class Client:
                 place of `class` names a Rails job, see `active_job`.
 
         Returns:
-            The jid, or None when middleware stopped it, or a rule of the job left it out (docs/flow.md).
+            The jid, which can be asked about the job; None when middleware stopped it, or a rule of the job left it
+            out (docs/flow.md).
 
         Raises:
             NotUnique: a unique job that is to raise.
@@ -187,7 +214,8 @@ class Client:
             PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
         """
         if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
-            return collector.push(item)
+            jid = collector.push(item)
+            return None if jid is None else self.handle(jid)
         now = client_now()
         job = prepare(item, now, self.middleware, self._fleet_profile.current, by_rule=True)
         if job is None:
@@ -196,9 +224,11 @@ class Client:
         if job.rule is not None:
             from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
 
-            return push_ruled([job], writer, now=now)[0]
-        writer.write([job])
-        return job.jid
+            if push_ruled([job], writer, now=now)[0] is None:
+                return None
+        else:
+            writer.write([job])
+        return self.handle_from(job.jid, writer)
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
         """Enqueue one job per element of `args`, a list of lists (§5.7), 1,000 or 1 MB a round trip.
@@ -218,9 +248,35 @@ class Client:
             return collector.push_bulk(item)
         return push_bulk(item, self.middleware, self._fleet_profile, self.writer_of)
 
-    async def apush(self, item: Mapping[str, Any]) -> str | None:
-        """As `push`, on a thread, so that the event loop goes on (`off_loop`)."""
-        return await off_loop(self.push, item)
+    async def apush(self, item: Mapping[str, Any]) -> JobHandle | None:
+        """As `push`, without blocking the event loop.
+
+        Jobs of a class and arguments alone travel with those that other tasks push at the same time (group_commit.py);
+        all else is pushed on a thread (`off_loop`).
+        """
+        job = self._prepare_for_group(item)
+        if job is None:
+            return await off_loop(self.push, item)
+        if self._group is None:
+            from kiqbridge.client.group_commit import GroupCommit  # noqa: PLC0415 - needs asyncio
+
+            self._group = GroupCommit(self._writer)
+        await self._group.write(job)
+        return self.handle(job.jid)
+
+    def _prepare_for_group(self, item: Mapping[str, Any]) -> PreparedJob | None:
+        """The job, if its push can wait for nothing but the round trip; else None."""
+        if (
+            type(item) is not dict
+            or len(item) != 2  # noqa: PLR2004 - class and args, see `prepare`
+            or len(self.middleware)
+            or self.fleets is not None
+            or COLLECTOR.get() is not None
+            or has_stand_in()
+            or self._fleet_profile.known() is None
+        ):
+            return None
+        return prepare_plain(item, client_now(), self._fleet_profile.current)
 
     async def apush_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
         """As `push_bulk`, on a thread, so that the event loop goes on (`off_loop`)."""

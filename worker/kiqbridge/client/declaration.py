@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, cast, get_args
 
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
+from kiqbridge.client.depends import injected
 from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
@@ -138,6 +139,7 @@ def define(
         beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
         if beside:
             definition = _scheduled(definition, beside)
+        definition = injected(definition, on_loop=inspect.iscoroutinefunction(perform))
         definition = limited(definition, given.get("limiter"))
         if (encrypted := given.get("encrypted", False)) is not False:
             definition = _encrypting(definition, encrypted)

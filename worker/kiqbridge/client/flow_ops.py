@@ -1,6 +1,6 @@
 """From the steps of a chain, and from batches, to the effects of the scripts that write them.
 
-A client writes them with push_flow.lua, a worker's outbox with apply_end.lua; both take the same effects: name of the
+A client writes them with push_flow.lua, a worker's outbox with apply_ends.lua; both take the same effects: name of the
 part `effect_NAME.lua`, its keys, its arguments.
 """
 
@@ -244,7 +244,7 @@ def guard_op(keys: Keys, launch: Launch, count: int) -> Effect:
 
 
 def guarded(keys: Keys, launch: Launch, ops: Sequence[Effect]) -> list[Effect]:
-    """These effects once for this step."""
+    """The effects, guarded so that they are applied once for this step."""
     return [guard_op(keys, launch, len(ops)), *ops]
 
 

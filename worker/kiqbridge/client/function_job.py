@@ -23,6 +23,7 @@ from typing import (
 
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.errors import ConfigError, PayloadError
@@ -112,8 +113,8 @@ class EnqueuesRow(Protocol[*Ts]):
 class JobPusher(Generic[P]):
     """Pushes calls of one job through the default client; the keys of its items stand in Ruby's order (§3.4).
 
-    The methods that begin with an `a` are for `async` code: they do the same on a thread, so that the event
-    loop goes on (`off_loop`).
+    The methods that begin with an `a` are for `async` code: they do the same, and the event loop goes on
+    (`Client.apush`, `off_loop`).
 
     Args:
         declared: the function or class.
@@ -133,15 +134,15 @@ class JobPusher(Generic[P]):
         self._options = options or {}
         self._when = when
 
-    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Enqueue now; returns the jid, or None when middleware stopped it. Returns and raises as `Client.push`."""
         if self._when is not None:
             return self._push_at(self._when, args, kwargs)
         return default_client().push(self._item(args, kwargs))
 
     def perform_in(
         self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """Enqueue in so many seconds, or after a timedelta (§5.6); zero and negative mean now.
 
         Else as `perform_async`.
@@ -150,7 +151,7 @@ class JobPusher(Generic[P]):
 
     def perform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """Enqueue for a time: epoch seconds or aware datetime. Else as `perform_async`."""
         return self._push_at(when, args, kwargs)
 
@@ -172,7 +173,7 @@ class JobPusher(Generic[P]):
         return JobCall(self._definition.name, self._definition.positional(args, kwargs))
 
     def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
-        """The same job with other options for the next push, such as `queue` or `wait` (seconds).
+        """The job with other options for the next push, such as `queue` or `wait` (seconds).
 
         Attributes of your own go into `attributes={…}`.
 
@@ -213,19 +214,21 @@ class JobPusher(Generic[P]):
         given = {name: value for name, value in options.items() if value is not None}
         return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
 
-    async def aperform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    async def aperform_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """As `perform_async`, without blocking the event loop."""
-        return await off_loop(self.perform_async, *args, **kwargs)
+        if self._when is not None:
+            return await off_loop(self.perform_async, *args, **kwargs)
+        return await default_client().apush(self._item(args, kwargs))
 
     async def aperform_in(
         self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """As `perform_in`, without blocking the event loop."""
         return await off_loop(self.perform_in, seconds, *args, **kwargs)
 
     async def aperform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """As `perform_at`, without blocking the event loop."""
         return await off_loop(self.perform_at, when, *args, **kwargs)
 
@@ -267,7 +270,7 @@ class JobPusher(Generic[P]):
         when: float | datetime | timedelta,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-    ) -> str | None:
+    ) -> JobHandle | None:
         item = self._item(args, kwargs)
         if not self._is_set:
             item = {**self._class, **item}

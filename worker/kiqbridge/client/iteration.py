@@ -332,8 +332,8 @@ def finish(steps: Coroutine[Any, Any, T]) -> T:
 
 
 async def _result(value: Any) -> Any:
-    """The value itself, or what it stands for if it is to be awaited."""
-    return await value if isinstance(value, Awaitable) else value
+    """The value itself, or what it stands for if it is to be awaited; of a job that was pushed its handle."""
+    return await value if isinstance(value, Awaitable) and not isinstance(value, str) else value
 
 
 class IterationState:

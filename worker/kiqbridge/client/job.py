@@ -233,5 +233,5 @@ class RemoteActiveJob(RemoteJob):
 
 
 def remote_jobs() -> list[registry.JobDefinition]:
-    """Those that are declared, by name."""
+    """The remote jobs that are declared, by name."""
     return [_remote[name] for name in sorted(_remote)]

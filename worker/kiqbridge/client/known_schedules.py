@@ -39,7 +39,7 @@ class KnownSchedule:
 
     @property
     def name(self) -> str:
-        """Of the schedule."""
+        """Name of the schedule."""
         return self.definition.name
 
 

@@ -24,7 +24,7 @@ class Limits(Protocol):
     """A limiter, such as `kiqbridge.flow.limiter` makes."""
 
     def within_limit(self) -> Within:
-        """See `Limiter.within_limit`."""
+        """A context whose body runs within the limit; as `Limiter.within_limit`."""
 
 
 LimiterRule = Limits | Callable[..., Limits]

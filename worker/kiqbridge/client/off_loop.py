@@ -36,10 +36,11 @@ async def off_loop(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
     import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
 
     call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_executor(), call)
+    return await asyncio.get_running_loop().run_in_executor(push_threads(), call)
 
 
-def _executor() -> "ThreadPoolExecutor":
+def push_threads() -> "ThreadPoolExecutor":
+    """The threads on which pushes of coroutines wait for Redis."""
     global _threads  # noqa: PLW0603 - one set of threads for the process
     with _lock:
         if _threads is None:

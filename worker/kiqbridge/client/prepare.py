@@ -97,7 +97,7 @@ def prepare(  # noqa: C901 - one act, in its order
         PayloadError: names the field and shows the value.
     """
     if type(item) is dict and len(item) == 2 and not trusted and not len(middleware):  # noqa: PLR2004 - class, args
-        job = _prepare_plain(item, now, wire_profile)
+        job = prepare_plain(item, now, wire_profile)
         if job is not None:
             return job
     own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
@@ -155,7 +155,7 @@ def by_active_job(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**remote.options, **others, active_job.KEY: remote.name}
 
 
-def _prepare_plain(
+def prepare_plain(
     item: dict[str, Any], now: float, wire_profile: Callable[[], Profile]
 ) -> PreparedJob | None:
     """What `prepare` makes of a class and plain arguments, in a third of its time; None: it must look closer."""

@@ -1,27 +1,14 @@
 """Results of jobs: fetched, and waited for. Public as `kiqbridge.results`.
 
-They are kept only of jobs that ask for it (`result_ttl`), by a worker of ours, once the job has ended: a failure
-that is tried again is no end. Waiting is a short command again and again, less often the longer it takes, so it
-needs no connection of its own and no setting of the server.
+What they do is in `kept_results`, which job handles use as well.
 """
 
-import asyncio
-import time
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
+from kiqbridge.client import kept_results
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.off_loop import off_loop
-from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
-from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire import json_text
-from kiqbridge.wire.result import Result, parse_result
-
-FIRST_PAUSE_S: Final = 0.01
-LONGEST_PAUSE_S: Final = 0.25
-_GROWTH: Final = 1.5
+from kiqbridge.wire.result import Result
 
 
 def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
@@ -36,13 +23,7 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
         RedisUnavailable: Redis is away.
         DecryptionFailed: the job has encrypted arguments, and its key is not here.
     """
-    if not isinstance(jid, str) or not jid:
-        raise PayloadError(
-            f"jid: {shorten(jid)} is no job's id; a push that middleware stopped has none"
-        )
-    client = client or default_client()
-    text = client.pool.call("GET", client.keys.result(jid))
-    return None if text is None else _plain(jid, parse_result(text))
+    return kept_results.fetch(jid, client or default_client())
 
 
 def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
@@ -59,47 +40,9 @@ def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = N
         ResultTimeout: there is no result yet.
         PayloadError, RedisUnavailable, DecryptionFailed: as `fetch_result`.
     """
-    pauses = _pauses(jid, timeout_s)
-    while (found := fetch_result(jid, client=client)) is None:
-        time.sleep(next(pauses))
-    return _value(jid, found)
+    return kept_results.wait(jid, client or default_client(), timeout_s)
 
 
 async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
     """As `await_result`, without blocking the event loop; raises the same."""
-    pauses = _pauses(jid, timeout_s)
-    while (found := await off_loop(fetch_result, jid, client=client)) is None:  # noqa: ASYNC110 - Redis sends no event
-        await asyncio.sleep(next(pauses))
-    return _value(jid, found)
-
-
-def _plain(jid: str, found: Result) -> Result:
-    if not found.is_encrypted:
-        return found
-    from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
-
-    value = json_text.loads(decrypt_value(jid, found.value).encode())
-    return replace(found, value=value, is_encrypted=False)
-
-
-def _pauses(jid: str, timeout_s: float) -> Iterator[float]:
-    """Seconds from one look to the next; raises ResultTimeout when there is no time left."""
-    until, pause_s = time.monotonic() + timeout_s, FIRST_PAUSE_S
-    while (left_s := until - time.monotonic()) > 0:
-        yield min(pause_s, left_s)
-        pause_s = min(pause_s * _GROWTH, LONGEST_PAUSE_S)
-    raise ResultTimeout(
-        f"there is no result of job {jid} after {timeout_s:g} s: it has not ended, or is tried again, or its result "
-        "is gone, or none was asked for (result_ttl), or Ruby performed it, which keeps none"
-    )
-
-
-def _value(jid: str, found: Result) -> Any:
-    if found.outcome != "done":
-        raise JobFailed(jid, found.outcome, found.error, found.message)
-    if found.is_omitted:
-        raise ResultOmitted(
-            f"job {jid} is done, but what it returned is no JSON, or longer than 256 KiB, and was not kept; the "
-            "worker's log has the reason"
-        )
-    return found.value
+    return await kept_results.await_(jid, client or default_client(), timeout_s)

@@ -32,9 +32,9 @@ class ScheduleOptions(ScheduleTimes, total=False):
     """
 
     at: str | datetime
-    """Once: an aware datetime, or ISO 8601; without an offset it is in `timezone`."""
+    """The only instant: an aware datetime, or ISO 8601; without an offset it is in `timezone`."""
     expression: str
-    """In any form that `kiqbridge schedule next --expression` reads."""
+    """Any form that `kiqbridge schedule next --expression` reads."""
     start: datetime | str | None
     """Nothing is due before; aware."""
     end: datetime | str | None
@@ -84,7 +84,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """Of the schedule."""
+        """Name of the schedule."""
         return self.definition.name
 
 

@@ -77,7 +77,7 @@ class Events:
         self._calling: dict[str, Listener] = {}
 
     def copy(self) -> "Events":
-        """The same listeners, to be fired on their own."""
+        """A copy with the same listeners, which are then called independently."""
         copied = Events()
         for name, listeners in self._listeners.items():
             copied._listeners[name] = list(listeners)
@@ -222,7 +222,7 @@ class ProcessResources:
         self._stack.close()
 
     def for_loop(self) -> "LoopResources":
-        """Those to be opened on one event loop."""
+        """The resources that are to be opened on one event loop."""
         return LoopResources(self.asynchronous)
 
 
@@ -259,7 +259,7 @@ class CapsuleSetup:
 
 
 class Server:
-    """See the module.
+    """What the jobs of a worker run with: the counterpart of Sidekiq's `configure_server`.
 
     Attributes:
         middleware: around each job.

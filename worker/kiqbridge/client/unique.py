@@ -28,7 +28,7 @@ DAY_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
-    """Of all jobs of a class with the same arguments, one waits at a time, or waits and runs.
+    """Rule: one job of a class with the same arguments waits at a time, or waits and runs.
 
     Attributes:
         until: "done": from the push until the job has succeeded, died or was deleted, retries included; "start":
@@ -57,7 +57,7 @@ class Unique:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debounce:
-    """Of several pushes with the same arguments, the last one runs, once no more have come for a while.
+    """Rule: the last of several pushes with the same arguments runs, once no more have come for a while.
 
     Attributes:
         wait_s: seconds without another push until the job runs.
@@ -86,7 +86,7 @@ class Debounce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """At most so many jobs with the same arguments in each span of time.
+    """Rule: at most `limit` jobs with the same arguments run in each span of time.
 
     Attributes:
         limit: jobs that may run in each span.

@@ -122,7 +122,7 @@ class SnsTopic:
         except KiqbridgeError as error:
             raise HookFailed(f"{self._arn}: {error}", is_final=False) from error
         # Printable ASCII on one line, as SNS takes it.
-        text = f"Missed tick: {notification['text']}"
+        text = notification.get("subject") or f"Missed tick: {notification['text']}"
         form = {
             "Action": "Publish",
             "Version": "2010-03-31",

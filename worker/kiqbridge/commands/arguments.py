@@ -6,7 +6,6 @@ nothing else.
 
 import argparse
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,8 +15,6 @@ from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, PayloadError
 
-_UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
 _DATE_LENGTH: Final = len("2026-03-28")
 _HEADING: Final = "example:"
 
@@ -150,8 +147,9 @@ def duration(text: str) -> float:
     Raises:
         ArgumentTypeError: it is none of these, or 0.
     """
-    match = _DURATION.fullmatch(text)
-    seconds = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+    from kiqbridge.wire.amounts import span_of  # noqa: PLC0415 - as above
+
+    seconds = span_of(text)
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90, 90s, 15m, 2h or 1d")
     return seconds

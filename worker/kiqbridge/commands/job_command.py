@@ -1,6 +1,6 @@
 """`kiqbridge job`: find a job by its jid in all queues, sets and processes.
 
-Show it, push it, move it, kill it or delete it.
+Show it, follow it, push it, move it, kill it or delete it.
 """
 
 import argparse
@@ -8,7 +8,17 @@ import sys
 import time
 from typing import Any, Final
 
-from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job, open_operator
+from kiqbridge.api import (
+    Filter,
+    Found,
+    JobState,
+    Operator,
+    QueuedJob,
+    SortedEntry,
+    find_job,
+    find_state,
+    open_operator,
+)
 from kiqbridge.api.job_list import ListedJob
 from kiqbridge.commands import output
 from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
@@ -27,6 +37,11 @@ _HELP: Final = {
 }
 _DUE: Final = {"retry": "next try", "schedule": "due", "dead": "died"}
 _JID: Final = "b4a577edbccf1d805744efa9"
+_LOOK_S: Final = 0.5
+_SHARE: Final = 10
+"""Of the time at most a tenth is spent looking: where queues are long a look takes seconds, also of the server."""
+_GRACE_S: Final = 3.0
+"""What is nowhere for so long has ended: a job may be missed while it moves, and its result comes a moment later."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = show.add_mutually_exclusive_group()
     add_json(form)
     add(form, "--raw", "its text, as it lies in Redis")
+    add(form, "--follow", "a line at each change of its state until it has ended, or until Ctrl-C")
     for word, text in _HELP.items():
         example = f"kiqbridge job {word} {_JID}{MORE.get(word, '')} --dry-run"
         verb = add_verb(verbs, word, _act, text, example, verb=word)
@@ -48,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    found = find_job(options.jid, open_operator(via="cli"))
+    operator = open_operator(via="cli")
+    if options.follow:
+        return _follow(options.jid, operator)
+    found = find_job(options.jid, operator)
     if options.json:
         output.write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
     elif not found:
@@ -63,6 +82,45 @@ def _show(options: argparse.Namespace) -> int:
                 output.write_line()
             _print(each, now)
     return 0 if found else REFUSED
+
+
+def _follow(jid: str, operator: Operator) -> int:
+    """Exit code 0 once it has ended, whatever its end; `REFUSED` if it was never there."""
+    shown, gone_at = "", None
+    while True:
+        began = time.monotonic()
+        state = find_state(jid, operator)
+        if state.status != "unknown":
+            gone_at = None
+        elif not shown:
+            _say_missing(jid)
+            return REFUSED
+        elif gone_at is None:
+            gone_at = began
+        if gone_at is None or began - gone_at >= _GRACE_S:
+            text = f"{state.status:<11}{_detail(state)}".rstrip()
+            if text != shown:
+                output.write_line(f"{instant_text(time.time())}  {text}")
+                sys.stdout.flush()
+                shown = text
+            if state.found is None or state.status == "dead":
+                return 0
+        time.sleep(max(_LOOK_S, _SHARE * (time.monotonic() - began)))
+
+
+def _detail(state: JobState) -> str:
+    """Besides the status what is to be said of it, and changes with it."""
+    if state.result is not None:
+        return ": ".join(filter(None, (state.result.error, state.result.message)))
+    if state.found is None:
+        return "it was performed, or deleted; no result of it is kept"
+    job = state.found.job
+    due = (
+        f"{_DUE[state.found.place]} {instant_text(job.at)}" if isinstance(job, SortedEntry) else ""
+    )
+    tries = "" if job.retry_count is None else f"retry_count {job.retry_count}"
+    error = "" if state.status == "running" else output.error_cell(job)
+    return "  ".join(filter(None, (f"queue {job.queue}", due, tries, error)))
 
 
 def _fields(found: Found) -> dict[str, Any]:
@@ -121,6 +179,11 @@ def _act(options: argparse.Namespace) -> int:
         _say_missing(options.jid)
         return REFUSED
     held = [(each, each.job) for each in found if isinstance(each.job, ListedJob)]
+    if not held and found[0].place == "suspects":
+        raise PayloadError(
+            f"{printable(options.jid)}: it ran when a worker died, and waits in queue {printable(found[0].name)} to run "
+            "alone, so that nothing can be done to it"
+        )
     if not held:
         raise PayloadError(
             f"{printable(options.jid)}: it runs at this moment ({printable(found[0].name)}), so that nothing can be "

@@ -71,6 +71,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry("ps", "list the processes of Python and Ruby, and what runs in them", _PROCESSES),
         Entry("doctor", "find what is wrong with Redis, jobs and workers"),
         Entry("metrics", "show how often classes ran and failed, and how long they took"),
+        Entry("alerts", "list and mute the alerts of the fleet"),
         Entry("audit", "list who did what"),
     ),
     "act on jobs, queues and processes": (

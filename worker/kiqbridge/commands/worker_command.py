@@ -4,6 +4,7 @@ Flags, file and environment choose the settings; it runs until a signal ends it.
 """
 
 import argparse
+import contextlib
 import faulthandler
 import logging
 import os
@@ -165,7 +166,7 @@ def load_config(
     path = Path(options.config) if options.config else FILE
     if options.config and not path.is_file():
         raise ConfigError(f"-C {options.config}: there is no such file")
-    content = read_file(path) if path.is_file() else {}
+    content = read_file(path, environ) if path.is_file() else {}
     warnings: list[str] = []
     config = merge(
         file=content, file_name=str(path), environ=environ, flags=flags, warn=warnings.append
@@ -217,23 +218,37 @@ def _supervise(config: Config, notifier: Notifier) -> None:
 
 
 def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:
-    """Run until it is stopped, and report the numbers of the process meanwhile if a setting asks for it.
+    """Run until it is stopped; meanwhile report the numbers of the process, and alert, if a setting asks for it.
 
     Raises:
         ConfigError: what reports needs a package that is not installed.
         KiqbridgeError: as `_run_until_stopped`.
     """
-    if not config.reports_numbers:
-        return _run_until_stopped(launcher, inbox)
-    from kiqbridge.operate.telemetry.worker import Telemetry  # noqa: PLC0415 - most workers need none
+    with contextlib.ExitStack() as stack:
+        if config.reports_numbers:
+            from kiqbridge.operate.telemetry.worker import Telemetry  # noqa: PLC0415 - most need none
 
-    telemetry = Telemetry(
-        config, identity=launcher.identity, numbers=launcher.parts.numbers, client=launcher.client
-    )
-    try:
+            telemetry = Telemetry(
+                config,
+                identity=launcher.identity,
+                numbers=launcher.parts.numbers,
+                client=launcher.client,
+            )
+            failed = "ending the reports of numbers failed"
+            stack.callback(user_code.call, telemetry.stop, log=logger, failed=failed)
+        if config.alerts is not None:
+            from kiqbridge.api import Operator  # noqa: PLC0415 - as above
+            from kiqbridge.operate.alerts.watch import AlertWatch  # noqa: PLC0415 - as above
+
+            watch = AlertWatch(
+                config.alerts,
+                Operator(client=launcher.client, by=launcher.identity),
+                leads=lambda: launcher.parts.poller.leads,
+                aws=os.environ,
+            )
+            watch.start()
+            stack.callback(user_code.call, watch.stop, log=logger, failed="ending alerts failed")
         return _run_until_stopped(launcher, inbox)
-    finally:
-        user_code.call(telemetry.stop, log=logger, failed="ending the reports of numbers failed")
 
 
 def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:

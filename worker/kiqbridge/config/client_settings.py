@@ -17,7 +17,7 @@ def _fleets(value: Any, source: str, _name: str) -> Any:
 
 
 class ForClients:
-    """See the module."""
+    """Settings of clients."""
 
     READ_BY: Final[tuple[Reader, ...]] = ("worker", "client", "function")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
+from kiqbridge.config.alerts import Alerts, parse_alerts
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess
 from kiqbridge.config.setting import Reader, Setting
@@ -315,6 +316,14 @@ class Config:
     )
     missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
     missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
+    alerts: Alerts | None = _row(
+        parse=parse_alerts,
+        secret=True,
+        default=None,
+        default_text="none",
+        help="who is notified when something is wrong for long, and when it is over: rules of the doctor and receivers "
+        "(docs/operations.md); in the environment as JSON",
+    )
     max_iteration_runtime_s: float | None = _row(
         parse=parsers.seconds_or_none,
         file_key="max_iteration_runtime",

@@ -42,7 +42,7 @@ def _queue_names(value: Any, source: str, _name: str) -> tuple[str, ...]:
 
 
 class ForFunctions:
-    """See the module."""
+    """Settings of the functions."""
 
     READ_BY: Final[tuple[Reader, ...]] = ("function",)
 

@@ -15,7 +15,8 @@ from kiqbridge.errors import ConfigError, did_you_mean
 
 Warn = Callable[[str], None]
 
-_FOREIGN_FILE_KEYS = frozenset({"verbose", "strict", "scheduler", "logfile", "pidfile"})
+_SCHEDULER_KEYS = frozenset({"scheduler", "schedule"})
+_FOREIGN_FILE_KEYS = _SCHEDULER_KEYS | {"verbose", "strict", "logfile", "pidfile"}
 
 
 def merge(
@@ -79,6 +80,11 @@ def file_layer(
     if plain.get("verbose"):
         plain.setdefault("log_level", "debug")
     names = {setting.file_key or setting.name: setting.name for setting in SETTINGS}
+    for key in _SCHEDULER_KEYS & plain.keys():
+        warn(
+            f"{file_name}: {key!r} is of sidekiq-scheduler, and nothing of it is enqueued by this worker; import it: "
+            f"kiqbridge schedule import --kind sidekiq-scheduler {file_name}"
+        )
     for key, value in plain.items():
         if key not in names and key not in _FOREIGN_FILE_KEYS and not isinstance(value, Mapping):
             hint = did_you_mean(key, names)

@@ -1,7 +1,7 @@
 """Reading a file of settings: YAML as Sidekiq writes it, symbols and aliases included.
 
 A plain `:name` is a symbol in Ruby's YAML, as key or value and at any depth; here it becomes the
-text `name`. In quotes it stays as it is, as in Ruby.
+text `name`. In quotes it stays as it is, as in Ruby. ERB that reads environment variables is understood (erb.py).
 """
 
 import re
@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kiqbridge.config import erb
 from kiqbridge.errors import ConfigError
 
 
-def read_file(path: Path) -> Mapping[str, Any]:
-    """Parse a file of settings.
+def read_file(path: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Parse a file of settings; its ERB may read `environ`.
 
     Raises:
         ConfigError: not readable, or as `parse`.
@@ -22,14 +23,14 @@ def read_file(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return parse(text, str(path))
+    return parse(text, str(path), environ)
 
 
-def parse(text: str, name: str) -> Mapping[str, Any]:
-    """Settings out of YAML text; `name` is how messages call it.
+def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Settings out of YAML text; `name` is how messages call it, `environ` what its ERB may read.
 
     Raises:
-        ConfigError: no YAML, no mapping, or ERB, which is Ruby.
+        ConfigError: no YAML, no mapping, or ERB that is not understood.
     """
     try:
         import yaml  # noqa: PLC0415 - only where there is a file
@@ -38,9 +39,7 @@ def parse(text: str, name: str) -> Mapping[str, Any]:
             f"{name}: reading YAML needs PyYAML; pip install 'kiqbridge[worker]'"
         ) from error
     if "<%" in text:
-        raise ConfigError(
-            f"{name}: holds ERB (<% … %>), which is Ruby; write the value, or set the environment"
-        )
+        text = erb.render(text, name, environ)
     try:
         content = yaml.load(text, Loader=_loader())  # noqa: S506 - made from SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:

@@ -9,7 +9,7 @@ _ROLES: Final = ("viewer", "operator", "admin")
 
 
 class ForWeb:
-    """See the module."""
+    """Settings of the web page."""
 
     READ_BY: Final[tuple[Reader, ...]] = ("web",)
 

@@ -153,21 +153,24 @@ def concurrency(value: Any, source: str, name: str = "concurrency") -> int:
 def missed_tick_webhook(value: Any, source: str, _name: str) -> str:
     """An https address, or an http one of this machine; empty = none. No message holds it: it may be a secret."""
     url = str(value).strip()
-    if not url:
-        return ""
-    try:
-        parts = urlsplit(url)
-        is_allowed = parts.scheme == "https" or (
-            parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-        )
-    except ValueError:
-        is_allowed = False
-    if not is_allowed or not parts.hostname:
+    if url and not is_safe_address(url):
         raise ConfigError(
             f"missed_tick_webhook: is no https address (from {source}); http is allowed for localhost alone, since what is "
             "sent names jobs"
         )
     return url
+
+
+def is_safe_address(url: str) -> bool:
+    """Whether it is an https address, or an http one of this machine."""
+    try:
+        parts = urlsplit(url)
+        is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    except ValueError:
+        return False
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and is_here)
+    )
 
 
 def dead_archive(value: Any, source: str, name: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import collector_of
 from kiqbridge.client.default_client import default_client, pushing_through
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.prepare import PreparedJob, prepare
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.runtime.clock import client_now
@@ -70,14 +71,14 @@ class DeferringClient(Client):
         self.stands_for = client
         self._defer = defer
 
-    def push(self, item: Mapping[str, Any]) -> str | None:
+    def push(self, item: Mapping[str, Any]) -> JobHandle | None:
         """As `Client.push`, but that only `PayloadError` can be raised: nothing is written yet."""
         job = self._prepare(item, client_now(), bulk=False)
         if job is None:
             return None
-        self.writer_of([job])  # as below
+        writer = self.writer_of([job])  # as below
         self._defer(Postponed(client=self, jobs=[job]))
-        return job.jid
+        return self.stands_for.handle_from(job.jid, writer)
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
         """As `Client.push_bulk`, with the difference of `push`; refused as a whole."""
@@ -127,7 +128,7 @@ class DeferringClient(Client):
 class Enqueuable(Protocol[P]):
     """A declared function or class, or what its `set` returned."""
 
-    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """Enqueue now."""
 
 
@@ -153,23 +154,23 @@ class AfterCommit(Generic[P]):
         """The same with other options for the next push; see `FunctionJob.set`."""
         return AfterCommit(self._declared.set(**options), self._defer)
 
-    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """Enqueue after the commit."""
-        jid: str | None = self._deferred(self._declared.perform_async, *args, **kwargs)
+        jid: JobHandle | None = self._deferred(self._declared.perform_async, *args, **kwargs)
         return jid
 
     def perform_in(
         self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """Enqueue after the commit, to run so many seconds after this call, or after a timedelta."""
-        jid: str | None = self._deferred(self._declared.perform_in, seconds, *args, **kwargs)
+        jid: JobHandle | None = self._deferred(self._declared.perform_in, seconds, *args, **kwargs)
         return jid
 
     def perform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobHandle | None:
         """Enqueue after the commit, for a time: epoch seconds or aware datetime."""
-        jid: str | None = self._deferred(self._declared.perform_at, when, *args, **kwargs)
+        jid: JobHandle | None = self._deferred(self._declared.perform_at, when, *args, **kwargs)
         return jid
 
     def perform_bulk(self, args: Sequence[Sequence[Any]], **options: Any) -> list[str | None]:

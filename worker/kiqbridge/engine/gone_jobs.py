@@ -95,7 +95,7 @@ class Tick(NamedTuple):
 
 
 class GoneJobs:
-    """Seeks jobs while this process leads.
+    """Looks for gone jobs while this process leads.
 
     Args:
         keys: the namespace.
@@ -350,7 +350,7 @@ def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator
 
 
 def _unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:
-    """These pages, up to where Redis refuses one: a key of another type must not keep others from being looked at."""
+    """The pages up to the first that Redis refuses: a key of another type must not keep other keys from being read."""
     try:
         yield from pages
     except RedisRefused as error:

@@ -1,7 +1,8 @@
 """How the fleet, and Ruby's Web UI and API, see this process (protocol §10), and its counters (§11).
 
 Each beat: flush the counters; publish the running jobs under both names that readers look for;
-measure a round trip; write the process hash; take one signal that was sent to us; flush the metrics.
+prolong the process hash, which measures a round trip; write what has changed in it; take one signal that was sent to
+us; flush the metrics. The whole hash is written where it is not there, and each tenth time.
 """
 
 import json
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 TTL_S = 60
 """Seconds after which a process that does not beat is gone for every reader."""
+
+WHOLE_EVERY = 10
+"""Each so many beats all fields are written, and the process enters the list again, whatever was done to them."""
 
 _SLOW_RTT_US = 50_000
 _SLOW_READINGS = 5
@@ -223,6 +227,7 @@ class Heartbeat(Role):
         self._info = info
         self._info_text = info.text()
         self._keys = keys
+        self._process_key = keys.process(info.identity)
         self._connection = connection
         self._view = view
         self._events = events
@@ -235,13 +240,15 @@ class Heartbeat(Role):
         )
         self._shows_work = True  # for all that is known
         self._shown: dict[str, tuple[bytes, str]] = {}  # tid → text of its job, and as it is shown
+        self._published: Mapping[str, Any] = {}  # none where the last beat was refused or lost
+        self._beats = 0
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
 
     @property
     def round_trip_s(self) -> float:
-        """Seconds of the last PING; 0 before the first."""
+        """Seconds of the last one measured; 0 before the first."""
         return self._rtt_us / 1_000_000
 
     def stop(self, timeout_s: float | None = None) -> None:
@@ -270,21 +277,16 @@ class Heartbeat(Role):
             self._shows_work = True  # also when the reply is lost
             self._connection.run(*self._work_commands(work))
             self._shows_work = bool(work)
-        sent = time.perf_counter()
-        self._connection.call("PING")
-        self.note_round_trip(int((time.perf_counter() - sent) * 1_000_000))
-        replies = self._connection.run(*self._process_commands(now, busy=len(work)))
+        signal, was_there, refused = self._publish(now, busy=len(work))
         self.taken_at = lease_now()
-        refused = [reply for reply in replies[-1] if isinstance(reply, Exception)]
         for error in refused:
             self._wrong_types.report(error)
         if counted and not refused:
             self._wrong_types.clear()
-        if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
+        if not was_there:  # the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
         self._flush_metrics(now)
-        signal = replies[-1][-1]
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
 
@@ -346,8 +348,19 @@ class Heartbeat(Role):
                 commands += [("HSET", key, *fields), ("EXPIRE", key, TTL_S)]
         return [*commands, ("EXEC",)]
 
-    def _process_commands(self, now: float, *, busy: int) -> list[Command]:
-        key = self._keys.process(self._info.identity)
+    def _publish(self, now: float, *, busy: int) -> tuple[object, bool, list[Exception]]:
+        """Measure a round trip, write the process hash and take one signal.
+
+        Returns:
+            the signal's name, if there is one; whether the hash was there before; what was refused.
+        """
+        published, self._published = self._published, {}
+        self._beats += 1
+        is_short = bool(published) and self._beats % WHOLE_EVERY != 0
+        prolong: Command = ("EXPIRE", self._process_key, TTL_S)
+        sent = time.perf_counter()
+        prolonged = self._connection.call(*(prolong if is_short else ("PING",)))
+        self.note_round_trip(int((time.perf_counter() - sent) * 1_000_000))
         fields: dict[str, Any] = {
             "info": self._info_text,
             "concurrency": self._info.concurrency,
@@ -358,24 +371,38 @@ class Heartbeat(Role):
             "rss": _rss_kb(),
             **self._view.fields(),
         }
-        return [
+        pop: Command = ("RPOP", self._keys.signals(self._info.identity))
+        if is_short and prolonged:
+            changed = dict(fields.items() - published.items())
+            _, signal = self._connection.run(self._write(changed), pop)
+            self._published = fields
+            return signal, True, []
+        # Together: a hash that has just come into being must not stay without an end.
+        *_, replies = self._connection.run(
             ("MULTI",),
             ("SADD", self._keys.processes, self._info.identity),
-            ("EXISTS", key),
-            ("HSET", key, *(part for pair in fields.items() for part in pair)),
-            ("EXPIRE", key, TTL_S),
-            ("RPOP", self._keys.signals(self._info.identity)),
+            ("EXISTS", self._process_key),
+            self._write(fields),
+            prolong,
+            pop,
             ("EXEC",),
-        ]
+        )
+        refused = [reply for reply in replies if isinstance(reply, Exception)]
+        if not refused:
+            self._published = fields
+        return replies[-1], bool(replies[1]), refused
+
+    def _write(self, fields: Mapping[str, Any]) -> Command:
+        return ("HSET", self._process_key, *(part for pair in fields.items() for part in pair))
 
     def note_round_trip(self, rtt_us: int) -> None:
-        """Publish a measured round trip (µs) with the next beat; log if several in a row were slow."""
+        """Publish a measured round trip (µs) with this beat; log if several in a row were slow."""
         self._rtt_us = rtt_us
         self._slow_readings = self._slow_readings + 1 if rtt_us > _SLOW_RTT_US else 0
         if self._slow_readings == _SLOW_READINGS:
             self._slow_readings = 0
             logger.warning(
-                "Redis answers slowly: %d µs for a PING five times in a row; is it far away, or busy, "
+                "Redis answers slowly: %d µs for a round trip five times in a row; is it far away, or busy, "
                 "or this process starved of CPU?",
                 rtt_us,
             )

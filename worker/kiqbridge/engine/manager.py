@@ -161,7 +161,7 @@ class Manager:
         try:
             chunk.revoke_unfinished()
             give_back(self.connection, self.keys, chunk)
-            notifications = processor.write_failed(chunk, self.connection)
+            notifications = processor.write_ended(chunk, self.connection)
             processor.acknowledge(chunk, self.connection)
         finally:
             chunk.writing.release()

@@ -379,6 +379,7 @@ class EngineParts:
 
     def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
         # Loaded here, by the thread of the schedules: the first job does not wait for it.
+        from kiqbridge.clocks.for_ruby import NEXT_S, REQUESTS_S, ForRuby  # noqa: PLC0415 - see above
         from kiqbridge.engine.dead_trim import trim_of  # noqa: PLC0415 - see above
         from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
         from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
@@ -391,8 +392,13 @@ class EngineParts:
             horizon_s=self._config.schedule_horizon_s,
             notify=self.missed_watch.notify,
         )
+        ruby = ForRuby(self.client)
+        for_ruby = (
+            ScheduleStep("requests of Ruby", REQUESTS_S, ruby.take_requests),
+            ScheduleStep("next occurrences", NEXT_S, ruby.publish_next),
+        )
         trim = trim_of(self._config, self.keys, self.pool.address)
-        return (*dynamic, self.missed_watch.step, GoneJobs(self.keys).step, trim.step)
+        return (*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, trim.step)
 
     def _make_hooks(self) -> "MissedTickHooks":
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify

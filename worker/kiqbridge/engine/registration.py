@@ -23,7 +23,7 @@ SMALL_FLEET = 50
 """Processes; as many or fewer start at once."""
 
 STARTS_A_SECOND = 100.0
-"""Of a larger fleet so many start in each second, if all of them are replaced at once."""
+"""How many processes of a larger fleet start in each second, if all of them are replaced at once."""
 
 LONGEST_SPREAD_S = 10.0
 

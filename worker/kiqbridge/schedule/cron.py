@@ -140,7 +140,7 @@ class Cron(_Occurrences):
     seconds: tuple[int, ...] = ON_THE_MINUTE
 
     def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-        """See `_Occurrences`."""
+        """The occurrences from `instant` on, in UTC, regardless of the bounds."""
         zone = _zone(self.timezone)
         wall = instant.astimezone(zone)
         if backwards and wall.fold:
@@ -163,7 +163,7 @@ class Rate(_Occurrences):
     period_s: int
 
     def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-        """See `_Occurrences`.
+        """The occurrences from `instant` on, in UTC, regardless of the bounds.
 
         Raises:
             ExpressionError: it has no start from which it counts.
@@ -190,7 +190,7 @@ class At(_Occurrences):
     moment: datetime | None
 
     def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:  # noqa: ARG002 - it is the same from everywhere
-        """See `_Occurrences`."""
+        """The occurrences from `instant` on, in UTC, regardless of the bounds."""
         return iter(() if self.moment is None else (self.moment,))
 
 
@@ -208,7 +208,7 @@ class Union(_Occurrences):
     parts: tuple[ScheduleExpression, ...] = field(repr=False)
 
     def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-        """See `_Occurrences`."""
+        """The occurrences from `instant` on, in UTC, regardless of the bounds."""
         walks = [part.walk(instant, backwards=backwards) for part in self.parts]
         for tick, _ in itertools.groupby(heapq.merge(*walks, reverse=backwards)):
             yield tick

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.25
 QUICK_MOVES: Final = 3
-"""So many are followed at once; more are two nodes that disagree, until one of them has heard the news."""
+"""How many redirections are followed without a pause; more means that two nodes disagree for a while."""
 
 
 class _Verdict(Enum):

@@ -46,10 +46,10 @@ def is_over() -> bool:
 
 
 def bounded(seconds: float) -> float:
-    """This many seconds, or what is left.
+    """`seconds`, or the time that is left if it is less.
 
     Raises:
-        RedisUnavailable: nothing is.
+        RedisUnavailable: no time is left.
     """
     rest = left()
     if rest is None:
@@ -72,7 +72,7 @@ class Times:
 
     @classmethod
     def of(cls, connection: AbstractConnection) -> Self:
-        """Those that it was made with."""
+        """The times with which the deadline was made."""
         return cls(connection.socket_connect_timeout, connection.socket_timeout)
 
     def bound(self, connection: AbstractConnection, most_s: float | None = None) -> None:

@@ -1,7 +1,7 @@
 """Effects: what a script does besides its own work, each by the part `effect_NAME.lua` of its name.
 
-`settle`, `bury`, `operate` and `end_cleared` take those of a job's end (engine/settle/ending.py), `apply_end` and `push_flow`
-those of locks, batches and chains (client/flow_ops.py, engine/outbox/effects.py).
+`settle`, `bury`, `operate` and `end_cleared` take those of a job's end (engine/settle/ending.py), `apply_ends` and
+`push_flow` those of locks, batches and chains (client/flow_ops.py, engine/outbox/effects.py).
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,11 @@ class Effect(NamedTuple):
     name: str
     keys: Sequence[str]
     args: Sequence[str | bytes | float]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its texts, without what frames them."""
+        return sum(len(each) for each in self.args if isinstance(each, (str, bytes)))
 
 
 def packed(effects: Sequence[Effect]) -> tuple[list[str], list[str | bytes | float]]:

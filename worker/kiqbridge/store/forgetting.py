@@ -91,7 +91,7 @@ class Excess(NamedTuple):
 
 
 def read_excess(connection: RedisConnection, keys: Keys, own: DeadBounds) -> Excess:
-    """By the bounds of this worker, and if the set is beyond those, by the widest of the living fleet.
+    """The dead jobs beyond the bounds of this worker; if there are any, beyond the widest bounds of the living fleet.
 
     One round trip, and three more if it is beyond.
 

@@ -199,7 +199,7 @@ class _OfPrimary(Connection):
         return super()._connect()  # type: ignore[no-untyped-call]
 
     def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's
-        """Besides the greeting: a sentinel may still name a primary that was demoted."""
+        """Ask for the role besides the greeting: a sentinel may still name a primary that was demoted."""
         super().on_connect_check_health(check_health=check_health)
         self.send_command("ROLE", check_health=False)  # type: ignore[no-untyped-call]
         try:
@@ -274,7 +274,7 @@ class ClusterNodes:
         self._owner = None if place is None else (place, time.monotonic())
 
     def forget(self, place: Place) -> None:
-        """This node cannot be used as the owner: ask again, and this one last."""
+        """Note that this node cannot be used as the owner: the owner is asked for again, this node last."""
         self._owner = None
         self._avoided = place
 

@@ -15,7 +15,7 @@ from kiqbridge.wire.keys import Keys
 MOST_CANCELLED: Final = 10_000
 
 _TAKE: Final = scripts.load("take_reports")
-_APPLY: Final = scripts.load("apply_end")
+_APPLY: Final = scripts.load("apply_ends")
 
 
 def take_ends(
@@ -32,26 +32,27 @@ def take_ends(
     return list(texts)
 
 
-def apply_end(
+def apply_ends(
     connection: RedisConnection | RedisPool,
     keys: Keys,
-    end: bytes,
-    effects: Sequence[Effect],
-) -> list[int | bytes] | None:
-    """Apply the effects of an end, and remove it.
+    ends: Sequence[tuple[bytes, Sequence[Effect]]],
+) -> list[list[int | bytes] | None]:
+    """Apply the effects of ends, and remove the ends, all in one script.
 
     Returns:
-        What each effect answers, see apply_end.lua; None: another worker has applied it.
+        What each effect of each end answers, see apply_ends.lua; None: another worker has applied this end.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
-        RedisRefused: a key is of another type; nothing was done, and the end stays.
+        RedisRefused: a key is of another type; nothing was done, and the ends stay.
     """
-    its_keys, args = packed(effects)
-    answers: list[int | bytes] = connection.script(
-        _APPLY, [keys.flow_ends, *its_keys], [end, *args]
-    )
-    return answers or (None if effects else [])
+    targets, args = [keys.flow_ends], list[str | bytes | float]()
+    for text, effects in ends:
+        its_keys, its_args = packed(effects)
+        targets += its_keys
+        args += [text, *its_args]
+    answers = connection.script(_APPLY, targets, args)
+    return [None if answer == 0 else answer for answer in answers]
 
 
 def drop_end(connection: RedisConnection | RedisPool, keys: Keys, end: bytes) -> None:

@@ -15,7 +15,7 @@ SIGNAL_TTL_S: Final = 60
 """A signal that nobody takes is forgotten after so many seconds (§10.5)."""
 
 CLEANUP_S: Final = 60.0
-"""So often at most one process of the fleet cleans up (§9.3)."""
+"""The shortest time between two clean-ups by any process of the fleet (§9.3)."""
 
 
 def read_infos(

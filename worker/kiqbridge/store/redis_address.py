@@ -23,7 +23,7 @@ _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _DATABASE = re.compile(r"[^/]*(/\d*/?)?")
 """What follows the password in an address: host, port and number of the database."""
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
-"""Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
+"""Settings of a given client that are left out: a managed service's notices, which need RESP 3, and their state."""
 
 _LIBRARY_OPTIONS: Final = frozenset({"driver_info", "lib_name", "lib_version"})
 """Options with which a user says what connections say of the library."""

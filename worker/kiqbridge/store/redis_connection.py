@@ -160,7 +160,7 @@ class RedisConnection:
 
     @property
     def opened(self) -> AbstractConnection | None:
-        """That of redis-py, once it was opened."""
+        """The connection of redis-py, once it was opened."""
         return self._connection
 
     @property

@@ -28,7 +28,7 @@ IDLE_S: Final = 20.0
 """Seconds after which a connection is closed that nobody has used meanwhile."""
 POOL_SIZE: Final = 16
 POOL_WAIT_S: Final = 30.0
-"""Longer than any call takes that Redis answers, and than one that it does not answer."""
+"""Longer than any call takes, whether Redis answers it or not."""
 
 
 class StandIn(Protocol):

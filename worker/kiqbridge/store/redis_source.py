@@ -67,7 +67,7 @@ class RedisSource:
 
     @property
     def nodes(self) -> "ClusterNodes | None":
-        """Those of a cluster, if the address is one of a cluster."""
+        """The nodes of the cluster; None if the address is not that of a cluster."""
         return self._nodes
 
     def factory(self) -> redis.ConnectionPool:

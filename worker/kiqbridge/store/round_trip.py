@@ -151,7 +151,7 @@ class _Straight:
 
 
 class _ByRedisPy:
-    """By redis-py's own methods: RESP 3, and connections that read or send in another way than usual."""
+    """Round trips by redis-py's own methods: RESP 3, and connections that read or send in another way than usual."""
 
     __slots__ = ("_connection", "_sock")
 

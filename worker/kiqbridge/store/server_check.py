@@ -48,13 +48,13 @@ def server_version(info: Mapping[str, str]) -> tuple[str, str]:
 
 
 def is_too_old(info: Mapping[str, str]) -> bool:
-    """By the fields of INFO server: whether we need a newer version."""
+    """Whether we need a newer version, by the fields of INFO server."""
     name, version = server_version(info)
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST[name]
 
 
 def is_clustered(info: Mapping[str, str]) -> bool:
-    """By the fields of INFO cluster: whether the server is in cluster mode."""
+    """Whether the server is in cluster mode, by the fields of INFO cluster."""
     return info.get("cluster_enabled") == "1"
 
 

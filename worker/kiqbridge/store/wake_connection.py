@@ -39,7 +39,7 @@ FAILURES: Final = (redis.exceptions.RedisError, OSError)
 REPLY_S: Final = 5.0
 """Until a silent server counts as lost, where the connection does not say."""
 SPIN_S: Final = 0.000_1
-"""So long a reply is awaited without sleeping: a thread that sleeps is woken late, by more than a server takes."""
+"""How long a reply is awaited without sleeping: a sleeping thread is woken later than a server answers."""
 SPINS_IN_VAIN: Final = 8
 """After so many in a row the server is too far away for that."""
 _READ_BYTES = 65_536
@@ -251,7 +251,7 @@ class WakeConnection:
         self.tracks = self._is_tracked = False
 
     def forget_news(self) -> None:
-        """Of what was reported up to now nothing matters any more."""
+        """Forget what was reported up to now."""
         self._news.clear()
 
     def open(self) -> None:

@@ -98,6 +98,12 @@ class FleetProfile:
                 self._look_up()
             return self._found
 
+    def known(self) -> Profile | None:
+        """The profile, if nothing has to be read for it; else None."""
+        if self.setting != "auto":
+            return self.setting
+        return self._found if self._monotonic() < self._valid_until else None
+
     def without_redis(self) -> Profile:
         """The profile for what is not written to Redis."""
         return "7" if self.setting == "auto" else self.setting

@@ -13,7 +13,7 @@ Tests of users call it: by the pytest fixtures `kiqbridge_fake`, `kiqbridge_inli
 
 from kiqbridge.testing.fake_jobs import FakeJobs
 from kiqbridge.testing.memory_commands import NotInMemory
-from kiqbridge.testing.modes import FakeJobsMixin, drain, fake, inline
+from kiqbridge.testing.modes import FakeJobsMixin, drain, fake, inline, override
 from kiqbridge.testing.performing import EndlessJobs
 from kiqbridge.testing.recorded import PerformedJob, RecordedJob
 from kiqbridge.testing.server_jobs import RealJobs, real_jobs
@@ -31,5 +31,6 @@ __all__ = [
     "drain",
     "fake",
     "inline",
+    "override",
     "real_jobs",
 ]

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Memory:
-    """See the module.
+    """The keys of a fake and the commands on them, in the place of a server.
 
     Args:
         now: epoch seconds; for TIME and what expires.

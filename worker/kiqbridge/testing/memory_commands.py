@@ -170,6 +170,11 @@ def _zscore(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes | None:
     return None if score is None else _number(score)
 
 
+def _zrank(memory: "Memory", key: str, parts: Sequence[bytes]) -> int | None:
+    members = [member for _, member in memory.sorted_set(key)]
+    return members.index(parts[0]) if parts[0] in members else None
+
+
 def _hset(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
     fields: Hash = memory.edit(key, dict)
     before = len(fields)
@@ -329,6 +334,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "ZREMRANGEBYSCORE": _zremrangebyscore,
     "ZREMRANGEBYRANK": _zremrangebyrank,
     "ZSCORE": _zscore,
+    "ZRANK": _zrank,
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
     "HSET": _hset,

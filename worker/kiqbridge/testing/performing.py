@@ -323,7 +323,7 @@ class MemoryPerformer:
         return ran.record(job)
 
     def apply_ends(self) -> None:
-        """See the function, for all namespaces."""
+        """Apply the ends of jobs in all namespaces."""
         for keys in self._memory.namespaces():
             if self._memory.sorted_set(keys.flow_ends):
                 apply_ends(self.client(keys))

@@ -12,7 +12,7 @@ from kiqbridge.wire.payload import epoch_seconds
 
 
 class VirtualClock:
-    """See the module.
+    """A clock that goes with the wall clock and can be moved.
 
     Args:
         on_moved: called when time has passed by `move` or `travel`, with the time before (epoch seconds), and

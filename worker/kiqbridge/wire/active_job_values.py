@@ -178,7 +178,7 @@ def _serializer(value: Mapping[str, Any]) -> str:
 
 
 def _members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Of a hash, without the notes about its keys, which say what is a symbol."""
+    """The members of a hash without Active Job's notes about its keys, which say what is a symbol."""
     noted = value.get(SYMBOL_KEYS) or value.get(KEYWORDS) or ()
     symbols = {key for key in noted if isinstance(key, str)} if isinstance(noted, list) else set()
     return [

@@ -1,9 +1,18 @@
 """Times and counts as people read them: instants, lengths of time, how many of something."""
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
 _MINUTE_S: Final = 60
+_UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
+
+
+def span_of(text: str) -> float | None:
+    """Seconds out of `90`, `90s`, `15m`, `2h` or `1d`; None: it is none of these."""
+    match = _SPAN.fullmatch(text)
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
 
 
 def instant_text(moment: datetime | float) -> str:
@@ -31,7 +40,7 @@ def waited_text(latency_s: float) -> str:
 
 
 def oldest_text(latency_s: float) -> str:
-    """The same as a part of a sentence: `the oldest for 12 min`, `the oldest is enqueued in 5 min`."""
+    """The age of the oldest job as a part of a sentence: `the oldest for 12 min`, `the oldest is enqueued in 5 min`."""
     return f"the oldest {'is enqueued' if is_ahead(latency_s) else 'for'} {waited_text(latency_s)}"
 
 

@@ -32,7 +32,7 @@ class Bulk:
     batch_size: int
 
     def item(self, index: int) -> dict[str, Any]:
-        """One of them as for `Client.push`."""
+        """One of the jobs as an item for `Client.push`."""
         at = self.times[index]
         return (
             self.shared | {"args": self.argument_lists[index]} | ({} if at is None else {"at": at})

@@ -7,7 +7,7 @@ FIELD: Final = "kb_dead"
 """The field of a process' hash in which a worker publishes its bounds; Ruby's readers ignore it."""
 
 WARNING_SHARE: Final = 0.8
-"""Of the bound on the number: doctor and page warn from there on."""
+"""The share of `max_jobs` from which doctor and page warn."""
 
 
 class DeadBounds(NamedTuple):
@@ -42,7 +42,7 @@ class DeadBounds(NamedTuple):
 
 
 DEFAULT_BOUNDS: Final = DeadBounds()
-"""Sidekiq's."""
+"""The defaults of Sidekiq."""
 
 
 def fleet_bounds(published: Iterable[str | bytes | None]) -> DeadBounds:

@@ -32,15 +32,15 @@ class Step(TypedDict):
     """One step: a job or a group."""
 
     job: NotRequired[dict[str, Any]]
-    """Its payload, complete but for the times that are set when it is pushed."""
+    """Payload of the job, complete but for the times that are set when it is pushed."""
     at: NotRequired[float]
     """When it runs at the earliest, epoch seconds."""
     group: NotRequired[list[list[Any]]]
-    """Its members, each a list of steps."""
+    """Members of a group, each a list of steps."""
     bid: NotRequired[str]
-    """Of a group: the id of its batch."""
+    """Id of the batch of a group."""
     description: NotRequired[str]
-    """Of a group, for people."""
+    """Description of a group, for people."""
 
 
 Launch = TypedDict(
@@ -86,7 +86,7 @@ def _is_step(value: object) -> bool:
 
 
 def member_of(step: Step) -> str:
-    """Under which name a step counts in a batch."""
+    """The name under which a step counts in a batch."""
     return f"b:{step['bid']}" if "group" in step else step["job"]["jid"]
 
 

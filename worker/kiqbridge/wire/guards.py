@@ -13,7 +13,7 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 LONGEST_FIELD: Final = 256
-"""Longer ones are kept as their digest, so that the memory of a guard is bounded."""
+"""A longer name is kept as its digest, so that the memory of a guard is bounded."""
 
 
 DAY_S: Final = 86_400
@@ -44,7 +44,7 @@ class Source(StrEnum):
     EVENT = "event", 17
     """The id of an event of a bus, and the job's place in it."""
     REPLAY = "replay", 17
-    """The same of an event that is replayed from an archive, with the replay's name."""
+    """As EVENT, for an event that is replayed from an archive; the replay's name is added."""
     # As a tick: a day of attempts, 14 days in a dead-letter queue.
     SCHEDULE = "schedule", 17
     """A rule's or schedule's ARN, the time for which it was due, the replay's name or nothing."""
@@ -81,11 +81,11 @@ class Source(StrEnum):
     """The function's ARN, the request's id, and how the invocation ended."""
     # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
     SERVICE = "service", 15
-    """Of any other service: its name, and what identifies its event, as a JSON list of texts."""
+    """The name of any other service and what identifies its event, as a JSON list of texts."""
 
 
 WITH_QUEUE: Final = "@"
-"""Stands behind the source in the name of a guard whose first part is a queue."""
+"""A mark behind the source, in the name of a guard whose first part is a queue."""
 
 _OF_ANY_CLASS: Final = (Source.HTTP,)
 """A key is used up by a request, also for another one that asks for a job of another class."""
@@ -104,7 +104,7 @@ class Identity:
     parts: tuple[str, ...]
 
     def of_job(self, index: int) -> "Identity":
-        """That of job number `index` among those that one event, message or record brings."""
+        """The identity of job number `index` among the jobs that one event, message or record brings."""
         return Identity(self.source, (str(index), *self.parts))
 
 
@@ -133,7 +133,7 @@ def guard_field(
 
 
 def task_identity(token: str) -> Identity:
-    """That of a job that a task waits for; the token, a secret, cannot be read out of it."""
+    """The identity of a job that a task waits for; the token, a secret, cannot be read out of it."""
     return Identity(Source.TASK, (hashlib.sha256(token.encode()).hexdigest(),))
 
 
@@ -143,12 +143,12 @@ def keep_s(dedupe_key: str | Identity) -> int:
 
 
 def own_key(dedupe_key: str) -> Identity:
-    """That of a key that the caller chose."""
+    """The identity of a key that the caller chose."""
     return Identity(Source.KEY, (dedupe_key,))
 
 
 def event_identity(event_id: str, replay: str | None = None) -> Identity:
-    """That of an event of a bus; a replay enqueues it once more, under the replay's name."""
+    """The identity of an event of a bus; a replay enqueues the job once more, under the replay's name."""
     if replay is None:
         return Identity(Source.EVENT, (event_id,))
     return Identity(Source.REPLAY, (event_id, replay))

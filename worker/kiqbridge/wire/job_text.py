@@ -77,7 +77,7 @@ class JobText:
 
     @property
     def jid(self) -> str:
-        """Its id; empty if it has none."""
+        """The job's id; empty if it has none."""
         jid = self.item.get("jid")
         if isinstance(jid, str):
             return jid

@@ -52,6 +52,7 @@ class Keys:
     paused = _Key("set")
     cron_jobs = _Key("set")
     pauses = _Key("hash", "kb:paused")
+    alerts = _Key("hash", "kb:alerts")
     inflight = _Key("set", "kb:inflight")
     reaping = _Key("set", "kb:reaping")
     alive = _Key("hash", "kb:alive")
@@ -76,6 +77,8 @@ class Keys:
     schedules = _Key("hash", "kb:schedules")
     schedule_states = _Key("hash", "kb:schedules:state")
     schedule_changes = _Key("string", "kb:schedules:changes")
+    schedule_requests = _Key("list", "kb:schedules:requests")
+    schedules_next = _Key("hash", "kb:schedules:next")
     declared = _Key("hash", "kb:declared")
     cursors = _Key("hash", "kb:cursors")
     manifests = _Key("hash", "kb:manifests")
@@ -157,7 +160,7 @@ class Keys:
         return f"{self.prefix}{class_name}-{minute}"
 
     def histogram_8(self, class_name: str, minute: str) -> str:
-        """The same for readers from version 8."""
+        """As `histogram_7`, for readers from version 8."""
         return f"{self.prefix}h|{class_name}-{minute}"
 
     def marks(self, day: str) -> str:
@@ -225,7 +228,7 @@ class Keys:
         return f"{self.prefix}kb:limit:looked:{key.removeprefix(self.limit('concurrent', ''))}"
 
     def wake(self, queues: str) -> tuple[str, str, str]:
-        """Of a set of queues (engine/perform/listening.py): the wake list, the sign of who listens, the standby."""
+        """The wake list, the listener's sign and the standby's sign of a set of queues (engine/perform/listening.py)."""
         name = f"{self.prefix}kb:wake:{queues}"
         return name, f"{name}:listener", f"{name}:standby"
 

@@ -198,7 +198,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 
 
 ENTERPRISE: Final = ("unique_for", "unique_until", "sidekiq_throttle")
-"""Those that an attribute of a class can only mean as they do; a `lock` may be anything."""
+"""The foreign options whose meaning is certain in an attribute of a class; a `lock` may mean anything."""
 
 
 def unknown_declared(options: Iterable[str]) -> str | None:
@@ -207,12 +207,12 @@ def unknown_declared(options: Iterable[str]) -> str | None:
 
 
 def unknown_pushed(options: Iterable[str]) -> str | None:
-    """The same for the options of a single push."""
+    """As `unknown_declared`, for the options of a single push."""
     return _first_unknown(options, _PUSHED, list(_PUSHED))
 
 
 def foreign_word(options: Iterable[str]) -> str | None:
-    """The same for options among which there may be attributes of the user's own, of those that gems have a meaning for."""
+    """As `unknown_declared`, where attributes of the user's own are allowed: only options of gems are refused."""
     return _first_unknown(options, frozenset(options) - FOREIGN_WORDS.keys(), sorted(LOCAL))
 
 

@@ -207,11 +207,17 @@ def check_queue(queue: object) -> None:
         raise PayloadError(f"queue: {shorten(queue)} {fault}; write a text such as default")
 
 
+class JobId(str):
+    """A job's id that can be asked about its job (client/job_handle.py); JSON has a plain text for it."""
+
+    __slots__ = ()
+
+
 def check_json(value: object, field: str, depth: int = 2) -> None:
     """Refuse values that would arrive changed, or not at all, on the other side (§5.2).
 
     Exactly None, bool, int, finite float, str, list and dict with str keys pass; sub-classes do
-    not, since the reader could not restore them.
+    not, since the reader could not restore them: but for a `JobId`, which is nothing else to a reader.
 
     Raises:
         PayloadError: names the path of the value, such as `args[0].day`.
@@ -219,7 +225,7 @@ def check_json(value: object, field: str, depth: int = 2) -> None:
     kind = type(value)
     if kind is int or kind is bool or value is None:
         return
-    if isinstance(value, str) and kind is str:
+    if isinstance(value, str) and (kind is str or isinstance(value, JobId)):
         _check_encodable(value, field)
     elif isinstance(value, float) and kind is float:
         if not math.isfinite(value):
@@ -257,7 +263,7 @@ def _is_plain(container: Any, depth: int) -> bool:
 
 def _is_text(value: object) -> bool:
     try:
-        return type(value) is str and bool(value.encode())
+        return (type(value) is str or isinstance(value, JobId)) and bool(value.encode())
     except UnicodeEncodeError:
         return False
 
@@ -273,7 +279,7 @@ def _check_container(value: object, field: str, depth: int) -> None:
                 check_json(item, f"{field}[{index}]", depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            if type(key) is not str:
+            if type(key) is not str and not isinstance(key, JobId):
                 raise PayloadError(
                     f"{field}: key {shorten_argument(key)} is not a text; JSON has only text keys"
                 )

@@ -25,7 +25,7 @@ RESULT_TTL: Final = "result_ttl"
 """The option of a declaration, of `set` and of a schedule file."""
 
 MEMBER: Final = "result_ttl_s"
-"""Of the attribute `flow`."""
+"""The member of the attribute `flow`."""
 
 MAX_TTL_S: Final = 366 * 86_400
 """A year: Redis is no archive."""

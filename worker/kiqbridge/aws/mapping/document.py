@@ -47,7 +47,7 @@ class Document:
         return f"{self.file}:{self.line(path)} {path}".rstrip()
 
     def as_json(self) -> str:
-        """Its text for the function; the same document has the same text."""
+        """Text of the document for the function; equal documents have the same text."""
         parts = {"file": self.file, "content": self.content, "lines": dict(self.lines)}
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -151,7 +151,7 @@ def _plain(node: "Node", path: str, lines: dict[str, int]) -> Any:
 
 
 def _with_schemas(content: Any, path: Path, lines: Mapping[str, int]) -> Any:
-    """The same with the content of each file that is named instead of a schema."""
+    """The document with the content of each file in the place of the file's name under `schema`."""
     schemas = content.get(_SCHEMAS) if isinstance(content, dict) else None
     if not isinstance(schemas, dict):
         return content

@@ -41,7 +41,7 @@ class Mapper:
 
     @classmethod
     def of(cls, document: Document) -> Self:
-        """That of a file.
+        """The mapper of a file.
 
         Raises:
             ConfigError: the file has faults.
@@ -145,7 +145,7 @@ class Mapper:
         return found
 
     def _filled(self, value: Any, scope: Any, path: str, *, allow_null: bool) -> Any:
-        """The same with each text replaced by what it finds."""
+        """The value with each text replaced by what its path finds."""
         if isinstance(value, list):
             return [
                 self._filled(child, scope, f"{path}[{index}]", allow_null=allow_null)

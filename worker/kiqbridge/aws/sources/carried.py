@@ -46,7 +46,7 @@ def unwrap(record: Record, value: object) -> Record:
 
 
 def _inner(value: Mapping[str, object], where: str) -> Record | None:
-    """Its module is loaded by the first message that needs it."""
+    """The reader of the carried event; its module is loaded by the first message that needs it."""
     if value.get("Type") == "Notification" and "TopicArn" in value:
         return notification(value, where)
     if "detail-type" in value:

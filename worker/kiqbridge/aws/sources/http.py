@@ -189,7 +189,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _identity(request: HttpRequest, caller: Caller) -> Identity | None:
-    """By its key, within the caller and the address: nobody can find out another's keys."""
+    """The identity of a request by its key, within caller and address: nobody can find out another caller's keys."""
     key = request.headers.get("idempotency-key", "").strip()
     if key.startswith('"') and key.endswith('"') and len(key) > 1:
         key = key[1:-1]  # a string of RFC 8941, as the draft has it

@@ -25,7 +25,7 @@ _LONGEST: Final = 200
 
 
 _TEXT_LIMIT: contextvars.ContextVar[int] = contextvars.ContextVar("largest_text", default=0)
-"""Of one invocation, so that not every reader of a part of an event has to pass it on."""
+"""State of one invocation, so that not every reader of a part of an event has to pass it on."""
 
 
 def text_limit() -> int:
@@ -172,7 +172,7 @@ def parsed(text: str) -> Any:
 
 
 def facets_of(**values: object) -> dict[str, str]:
-    """Those that are texts and not empty; `_` in a name stands for `-`."""
+    """The facets that are texts and not empty; `_` in a name stands for `-`."""
     return {
         name.replace("_", "-"): value
         for name, value in values.items()

@@ -75,7 +75,7 @@ def facets_of_detail(detail: Mapping[str, Any]) -> dict[str, str]:
 
 
 def identity_of_event(event: Mapping[str, Any]) -> Identity | None:
-    """That of an event of EventBridge, None if it has no sequencer or is of another kind."""
+    """The identity of an event of EventBridge; None if it has no sequencer or is of another kind."""
     change = _CHANGES.get(str(event["detail-type"]))
     try:
         detail = mapping_at(event, "detail", "")

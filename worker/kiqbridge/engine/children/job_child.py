@@ -77,6 +77,9 @@ _LOOP_LOST = 70
 _DESCRIPTORS_LOST = 71
 """Exit code when a job has closed the socket to the worker."""
 
+_LISTENER_LOST = 72
+"""Exit code when the thread that takes the worker's orders was ended, as by a job: it may have lost one."""
+
 _NO_LINES = JobLines(skip=True)
 """The worker logs `start`, `done` and `fail`."""
 
@@ -195,6 +198,18 @@ class JobChild:
         self._resources.close()
 
     def _listen(self) -> None:
+        try:
+            self._take_orders()
+        except BaseException:
+            logger.exception(
+                "the thread that takes orders was ended, as by a job: this child process ends; the job that it was "
+                "given is tried again"
+            )
+            flush_logging()
+        finally:
+            os._exit(_LISTENER_LOST)
+
+    def _take_orders(self) -> NoReturn:
         while (received := self._channel.receive()) is not None:
             if "stopping" in received[0]:
                 self._is_stopping = True
@@ -355,7 +370,7 @@ class _Loop:
         return result
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """See `bridge.LoopOwner`: this process ends with its loop."""
+        """Whether the event loop serves jobs (`bridge.LoopOwner`): this process ends with its loop."""
         return loop is self.loop
 
     def _run(self) -> None:

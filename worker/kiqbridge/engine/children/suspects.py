@@ -29,7 +29,7 @@ from kiqbridge.wire.raw_job import outline
 logger = logging.getLogger(__name__)
 
 SHORT_BYTES = 100_000
-"""So short a text is parsed here too, for the handlers: as objects it has a few MB at most."""
+"""Bytes up to which a text is parsed here too, for the handlers: as objects it has a few MB at most."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

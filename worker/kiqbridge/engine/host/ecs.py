@@ -196,7 +196,7 @@ class TaskProtection:
         return False
 
     def _warn_once(self, why: str) -> None:
-        """Once, until the agent has done what was asked."""
+        """Log a warning once, until the agent has done what was asked."""
         if self._complained:
             return
         self._complained = True

@@ -37,7 +37,7 @@ EVERY_S = 1.0
 """Seconds between two looks: a tenth of a millisecond each."""
 
 _EXHAUSTED_LOOKS = 3
-"""So many in a row without a free descriptor end the process: a moment of many open ones does not."""
+"""How many looks in a row without a free file descriptor end the process; a short shortage does not."""
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "sleep", "time_ns", "monotonic_ns")
 _LIMITS = (

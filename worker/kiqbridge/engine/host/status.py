@@ -54,7 +54,7 @@ class Status:
     """Threads that have not got on for `stuck_after_s` seconds, outside of the code of jobs."""
     stuck_after_s: float = 30.0
     is_wedged: bool = False
-    """It ends itself because a thread is stuck, or has ended and cannot be started anew."""
+    """The worker ends itself because a thread is stuck, or has ended and cannot be started anew."""
     overran: int = 0
     """Jobs that were taken away from this process because they ran longer than their `max_run_s`."""
     lost_threads: int = 0
@@ -66,7 +66,7 @@ class Status:
     unled_s: float = 0.0
     """For how many seconds no process of the fleet has moved due jobs, as this one sees it by its own clock."""
     ages: Mapping[str, Any] = field(default_factory=dict)
-    """See `ages.Ages`; times in seconds."""
+    """Ages of work, in seconds (`ages.Ages`)."""
     busy: int = 0
     """Jobs that run now."""
     concurrency: int = 0

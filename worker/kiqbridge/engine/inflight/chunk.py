@@ -13,7 +13,7 @@ from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.runtime.records import dataclass
 
 NO_LEASE = Lease("")
-"""Stands for the lease of jobs that were popped (basic_fetch.py): no list holds them, nobody can take them away."""
+"""The lease of jobs that were popped (basic_fetch.py): no list holds such a job, nobody can take it away."""
 NO_LEASE.valid_until = float("inf")
 
 
@@ -31,11 +31,11 @@ class Chunk:
     Here each job is in one of these states:
 
         waiting    not begun                                            take → running, revoke → returning
-        running    the owner has it                                     finish, fail, hand_over, … (below)
+        running    the owner has it                                     finish, end, hand_over, … (below)
         done       finished by the owner, acknowledged with the chunk; in a shared chunk one by one
         pending    handed over to the event loop, where it is settled   gone, release → gone,
                    or acknowledged by itself                            put_back → returning
-        failed     to be written to `retry`                             written → gone
+        ended      what becomes of it is to be written                  written → gone
         returning  being given back to its queue: nobody here begins    returned → gone, restore → waiting
                    it any more
         gone       Redis has confirmed what became of it, or the lease is lost and somebody else has it
@@ -43,19 +43,19 @@ class Chunk:
     Four kinds of threads use a chunk:
 
     - the owner, one processor thread, takes the oldest job, runs it, and reports its end: `finish` (done),
-      `fail` (failed), `hand_over` (pending), `put_back_running` (returning) or `settled` (gone: written by
+      `end` (ended), `hand_over` (pending), `put_back_running` (returning) or `settled` (gone: written by
       itself);
-    - the prefetch revoker revokes what waits behind a long job, and writes what failed before it;
+    - the prefetch revoker revokes what waits behind a long job, and writes what ended before it;
     - the manager, at the deadline of a stop, revokes all that is not finished, the running job included;
     - the event loop and the bookkeeper put pending jobs back, and release those that are gone.
 
     Locks, in this order:
 
-    1. `writing` is held by whoever gives back or writes failures, for one attempt: never while waiting for
+    1. `writing` is held by whoever gives back or writes ends, for one attempt: never while waiting for
        Redis to come back. It also covers `revoke`, `revoke_unfinished` and `restore`, so that jobs are revoked
        and given back in one step for everybody else.
     2. `_lock` guards the lists below; it is held for some instructions, and never while Redis is asked.
-    3. `take`, `finish` and `fail` are called for each job and take no lock. They rest on single operations of
+    3. `take`, `finish` and `end` are called for each job and take no lock. They rest on single operations of
        `deque` and `list` being atomic, and on their order: a job is announced as running before it leaves the
        waiting ones, and whoever revokes empties the waiting ones before it looks at the running one. So no job
        is missed, and one that is seen in both places is counted once.
@@ -65,7 +65,7 @@ class Chunk:
     - each job is taken by one side only: by the owner, or by whoever revokes;
     - what is returning is never begun here, unless Redis answered that it was not moved (`restore`);
     - the claim may be acknowledged as a whole (`may_be_acknowledged`) only if no job waits, runs, returns, or
-      has failed without being written, and no job is pending;
+      has ended without being written, and no job is pending;
     - the claimer of a shared chunk is free for another claim (`on_free`, called once) only when the owner has
       left the chunk and each job that was pending is gone.
 
@@ -81,7 +81,7 @@ class Chunk:
     __slots__ = (
         "_copies",
         "_done",
-        "_failed",
+        "_ended",
         "_has_left",
         "_held",
         "_last_revoked",
@@ -125,7 +125,7 @@ class Chunk:
         self.size = len(self._waiting)
         self._running: bytes | None = None
         self._done: list[bytes] = []
-        self._failed: list[tuple[bytes, Any]] = []
+        self._ended: list[tuple[bytes, Any]] = []
         self._notifications: list[Callable[[], object]] = []
         self._returning: list[_Returning] = []  # newest first, as far as they were waiting
         self._last_revoked: bytes | None = None
@@ -138,7 +138,7 @@ class Chunk:
         return (
             f"<Chunk {self.tid}#{self.sequence} of {self.queue}: {len(self._waiting)} waiting, "
             f"{0 if self._running is None else 1} running, {len(self._done)} done, "
-            f"{self.pending} pending, {len(self._failed)} failed, {len(self._returning)} returning>"
+            f"{self.pending} pending, {len(self._ended)} ended, {len(self._returning)} returning>"
         )
 
     @property
@@ -162,9 +162,9 @@ class Chunk:
         return tuple(self._done)
 
     @property
-    def failed(self) -> Sequence[tuple[bytes, Any]]:
-        """Jobs whose failure is to be written, each with what is to be written of it."""
-        return tuple(self._failed)
+    def ended(self) -> Sequence[tuple[bytes, Any]]:
+        """Jobs of which is to be written what becomes of them, each with its settlement."""
+        return tuple(self._ended)
 
     @property
     def returning(self) -> Sequence[bytes]:
@@ -200,14 +200,14 @@ class Chunk:
         return bool(self._waiting)
 
     @property
-    def has_failed(self) -> bool:
-        """Whether a failure is to be written, or to be notified of."""
-        return bool(self._failed or self._notifications)
+    def has_ended(self) -> bool:
+        """Whether the end of a job is to be written, or to be notified of."""
+        return bool(self._ended or self._notifications)
 
     def may_be_left(self) -> bool:
         """Whether the owner has nothing to do here any more: its next claim would lose no job."""
         with self._lock:
-            return not (self._waiting or self._returning or self._failed) and self._running is None
+            return not (self._waiting or self._returning or self._ended) and self._running is None
 
     def may_be_acknowledged(self) -> bool:
         """Whether the whole claim may be acknowledged: Redis then forgets all of its jobs."""
@@ -230,13 +230,13 @@ class Chunk:
         if text is not None:
             self._done.append(text)
 
-    def fail(self, settlement: Any) -> bool:
-        """The running job has failed; what is to be written of it waits. False: it was revoked meanwhile."""
+    def end(self, settlement: Any) -> bool:
+        """The running job has ended; what is to be written of it waits. False: it was revoked meanwhile."""
         text = self._running
         if text is None:
             return False
         # First: in between the chunk must not look as if it could be acknowledged.
-        self._failed.append((text, settlement))
+        self._ended.append((text, settlement))
         self._running = None
         return True
 
@@ -324,15 +324,15 @@ class Chunk:
             self._waiting.extendleft(reversed(fresh))
 
     def written(self, count: int, notifications: Iterable[Callable[[], object]]) -> None:
-        """Redis has the first `count` failures; `notifications` are to be called for them."""
+        """Redis has the first `count` ends; `notifications` are to be called for them."""
         self._require_writing()
         with self._lock:
             self._notifications += notifications
-            self._forget_copies([text for text, _ in self._failed[:count]])
-            del self._failed[:count]
+            self._forget_copies([text for text, _ in self._ended[:count]])
+            del self._ended[:count]
 
     def take_notifications(self) -> list[Callable[[], Any]]:
-        """What is to be called of failures that are written; the caller does so without any lock."""
+        """What is to be called for ends that are written; the caller does so without any lock."""
         with self._lock:
             notifications, self._notifications = self._notifications, []
             return notifications
@@ -346,7 +346,7 @@ class Chunk:
             self._held = 1  # by the owner
             # From now on jobs leave the list in Redis one by one, by their bytes, and a call whose reply was lost
             # is repeated: it must not remove a twin that is still to be finished.
-            texts = [*self._waiting, *self._done, *[text for text, _ in self._failed]]
+            texts = [*self._waiting, *self._done, *[text for text, _ in self._ended]]
             texts += [each.text for each in self._returning]
             if self._running is not None:
                 texts.append(self._running)
@@ -360,14 +360,14 @@ class Chunk:
                 self._held += 1
 
     def gone(self, *texts: bytes) -> None:
-        """These pending jobs have been acknowledged or settled one by one, or were taken away."""
+        """Note that these pending jobs were acknowledged or settled one by one, or taken away."""
         if self._copies is not None:  # made before the first job was handed over, or never
             with self._lock:
                 self._forget_copies(texts)
         self.release(len(texts))
 
     def release(self, count: int = 1) -> None:
-        """So many pending jobs are gone: given back, or somebody else's; see `gone` for others."""
+        """Note that `count` pending jobs are gone: given back, or owned by another process; see `gone` for other jobs."""
         with self._lock:
             on_free = self._on_free
             if on_free is None:

@@ -224,7 +224,7 @@ class SpareClaimers:
         return claimer
 
     def free(self, claimer: Claimer) -> None:
-        """Its last chunk holds no job any more."""
+        """Take back a claimer whose last chunk holds no job any more."""
         self._spare.append(claimer)
 
 
@@ -262,38 +262,35 @@ def settle(
         if commands:
             connection.run(("MULTI",), *commands, ("EXEC",))
         return True
-    leaving = (job, score, text)
-    return settle_all(connection, keys, chunk, [leaving], target=target, effects=effects)[0]
+    return settle_all(connection, keys, chunk, [(job, score, text, effects)], target=target)[0]
 
 
 def settle_all(
     connection: RedisConnection,
     keys: Keys,
     chunk: Chunk,
-    jobs: Sequence[tuple[bytes, float, bytes]],
+    jobs: Sequence[tuple[bytes, float, bytes, Sequence[Effect]]],
     *,
     target: str | None,
-    effects: Sequence[Effect] = (),
 ) -> list[bool]:
-    """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
+    """Move claimed jobs of one chunk, each (job, score, text, effects), as `settle` does, all in one script.
 
-    Not for popped ones. `effects` are those of the end of a single one. False in the place of each that was not ours any more.
+    Not for popped jobs. The answer is False in the place of each job that was not ours any more.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
     args: list[str | bytes | float] = [*_claim_of(chunk)]
     targets = [*_keys_of(keys, chunk), target or chunk.list_key]
-    for job, score, text in jobs:
-        args += [job, repr(score), text, 0]
-    if effects:
+    for job, score, text, effects in jobs:
         its_keys, its_args = packed(effects)
         targets += its_keys
-        args[-1:] = its_args
+        args += [job, repr(score), text, *its_args]
     answer = connection.script(_SETTLE, targets, args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):
         numbers = [_number(connection, each, _TAKEN) for each in answer]
         if _ENDLESS in numbers:
+            *_, effects = jobs[numbers.index(_ENDLESS)]
             _warn_of_no_end(next(each for each in effects if each.name == "ledger"))
         return [number != 0 for number in numbers]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)

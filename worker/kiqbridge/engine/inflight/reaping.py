@@ -226,7 +226,7 @@ class Reaping:
         return jobs
 
     def _fates(self, orphans: set[str]) -> dict[str, str]:
-        """Under what each is counted → `queue`, `suspect`, or `known`: one whose count stays."""
+        """The fate of each job by the name of its counter: `queue`, `suspect`, or `known` for one whose count stays."""
         counts = orphan_counts(self.connection, self.keys, orphans)
         return {name: self._fate(count) for name, count in counts.items()}
 

@@ -111,7 +111,7 @@ class Reaper:
 
     @property
     def seen(self) -> dict[str, bytes | None]:
-        """See the class."""
+        """The sign of life of each incarnation at the last look."""
         return {name: sight.beat for name, sight in self._sights.items()}
 
     @property
@@ -213,7 +213,7 @@ class Reaper:
         return self._silent_after_s if sign is None else sign.silent_after_s
 
     def _warn_of_unknown(self, silent: set[str]) -> set[str]:
-        """Those whose layout is unknown."""
+        """Log a warning for incarnations whose layout is unknown."""
         unknown = {name for name in silent if layout_of(name) != LAYOUT}
         for name in unknown - self._unknown:
             logger.warning(

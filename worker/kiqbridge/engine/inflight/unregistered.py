@@ -63,7 +63,7 @@ class Search:
         return self._cursor == b"0"
 
     def found(self, connection: RedisConnection) -> list[Unregistered]:
-        """Of the lists that were met: those whose owner is not registered, and that still hold jobs.
+        """The lists that the search has met whose owner is not registered, and that still hold jobs.
 
         Raises:
             KiqbridgeError: nothing is known.
@@ -117,7 +117,7 @@ class UnregisteredWatch:
         self._reported: set[str] = set()
 
     def step(self, connection: RedisConnection, now: float) -> None:
-        """To be called every few seconds by one process of the fleet; `now` on a monotonic clock."""
+        """Go on with the search; called every few seconds by one process of the fleet; `now` on a monotonic clock."""
         if self._next_at is None:
             self._next_at = now + FIRST_AFTER_S
         if now < self._next_at:

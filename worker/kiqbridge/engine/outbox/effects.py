@@ -1,7 +1,7 @@
 """From the end of a job to what one script shall do about it: an effect for each member of its `flow`.
 
 A maker looks at the end and answers an effect, or None. Its name is that of a part `effect_NAME.lua`, to which
-apply_end.lua gives keys and arguments. Makers may raise: the end stays, and is tried again later.
+apply_ends.lua gives keys and arguments. Makers may raise: the end stays, and is tried again later.
 
 Three members of `flow` ask for something of batches and chains:
 

@@ -2,8 +2,8 @@
 
 1. The script that settles a job adds its end to `kb:flow:ends`; its worker then calls `wake`.
 2. The thread here takes ends, for `TAKE_S` seconds: no other worker tries the same ones meanwhile.
-3. For each: its effects (effects.py), then one script that applies them and removes the end. So each comes about
-   once, also when this process is killed in the midst, or a reply is lost.
+3. The effects of each end are made (effects.py), then one script applies those of all ends and removes the ends. So
+   each effect comes about once, also when this process is killed in the midst, or a reply is lost.
 
 What a worker leaves behind that was killed is applied by another one: each hears from the beat of its lease
 (engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is.
@@ -12,7 +12,8 @@ What a worker leaves behind that was killed is applied by another one: each hear
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple
 
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
@@ -29,10 +30,11 @@ from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
+from kiqbridge.store.outbox import apply_ends, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.wire.batches import BATCH_BYTES, count_by_bytes
 from kiqbridge.wire.flow_mark import FlowEnd
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,23 @@ TAKE_S: Final = 5.0
 
 LAST_S: Final = 1.0
 """Seconds for which a process that ends applies what is left; other workers apply the rest."""
+
+
+class _End(NamedTuple):
+    """An end as it was read, and what is to be done about it."""
+
+    text: bytes
+    end: FlowEnd
+    effects: list[Effect]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a script, about."""
+        return len(self.text) + sum(effect.size for effect in self.effects)
+
+
+def _about(end: FlowEnd) -> AbstractContextManager[None]:
+    return log_context(**{"class": end.job_class, "jid": end.jid})
 
 
 class Outbox(Role):
@@ -116,10 +135,12 @@ class Outbox(Role):
             KiqbridgeError: Redis is away; nothing is lost.
         """
         taken = take_ends(self._connection, self._context.keys, most=BATCH, for_s=TAKE_S)
+        ends = [end for text in taken if (end := self._read(text)) is not None]
         has_added = False
-        for text in taken:
-            threads.beat()
-            has_added |= self._apply(text)
+        while ends:
+            count = count_by_bytes([end.size for end in ends], BATCH_BYTES)
+            has_added |= self._apply(ends[:count])
+            del ends[:count]
         return has_added or len(taken) == BATCH
 
     def look_for_cancelled(self) -> None:
@@ -130,44 +151,58 @@ class Outbox(Role):
         """
         self.bids = read_cancelled(self._connection, self._context.keys, time.time())
 
-    def _apply(self, text: bytes) -> bool:
-        """Apply an end; whether that has added others."""
-        keys = self._context.keys
+    def _read(self, text: bytes) -> _End | None:
+        """The end with its effects; None: it cannot be applied, now or ever."""
+        threads.beat()
         try:
             end = FlowEnd.from_text(text)
         except ValueError:  # its message could quote a token
+            keys = self._context.keys
             logger.warning("an end in %s cannot be read: dropped", keys.flow_ends)
             drop_end(self._connection, keys, text)
-            return False
-        with log_context(**{"class": end.job_class, "jid": end.jid}):
+            return None
+        with _about(end):
             try:
-                effects = self._effects(end)
+                return _End(text, end, self._effects(end))
             except (RedisRefused, RedisUnavailable):
                 raise
             except Exception as error:  # noqa: BLE001 - client middleware may raise anything
                 user_code.log_error(
                     logger, error, "the end of a job could not be applied; it is tried again"
                 )
-                return False
-            try:
-                answers = apply_end(self._connection, keys, text, effects)
-            except RedisRefused as error:
+                return None
+
+    def _apply(self, ends: Sequence[_End]) -> bool:
+        """Apply ends together, or each by itself if Redis refuses one of them; whether that has added others."""
+        keys = self._context.keys
+        try:
+            answers = apply_ends(
+                self._connection, keys, [(each.text, each.effects) for each in ends]
+            )
+        except RedisRefused as error:
+            if len(ends) > 1:
+                added = [self._apply([each]) for each in ends]
+                return any(added)
+            with _about(ends[0].end):
                 logger.error(  # noqa: TRY400 - the server's words say it all
                     "the end of a job could not be applied: %s; it stays in %s and is tried again. If a key has "
                     "another type, delete what something else has written",
                     error,
                     keys.flow_ends,
                 )
-                return False
-            if answers is None:
-                return False
+            return False
+        has_added = False
+        for each, its_answers in zip(ends, answers, strict=True):
+            if its_answers is None:
+                continue
             self.applied += 1
-            if end.report:
+            if each.end.report:
                 self._on_report()
-            return any(
+            has_added |= any(
                 answer and effect.name in ADDING
-                for effect, answer in zip(effects, answers, strict=True)
+                for effect, answer in zip(each.effects, its_answers, strict=True)
             )
+        return has_added
 
     def _effects(self, end: FlowEnd) -> list[Effect]:
         effects: list[Effect] = []

@@ -62,10 +62,10 @@ REPORT_S = 1.0
 
 MOST_LOSSES = 3
 WITHIN_S = 300.0
-"""So many lost loops within so many seconds, and there is no other one."""
+"""How many loops may be lost within how many seconds; after that no new loop is started."""
 
 MOST_UNOPENED = 6
-"""So many times in a row resources may fail to open on another loop; in between it waits 1, 2, 4 … s."""
+"""How often in a row resources may fail to open on a new loop; the pauses are 1, 2, 4 … s."""
 
 
 @dataclass(slots=True, eq=False)

@@ -47,7 +47,7 @@ class Run(Protocol):
     """A run that others of its schedule see."""
 
     def end(self, *, is_over: bool, connection: RedisConnection | None = None) -> None:
-        """It has ended; `is_over`: nor does the job go on later. Without a connection it is written aside."""
+        """Note that the run has ended; `is_over`: the job does not go on later. Without a connection a thread aside writes it."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Decides(Protocol[O_co]):
         """The text cannot be a job."""
 
     def refused(self, refusal: Refusal, payload: dict[str, Any], text: bytes, queue: str) -> O_co:
-        """It must not run here, or not now."""
+        """Decide about a job that must not run here, or not now."""
 
     def interrupted(self, execution: Execution) -> O_co:
         """An iterable job makes room. What this raises is the job's error."""
@@ -134,7 +134,7 @@ class Decides(Protocol[O_co]):
         """A limit stayed reached. None: it counts as any other error; else what the job asks for."""
 
     def succeeded(self, execution: Execution) -> O_co | None:
-        """It has succeeded, and somebody watches for its end."""
+        """Decide about a job that has succeeded, and whose end somebody watches for."""
 
 
 class JobRunner(Generic[O_co]):

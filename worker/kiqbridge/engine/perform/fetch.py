@@ -54,7 +54,7 @@ class Fetches(Protocol):
         """
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
-        """The same from another thread, when this one begins nothing any more."""
+        """As `acknowledge`, from another thread, when the own thread begins no job any more."""
 
     def share(self, chunk: Chunk) -> None:
         """Jobs of this chunk, the last one fetched, run on the event loop: they are acknowledged singly."""
@@ -128,7 +128,7 @@ class Fetcher:
         retry_until_written(claim_nothing, outage=self._outage, wait=give_up.wait)
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
-        """See `Claimer.acknowledge_for`."""
+        """Acknowledge from another thread; as `Claimer.acknowledge_for`."""
         self.claimer.acknowledge_for(connection)
 
     def share(self, chunk: Chunk) -> None:

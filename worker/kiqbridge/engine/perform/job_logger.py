@@ -191,7 +191,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class _Pid:
-    """Of this process, without asking the system for each line."""
+    """The id of this process, without a system call for each line."""
 
     def __init__(self) -> None:
         self.number = os.getpid()
@@ -264,7 +264,7 @@ def _hidden(name: str, value: Any) -> Any:
 
 
 def _traceback(info: Any) -> str:
-    """Of what a record carries as `exc_info`."""
+    """The traceback text of a record's `exc_info`."""
     error = info[1]
     return "NoneType: None" if error is None else tracebacks.text_of(error)
 

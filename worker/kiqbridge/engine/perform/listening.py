@@ -55,15 +55,17 @@ RENEW_S: Final = 0.25
 """How often it is renewed: twice may be missed by a process that gets no CPU."""
 STANDBY_MS: Final = 1_300
 STANDBY_AFTER_S: Final = 0.02
-"""So long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
+"""How long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
 LOOK_S_A_PROCESS: Final = 0.2
-"""Of the other parked ones each looks after so many seconds a process of a large fleet: five a second in all."""
+"""Each other parked process looks after this time multiplied by the size of the fleet: five looks a second in all."""
 LOOK_AT_LEAST_S: Final = 0.3
 OFTEN_UP_TO: Final = 6
-"""So many processes look as often as that."""
+"""In a fleet of up to so many processes, each parked one looks after `LOOK_AT_LEAST_S`."""
 LOOK_AT_MOST_S: Final = 60.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
+COUNT_S: Final = 15.0
+"""How long a parked process goes by the size of the fleet that it has read."""
 LATE_AT_LEAST_S: Final = 0.2
 LATE_AT_MOST_S: Final = 5.0
 """A BLPOP that has not ended a third of its time later is given up: the server is lost, or its clock was set back."""
@@ -73,7 +75,8 @@ TIGHT_LOOK_S = 0.02
 
 _LOOK = b"look"
 _NAMED_BYTES = 100
-_HARD = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "UNBLOCKED", "NOAUTH")
+_FAILOVER = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "NOAUTH")
+_CLUSTER = ("CLUSTERDOWN", "MOVED", "ASK ", "TRYAGAIN")  # the last two while a slot moves
 
 
 class PendingClaim(NamedTuple):
@@ -139,7 +142,7 @@ class Listening:
         self._sign_left_s = 0.0
         self._solo_until = 0.0
         self._is_solo_reported = False
-        self._renew_at = self._look_at = self._retry_at = self._parked_until = 0.0
+        self._renew_at = self._look_at = self._retry_at = self._parked_until = self._count_at = 0.0
         self._rng = random.Random()  # noqa: S311 - spreads looks over time
 
     def __repr__(self) -> str:
@@ -253,7 +256,10 @@ class Listening:
         self.state = State.HANDED_ON
         if isinstance(message, Exception):
             self._refused(message)
-        elif message is wake_connection.NIL or message[1] == _LOOK:
+        elif message is wake_connection.NIL:
+            if not self._are_places_held():
+                self._check()
+        elif message[1] == _LOOK:
             self._check()
         else:
             self._begin(text_of(message[1]))
@@ -264,8 +270,20 @@ class Listening:
         self._generation = generation
         self._renew_at = time.monotonic() + RENEW_S
 
+    def _are_places_held(self) -> bool:
+        """Whether one read is enough: this is one of many, and somebody listens, and somebody stands by."""
+        if self._is_standby or self._processes <= SMALL_FLEET or time.monotonic() >= self._count_at:
+            return False
+        [texts] = self._connection.ask(("MGET", self._sign, self._standby))
+        if isinstance(texts, Exception) or None in texts:
+            return False
+        self._sign_sight.see(texts[0], SIGN_MS / 1000)
+        self._standby_sight.see(texts[1], STANDBY_MS / 1000)
+        return not (self._sign_sight.over or self._standby_sight.over)
+
     def _check(self) -> None:
         """Look whether anybody listens; become what is missing."""
+        self._count_at = time.monotonic() + COUNT_S
         text = secrets.token_hex(6)
         keys = (self._sign, self._standby, self._list, self._keys.inflight)
         over = self._sign_sight.over, self._standby_sight.over
@@ -289,7 +307,7 @@ class Listening:
 
     def _refused(self, error: Exception) -> None:
         """The server does not allow what a fleet needs: listen as if alone, and try it again later."""
-        if str(error).startswith(_HARD):
+        if str(error).startswith((*_FAILOVER, *_CLUSTER)):
             raise error
         if not self._is_solo_reported:
             logger.warning(
@@ -387,14 +405,14 @@ class Listening:
             # mostly goes on sooner than this, and this process is the standby again.
             self._connection.ask(("DEL", self._standby))
             self._is_standby = False
-        keys = (self._sign, self._standby, self._list)
+        keys = (self._sign, self._standby, self._list, self._keys.inflight)
         renewed = _renewed(self._generation)
         args = (renewed, self._generation, SIGN_MS, self._standby_sight.over)
         reply = self._script(_RENEW, keys, args)
         if isinstance(reply, Exception):
             self._refused(reply)
             return
-        what, standby = reply
+        what, self._processes, standby = reply
         self._standby_sight.see(standby, STANDBY_MS / 1000)
         if what == 0:
             self._step_down()

@@ -3,7 +3,7 @@
 A round trip and a thread wake-up cost ten times the bookkeeping of a job, so short jobs are claimed
 in chunks. The bound is enforced, not predicted: as soon as a job has run for 20 ms, the prefetch revoker
 gives what waits behind it back to the queue, where any idle thread of the fleet finds it, and writes
-the retries of what failed before it in the same chunk. A C call that holds the interpreter lock defeats
+what has ended before it in the same chunk. A C call that holds the interpreter lock defeats
 the prefetch revoker.
 """
 
@@ -60,7 +60,7 @@ class BusyProcessor(Protocol):
 
 
 class PrefetchRevoker(Role):
-    """Gives back what waits behind a long job, and settles what failed before; awake while chunks are out."""
+    """Gives back what waits behind a long job, and settles what ended before; awake while chunks are out."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class PrefetchRevoker(Role):
     def _look_at(self, processor: BusyProcessor) -> bool:
         """Revoke the waiting jobs if the running one is long; whether some still wait."""
         chunk = processor.chunk
-        if chunk is None or not (chunk.has_waiting or chunk.has_failed or chunk.returning):
+        if chunk is None or not (chunk.has_waiting or chunk.has_ended or chunk.returning):
             return False
         if chunk.returning or lease_now() - processor.began_at > SHORT_S:
             # The owner leaves the chunk only after these are confirmed: its next claim would delete the list.
@@ -117,12 +117,12 @@ class PrefetchRevoker(Role):
                     chunk.restore()
                     raise
             self._settle(chunk)
-        return chunk.has_waiting or chunk.has_failed
+        return chunk.has_waiting or chunk.has_ended
 
     def _settle(self, chunk: Chunk) -> None:
-        """Write what failed here: its retries must not wait for the long job's end."""
-        if not chunk.has_failed:
+        """Write what ended here: it must not wait for the long job's end."""
+        if not chunk.has_ended:
             return
         with chunk.writing:
-            notifications = self._settler.write_failed(self._connection, chunk)
+            notifications = self._settler.write_ended(self._connection, chunk)
         self._notifications.add(notifications)

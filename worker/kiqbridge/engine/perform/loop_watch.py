@@ -21,7 +21,7 @@ SAY_AGAIN_S = 60.0
 """Seconds until the same class is logged again."""
 
 _FRAMES = 12
-"""Of the stack, the innermost ones."""
+"""How many of the innermost lines of the stack are logged."""
 
 
 class Watched(Protocol):

@@ -163,9 +163,9 @@ class Processor:
         if self._thread.ident is not None:
             self._context.timekeeper.interrupt(self._thread.ident, Shutdown, is_wanted)
 
-    def write_failed(self, chunk: Chunk, connection: RedisConnection) -> list[Notification]:
-        """Write what failed here, from whatever thread; see `Settler.write_failed`."""
-        return self._context.settler.write_failed(connection, chunk)
+    def write_ended(self, chunk: Chunk, connection: RedisConnection) -> list[Notification]:
+        """Write what ended here, from whatever thread; see `Settler.write_ended`."""
+        return self._context.settler.write_ended(connection, chunk)
 
     def acknowledge(self, chunk: Chunk, connection: RedisConnection) -> None:
         """Acknowledge what this thread has finished of its chunk, from another one, after the rest went back.
@@ -230,7 +230,7 @@ class Processor:
     def _return(self, chunk: Chunk) -> None:
         """Give back what an error of ours has left in a chunk, the running job included."""
         self._give_back(chunk)
-        self._write_failed(chunk)
+        self._write_ended(chunk)
         self._leave(chunk)
 
     def _leave(self, chunk: Chunk) -> None:
@@ -263,7 +263,7 @@ class Processor:
                 self._give_back(chunk)
             if (lease.lost or now > lease.valid_until) and not self._may_begin(chunk):
                 chunk.drop()
-                self._write_failed(chunk)  # those that were given to others stay theirs
+                self._write_ended(chunk)  # those that were given to others stay theirs
                 return
             text = take()
             if text is None:
@@ -396,7 +396,7 @@ class Processor:
         self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
 
     def _settle_job(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
-        """Count a job that did not simply succeed, and write what becomes of it, now or with others that fail.
+        """Count a job that did not simply succeed, and write what becomes of it, now or with others of its chunk.
 
         Returns as `_perform_job`.
         """
@@ -405,7 +405,7 @@ class Processor:
             self.failed += settlement.failed
         settler = self._context.settler
         if chunk.size > 1 and settler.may_wait(chunk, settlement):
-            if not chunk.fail(settlement):
+            if not chunk.end(settlement):
                 logger.warning(_NOT_OURS)
             return False  # settling acknowledges it
         write = partial(settler.write, self._fetcher.connection, chunk, text, settlement)
@@ -424,10 +424,10 @@ class Processor:
             self._until_written(partial(self._give_back_once, chunk, revokes=True))
 
     def _write_rest(self, chunk: Chunk) -> None:
-        """Write what has failed, and what the revoker or the manager is giving back, or could not."""
+        """Write what has ended, and what the revoker or the manager is giving back, or could not."""
         if chunk.returning:
             self._until_written(partial(self._give_back_once, chunk))
-        self._write_failed(chunk)
+        self._write_ended(chunk)
 
     def _give_back_once(self, chunk: Chunk, *, revokes: bool = False) -> None:
         with chunk.writing:
@@ -435,12 +435,12 @@ class Processor:
                 chunk.revoke_unfinished()
             give_back(self._fetcher.connection, self._context.keys, chunk)
 
-    def _write_failed(self, chunk: Chunk) -> None:
+    def _write_ended(self, chunk: Chunk) -> None:
         def write() -> list[Notification]:
             with chunk.writing:
-                return self.write_failed(chunk, self._fetcher.connection)
+                return self.write_ended(chunk, self._fetcher.connection)
 
-        if chunk.has_failed:
+        if chunk.has_ended:
             for notify in self._until_written(write):
                 notify()
 

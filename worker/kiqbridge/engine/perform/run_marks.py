@@ -205,7 +205,7 @@ class MarkedRun(Run):
         self._mark = mark
 
     def end(self, *, is_over: bool, connection: RedisConnection | None = None) -> None:
-        """See `Run`."""
+        """Note that the run has ended; as `Run.end`."""
         self._marks.end(self._mark, is_over=is_over, connection=connection)
 
 

@@ -28,14 +28,14 @@ LOOK_S = 0.005
 """How often a waiting thread looks, if less than a tenth of the places is free."""
 
 MANY = 20
-"""Of fewer places a tenth says nothing: each free one would count."""
+"""With fewer places a tenth is no measure: each free place would count."""
 
 RELAX_S = 1.0
-"""So long a kind is tight at least, if it has few places or never a tenth of them is free."""
+"""How long a kind is tight at least, if it has few places or never a tenth of them is free."""
 
 
 def low_mark(limit: int) -> int:
-    """So many taken places count as room again: a tenth is free, and at least one place."""
+    """The number of taken places that counts as room again: a tenth is free, and at least one place."""
     return limit - max(limit // 10, 1)
 
 

@@ -101,16 +101,16 @@ class Bookkeeper(Role):
             threads.beat()
             batch = [self._ended.popleft() for _ in range(min(len(self._ended), BATCH))]
             done: dict[Lease, list[tuple[Chunk, bytes]]] = {}
-            retries: dict[int, tuple[Chunk, list[tuple[bytes, Settlement]]]] = {}
+            settled: dict[int, tuple[Chunk, list[tuple[bytes, Settlement]]]] = {}
             for chunk, text, settlement in batch:
                 if settlement is None:
                     done.setdefault(chunk.lease, []).append((chunk, text))
                 elif self._settler.may_wait(chunk, settlement):
-                    retries.setdefault(id(chunk), (chunk, []))[1].append((text, settlement))
+                    settled.setdefault(id(chunk), (chunk, []))[1].append((text, settlement))
                 elif not self._settle(chunk, text, settlement):
                     return False
-            for chunk, failed in retries.values():
-                if not self._settle_retries(chunk, failed):
+            for chunk, ended in settled.values():
+                if not self._settle_together(chunk, ended):
                     return False
             for jobs in done.values():
                 if not self._acknowledge(jobs):
@@ -155,14 +155,14 @@ class Bookkeeper(Role):
         chunk.gone(text)
         return True
 
-    def _settle_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
+    def _settle_together(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
         """Settle jobs of one chunk, which acknowledges them."""
         while jobs:
             written: list[tuple[bytes, Settlement]] = []
             notifications: list[Notification] = []
             outcome = self._until_written(
                 [(chunk, text) for text, _ in jobs],
-                functools.partial(self._write_retries, chunk, jobs, written, notifications),
+                functools.partial(self._write_together, chunk, jobs, written, notifications),
             )
             if outcome is not Outcome.WRITTEN:
                 return outcome is not Outcome.STOPPED
@@ -183,7 +183,7 @@ class Bookkeeper(Role):
             jobs = jobs[len(written) :]
         return True
 
-    def _write_retries(
+    def _write_together(
         self,
         chunk: Chunk,
         jobs: Sequence[tuple[bytes, Settlement]],
@@ -192,7 +192,7 @@ class Bookkeeper(Role):
     ) -> None:
         # Anew each time: what did not get through is divided.
         written[:] = first_batch(jobs, self._connection.batch_bytes)
-        notifications[:] = self._settler.write_retries(self._connection, chunk, written)
+        notifications[:] = self._settler.write_together(self._connection, chunk, written)
 
     def _write_done(
         self, jobs: list[tuple[Chunk, bytes]], written: list[tuple[Chunk, bytes]]

@@ -251,7 +251,7 @@ class Failures:
     def refused(
         self, refusal: "Refusal", payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
-        """It does not run here: neither a success nor a failure, unless it is refused for good."""
+        """Decide about a job that does not run here: neither a success nor a failure, unless it is refused for good."""
         if refusal.queue is not None:
             return Settlement(
                 target=Target.ROUTE, score=0, text=text, counted=False, queue=refusal.queue

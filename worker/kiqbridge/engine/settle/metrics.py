@@ -50,7 +50,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {"both": ("7", "8"), "7": ("7",), "8": ("
 
 
 def measured_name(payload: Mapping[str, Any], declared: str) -> str:
-    """Under which name a job is measured: `wrapped` if it is a plain name, else its class (§12.1).
+    """The name under which a job is measured: `wrapped` if it is a plain name, else its class (§12.1).
 
     The class is given as it was `declared`: middleware and the job may have changed the payload. A
     wrapped class comes from whoever pushed, and becomes part of a key and of Ruby's Metrics page.

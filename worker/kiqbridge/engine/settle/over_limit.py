@@ -25,7 +25,7 @@ LONGEST_S: Final = 900.0
 """Seconds up to which the delay grows; a job is put off for longer only where the limiter asks for it."""
 
 MOST_S: Final = 31 * 86_400.0
-"""And no limiter asks for more than this."""
+"""The longest delay that a limiter may ask for."""
 
 JITTER: Final = 0.5
 """Up to this part of the delay is added to it."""

@@ -8,14 +8,16 @@
 3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
 4. After that, and only then, `Settlement.notify` calls the error and death handlers.
 
-Those of a chunk that are to be tried again are written together, since a round trip costs ten times
-the bookkeeping of a job: at the chunk's end, or by the prefetch revoker as soon as a long job holds it up.
+Jobs of a chunk that are to be tried again, or whose success has effects, are written together, since a round trip
+costs ten times the bookkeeping of a job: at the chunk's end, or by the prefetch revoker as soon as a long job holds
+it up.
 Should the process die before, they run once more, as all that is not acknowledged.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
+from itertools import takewhile
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import repush, route, settle, settle_all
@@ -64,17 +66,12 @@ class Settler:
                 queue=settlement.queue,
                 text=settlement.text,
             )
-        targets = {
-            Target.RETRY: self.keys.retry,
-            Target.SCHEDULE: self.keys.schedule,
-            Target.DEAD: self.keys.dead,
-        }
         is_ours = settle(
             connection,
             self.keys,
             chunk,
             text,
-            target=targets.get(target),
+            target=self._set_of(target),
             score=settlement.score,
             text=settlement.text,
             effects=settlement.effects,
@@ -83,42 +80,55 @@ class Settler:
             self.on_end()
         return is_ours
 
+    def _set_of(self, target: Target) -> str | None:
+        sets = {
+            Target.RETRY: self.keys.retry,
+            Target.SCHEDULE: self.keys.schedule,
+            Target.DEAD: self.keys.dead,
+        }
+        return sets.get(target)
+
     def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
         """Whether it may be written with others of its chunk."""
+        if settlement.target is Target.DISCARD:
+            return bool(settlement.effects) and not chunk.is_popped
         return settlement.target is Target.RETRY and not chunk.is_popped
 
-    def write_failed(self, connection: RedisConnection, chunk: Chunk) -> list[Notification]:
-        """Settle what has failed in a chunk; the caller holds `chunk.writing`.
+    def write_ended(self, connection: RedisConnection, chunk: Chunk) -> list[Notification]:
+        """Settle what has ended in a chunk; the caller holds `chunk.writing`.
 
         Returns what calls the handlers; the caller calls it after it has released that lock.
 
         Raises:
             RedisUnavailable: repeat it; a second time does nothing.
         """
-        left = len(chunk.failed)  # its owner may add others
+        left = len(chunk.ended)  # its owner may add others
         while left:
-            jobs = first_batch(chunk.failed[:left], connection.batch_bytes)
-            chunk.written(len(jobs), self.write_retries(connection, chunk, jobs))
+            jobs = first_batch(chunk.ended[:left], connection.batch_bytes)
+            chunk.written(len(jobs), self.write_together(connection, chunk, jobs))
             left -= len(jobs)
         return chunk.take_notifications()
 
-    def write_retries(
+    def write_together(
         self,
         connection: RedisConnection,
         chunk: Chunk,
         jobs: Sequence[tuple[bytes, Settlement]],
     ) -> list[Notification]:
-        """Settle jobs of one chunk, their texts as they were fetched, all of which `may_wait`.
+        """Settle jobs of one chunk, their texts as they were fetched, which `first_batch` has put together.
 
         Returns what calls the handlers. Raises as `write`.
         """
-        retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
-        ours = settle_all(connection, self.keys, chunk, retries, target=self.keys.retry)
+        leaving = [(text, each.score, each.text, each.effects) for text, each in jobs]
+        target = self._set_of(jobs[0][1].target)
+        ours = settle_all(connection, self.keys, chunk, leaving, target=target)
         if not all(ours):
             logger.warning(
-                "%d failed jobs were not ours any more; whoever has them decides about them",
+                "%d ended jobs were not ours any more; whoever has them decides about them",
                 ours.count(False),
             )
+        if any(each.effects for _, each in jobs):
+            self.on_end()
         return [
             settlement.notify
             for (_, settlement), is_ours in zip(jobs, ours, strict=True)
@@ -129,6 +139,9 @@ class Settler:
 def first_batch(
     jobs: Sequence[tuple[bytes, Settlement]], most_bytes: int
 ) -> Sequence[tuple[bytes, Settlement]]:
-    """As many of the first of these as one call may settle."""
-    sizes = [len(text) + len(settlement.text) for text, settlement in jobs]
+    """As many of the first of these as one call may settle: jobs of one target."""
+    sizes = [
+        len(text) + len(each.text) + sum(effect.size for effect in each.effects)
+        for text, each in takewhile(lambda job: job[1].target is jobs[0][1].target, jobs)
+    ]
     return jobs[: count_by_bytes(sizes, most_bytes)]

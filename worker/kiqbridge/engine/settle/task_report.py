@@ -30,7 +30,7 @@ _MAX_TEXT_BYTES: Final = 5000
 """Bytes of the error's message in a cause: with what JSON adds to it, the cause stays within its limit."""
 
 NOT_PERFORMED: Final = object()
-"""Stands for the return value of a job that was not called: middleware has skipped it."""
+"""The return value of a job that was not called, because middleware has skipped it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ def encode_output(result: object) -> TaskOutput:
     """
     if isinstance(result, TaskOutput):
         return result
+    if result is None:  # as of most jobs; the encoder takes a third of the time of a whole end
+        return TaskOutput("null")
     parts: list[str] = []
     size = 0
     try:

@@ -51,6 +51,11 @@ _OF_SCHEDULER: Final = frozenset(
     {*_TIMES, "class", "args", "queue", "description", "enabled", "include_metadata", "active_job"}
 )
 
+_ERB: Final = (
+    "it has ERB (<%), whose value only Ruby knows; write it out, such as with "
+    "`ruby -rerb -e 'puts ERB.new(ARGF.read).result' FILE`"
+)
+
 _Time = tuple[str, str, str]
 """Expression, zone, and the five fields of the source ("" = it has others)."""
 
@@ -106,6 +111,9 @@ def _read_each(
         raise record.ImportKindError(f"{found[0].source!r} in line {found[0].line} has {wanted}")
     imported = record.Imported(kind=kind)
     for each in found:
+        if "<%" in f"{each.name}{each.members}":
+            imported.refuse(each.line, each.source, record.Unsayable(_ERB))
+            continue
         try:
             imported.schedules.append(schedule_of(each, reading))
         except record.Unsayable as reason:
@@ -290,15 +298,13 @@ def _definitions(text: str, paths: Sequence[Sequence[str]]) -> list[Definition]:
     Raises:
         ImportKindError: it is no YAML of this form.
     """
-    if "<%" in text:
-        raise record.ImportKindError(
-            "the file has ERB (<%), whose value only Ruby knows; write it out, such as with "
-            "`ruby -rerb -e 'puts ERB.new(ARGF.read).result' FILE`"
-        )
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise record.ImportKindError(f"this is not YAML: {' '.join(str(error).split())}") from error
+        erb = f"; {_ERB}" if "<%" in text else ""
+        raise record.ImportKindError(
+            f"this is not YAML: {' '.join(str(error).split())}{erb}"
+        ) from error
     root = next((found for keys in paths if (found := _below(top, keys)) is not None), None)
     if not isinstance(root, MappingNode | SequenceNode):
         raise record.ImportKindError(

@@ -7,4 +7,4 @@
 -- Repeated: a batch is there already, its members are not pushed again, and neither is a step behind a guard.
 -- See docs/batches.md
 -- include apply_effects
-return apply_effects(1, 1)
+return (apply_effects(1, 1))

@@ -106,7 +106,7 @@ class Restorer:
         return count
 
     def check_end(self) -> None:
-        """Once the end is read: no place may have had more before.
+        """Check, once the end is read, that no place had more entries before.
 
         Raises:
             PayloadError: one has.

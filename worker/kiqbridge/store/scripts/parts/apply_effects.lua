@@ -9,7 +9,7 @@
 -- include effect_unlock
 -- include effect_result
 -- Apply effects of locks, batches and chains (each_effect.lua). A guard that answers 0 skips those behind it, as many as
--- it says. Answers a list of what each answers, 0 for one that was skipped.
+-- it says. Answers a list of what each answers, 0 for one that was skipped, and the key and the argument that follow them.
 local function apply_effects(key, i)
   local effects = {
     push = effect_push,
@@ -23,7 +23,7 @@ local function apply_effects(key, i)
     result = effect_result,
   }
   local answers, skipped = {}, 0
-  each_effect(key, i, function(name, keys, args)
+  key, i = each_effect(key, i, function(name, keys, args)
     local answer = 0
     if skipped > 0 then
       skipped = skipped - 1
@@ -35,5 +35,5 @@ local function apply_effects(key, i)
     end
     answers[#answers + 1] = answer
   end)
-  return answers
+  return answers, key, i
 end

@@ -76,16 +76,23 @@ end
 -- queue, and a single job is moved rather than read, added and cut off.
 local most, reply = tonumber(ARGV[4]), {''}
 local any_special = #KEYS > 7 and redis.call('EXISTS', KEYS[5], KEYS[6], KEYS[7]) > 0
-local may_move = most == 1 and not any_special and not left_out
-for i = 8, #KEYS do
+local is_plain = not any_special and not left_out
+-- An idle process asks when there is nothing, or one job: that is found out with one call for all queues.
+local last_queue = #KEYS
+if #KEYS > 8 and redis.call('EXISTS', unpack(KEYS, 8)) == 0 then
+  last_queue = 0
+end
+for i = 8, last_queue do
   -- pcall: as in tail_of, which says the rest
-  local moved = may_move and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
+  local length = most == 1 and 1 or redis.pcall('LLEN', KEYS[i])
+  local moved = is_plain and length == 1 and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
   if type(moved) == 'string' then
     reply = {ARGV[i - 3], moved}
     break
   end
   -- An error has moved nothing: then it is read as any other queue.
-  local jobs = (not may_move or moved) and tail_of(KEYS[i], most) or {}
+  local is_read = length ~= 0 and (length ~= 1 or not is_plain or moved)
+  local jobs = is_read and tail_of(KEYS[i], most) or {}
   if left_out and #jobs > 0 then
     jobs = up_to_left_out(jobs)
   end

@@ -15,15 +15,16 @@ local function effect_batch_end(keys, args)
   end
   local total, pending, failed = 0, 0, 0
   for i = 8, #args do
-    local is_new = redis.call('HSETNX', keys[2], args[i], 'p')
-    total, pending = total + is_new, pending + is_new
+    local added = redis.call('HSETNX', keys[2], args[i], 'p')
+    total, pending = total + added, pending + added
   end
+  local is_new = total > 0
   local member, state = args[5], args[6]
   local former = member ~= '' and redis.call('HGET', keys[2], member)
   if member ~= '' and former ~= 'd' and former ~= state then
     redis.call('HSET', keys[2], member, state)
     if not former then
-      total = total + 1
+      total, is_new = total + 1, true
     elseif former == 'p' then
       pending = pending - 1
     end
@@ -33,14 +34,22 @@ local function effect_batch_end(keys, args)
       failed = failed - 1
     end
   end
-  redis.call('HINCRBY', keys[1], 'total', total)
-  redis.call('HINCRBY', keys[1], 'pending', pending)
-  redis.call('HINCRBY', keys[1], 'failed', failed)
-  if args[7] == '1' and former ~= 'd' then
+  if total ~= 0 then
+    redis.call('HINCRBY', keys[1], 'total', total)
+  end
+  if failed ~= 0 then
+    redis.call('HINCRBY', keys[1], 'failed', failed)
+  end
+  local died = args[7] == '1' and former ~= 'd'
+  if died then
     redis.call('HSET', keys[1], 'dead', 1)
   end
-  if redis.call('TTL', keys[2]) == -1 then
+  if is_new and redis.call('TTL', keys[2]) == -1 then
     redis.call('EXPIRE', keys[2], args[3])
+  end
+  local left = pending ~= 0 and redis.call('HINCRBY', keys[1], 'pending', pending) or 0
+  if left > 0 and not died then
+    return 0 -- most ends are such: there is nothing to announce
   end
   return effect_batch_fire(keys, args[1], args[2], args[3], args[4])
 end

@@ -18,7 +18,7 @@ _JOBS = "kiqbridge.contrib.django.all_jobs"
 
 
 class Command(BaseCommand):
-    """See the module."""
+    """The Django command `kiqbridge`."""
 
     help = "Runs the command line of Kiqbridge, such as `worker`, with this project set up."
     requires_system_checks: Sequence[str] = ()

@@ -1,0 +1,88 @@
+"""What a push returns: the jid, which can be asked about its job.
+
+1. `Client.push` makes one for each job: a text with a reference to the client, and nothing else. It costs a fourth of
+   a microsecond, and nothing is read.
+2. `handle.result()` and `await handle` read `kb:result:JID`, as `kiqbridge.results` does.
+3. `handle.status()` and `handle.job()` look for the job as `kiqbridge job JID` does. That is the operator's API, which
+   lies above the client and is loaded by its name, once somebody asks.
+"""
+
+from collections.abc import Generator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kiqbridge.wire.payload import JobId
+
+if TYPE_CHECKING:
+    from kiqbridge.api.record import JobRecord
+    from kiqbridge.api.whereabouts import JobState, JobStatus
+    from kiqbridge.client.client import Client
+
+
+class JobHandle(JobId):
+    """The jid of a job that was pushed. It is a `str` everywhere else: in JSON, as a key, pickled, copied.
+
+    Attributes:
+        client: of the Redis where the job was pushed.
+    """
+
+    __slots__ = ("client",)
+    client: "Client"
+
+    def status(self) -> "JobStatus":
+        """Where the job is now: `queued`, `running`, `retrying`, `scheduled`, `dead`, or how it has ended.
+
+        `running`: a worker has it. How a job has ended (`done`, `dead`, `discarded`, `skipped`, `expired`, `cancelled`)
+        is known of one with `result_ttl`, a few milliseconds after its end. Else it is `unknown`: it has ended, or was
+        deleted. All queues and sets are looked through for it.
+
+        Raises:
+            RedisUnavailable, RedisRefused: not everything was read.
+        """
+        return self._state().status
+
+    def job(self) -> "JobRecord | None":
+        """The job as `kiqbridge.api` sees it, to be read, deleted or retried; None if it is nowhere now.
+
+        Raises:
+            RedisUnavailable, RedisRefused: not everything was read.
+        """
+        found = self._state().found
+        return None if found is None else found.job
+
+    def result(self, timeout: float = 30.0) -> Any:
+        """What the job returned, once it has ended; blocks until then. It needs `result_ttl`.
+
+        Args:
+            timeout: seconds to wait at most; 0 looks once.
+
+        Raises:
+            KiqbridgeError: as `kiqbridge.results.await_result`.
+        """
+        from kiqbridge.client import kept_results  # noqa: PLC0415 - needs asyncio
+
+        return kept_results.wait(str(self), self.client, timeout)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """As `result` with 30 seconds, without blocking the event loop."""
+        from kiqbridge.client import kept_results  # noqa: PLC0415 - as above
+
+        return kept_results.await_(str(self), self.client, 30.0).__await__()
+
+    def cancel(self) -> int:
+        """Ask an iterable job to end; for others it does nothing. See `Client.cancel`, which raises the same.
+
+        Returns:
+            The time of the first request, epoch seconds.
+        """
+        return self.client.cancel(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """A plain text: connections stay here, and another process may have another Redis."""
+        return str, (str(self),)
+
+    def _state(self) -> "JobState":
+        # By its name: who only enqueues loads nothing of it (tests/test_layers.py).
+        api = import_module("kiqbridge.api")
+        state: JobState = api.find_state(str(self), api.open_operator(client=self.client))
+        return state

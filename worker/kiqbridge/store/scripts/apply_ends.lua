@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- Apply the consequences of jobs' ends, and remove the ends, in one step: each consequence comes about once, however
+-- many workers try.
+-- KEYS 1 ends of jobs under flow control (sorted set), then for each effect its keys
+-- ARGV for each end: the end as it was read, then its effects (parts/each_effect.lua)
+-- Returns for each end 0 when it is gone, else a list of what each effect answers. An error: a key has a value of
+-- another type; nothing was done, and the ends stay, so that no job that is to follow is lost.
+-- Repeated: the ends are gone, and nothing is done.
+-- See reliability §14.
+-- include apply_effects
+-- include wrong_type
+local of_batch = {'hash', 'hash', 'zset', 'zset'}
+local TYPES = {
+  push = {'set', 'list', 'zset'},
+  add = {'zset'},
+  batch_make = {'hash', 'zset'},
+  batch_jobs = {'hash', 'hash', 'set', 'list', 'zset'},
+  batch_seal = of_batch,
+  batch_end = of_batch,
+  guard = {'string'},
+  unlock = {'hash', 'zset', 'zset'},
+  result = {'string'},
+}
+local refused
+local function check(name, keys)
+  for n, key in ipairs(keys) do
+    refused = refused or wrong_type(key, TYPES[name][n])
+  end
+end
+local key, i = 2, 1
+while i <= #ARGV do
+  key, i = each_effect(key, i + 1, check)
+end
+if refused then
+  return refused
+end
+local answers, answer = {}, nil
+key, i = 2, 1
+while i <= #ARGV do
+  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then
+    answer, key, i = apply_effects(key, i + 1)
+  else
+    answer = 0
+    key, i = each_effect(key, i + 1, function() end)
+  end
+  answers[#answers + 1] = answer
+end
+return answers
