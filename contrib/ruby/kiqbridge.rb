@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Unique jobs, throttles and pauses of Kiqbridge for a Ruby application: one file, which needs nothing but sidekiq
-# (6.4, 7 or 8).
+# Unique jobs, throttles and pauses of Kiqbridge for a Ruby application: one file, which needs nothing but sidekiq.
+# Tested with Sidekiq 6.4; docs/rails.md says what it rests on with 7 and 8.
 #
 #   # config/initializers/sidekiq.rb
 #   require_relative "../../lib/kiqbridge"
@@ -20,7 +20,7 @@
 #
 # with the meaning that docs/flow.md gives them. A lock is the same for Ruby and Python: whoever pushes first has it,
 # and whoever performs the job frees it. A push that is left out returns nil, as one that a middleware stops.
-
+# An Active Job may have these options, too: `by` counts the arguments of its own `perform`.
 #
 # Kiqbridge::Schedules.list, .pause(name), .resume(name) and .run(name) are for the schedules in Redis. For the tab
 # "Schedules" of Sidekiq's Web UI, behind `require "sidekiq/web"`:
@@ -67,9 +67,11 @@ module Kiqbridge
 
     # The name for jobs of a class with the same chosen arguments, as Python makes it.
     def name_of(job, rule)
+      wrapped = job["args"].first if job["wrapped"]
+      args = wrapped.is_a?(Hash) ? wrapped["arguments"] : job["args"]
       by = rule["by"]
-      chosen = by ? by.map { |place| job["args"][place] } : job["args"]
-      "#{job["class"]}:#{Digest::SHA256.hexdigest(JSON.generate(sorted(chosen)))[0, 32]}"
+      chosen = by ? by.map { |place| args[place] } : args
+      "#{job["wrapped"] || job["class"]}:#{Digest::SHA256.hexdigest(JSON.generate(sorted(chosen)))[0, 32]}"
     end
 
     private
@@ -371,7 +373,8 @@ module Kiqbridge
   module Tab
     PATH = "kiqbridge-schedules"
 
-    # Sidekiq 8 takes it by `configure`, older ones as a module and an entry of `tabs`.
+    # `configure` is there from 7.3.7 on (sidekiq/sidekiq#6532); what is before takes a module and an entry of `tabs`
+    # (#6292).
     def self.register
       if Sidekiq::Web.respond_to?(:configure)
         Sidekiq::Web.configure { |config| config.register(Tab, name: "kiqbridge", tab: ["Schedules"], index: [PATH]) }
@@ -384,17 +387,12 @@ module Kiqbridge
     def self.registered(app)
       app.get("/#{PATH}") { erb(Tab.page(root_path, csrf_tag)) }
       app.post("/#{PATH}") do
-        verb, name = Tab.chosen(self)
-        Schedules.public_send(verb, name, wait: 2) if %w[pause resume run].include?(verb)
+        # Newer versions read a form's fields by another method.
+        field = ->(name) { respond_to?(:url_params) ? url_params(name) : params[name] }
+        verb = %w[pause resume run].find(&field)
+        Schedules.public_send(verb, field.call("name"), wait: 2) if verb
         redirect "#{root_path}#{PATH}"
       end
-    end
-
-    # A form's fields; newer versions read them by another method.
-    def self.chosen(action)
-      return %w[do name].map { |each| action.url_params(each) } if action.respond_to?(:url_params)
-
-      %w[do name].map { |each| action.params[each] }
     end
 
     def self.page(root, csrf)
@@ -408,22 +406,20 @@ module Kiqbridge
     end
 
     def self.row(each, root, csrf)
-      buttons = [each.paused ? "resume" : "pause", "run"].map { |verb| button(verb, each.name, root, csrf) }.join
+      buttons = [each.paused ? "resume" : "pause", "run"].map { |verb| button(verb) }.join
       reason = each.paused && " (paused#{": #{each.paused["reason"]}" unless each.paused["reason"].to_s.empty?})"
       ticks = each.ticks.map { |tick| %(<span title="#{h("#{moment(tick.at)} by #{tick.by}")}">#{tick.jids.empty? ? "&#9675;" : "&#9679;"}</span>) }
       <<~HTML
         <tr><td>#{h(each.name)}#{h(reason)}<br><small>#{h(each.classes.join(", "))}</small></td>
         <td><code>#{h(each.expression)}</code> #{h(each.timezone)}</td>
-        <td>#{h(each.next_at && !each.paused && moment(each.next_at))}</td><td>#{ticks.join}</td><td>#{buttons}</td></tr>
+        <td>#{h(each.next_at && !each.paused && moment(each.next_at))}</td><td>#{ticks.join}</td>
+        <td><form action="#{h(root)}#{PATH}" method="post">#{csrf}
+        <input type="hidden" name="name" value="#{h(each.name)}">#{buttons}</form></td></tr>
       HTML
     end
 
-    def self.button(verb, name, root, csrf)
-      <<~HTML
-        <form action="#{h(root)}#{PATH}" method="post" style="display: inline">#{csrf}
-        <input type="hidden" name="name" value="#{h(name)}">
-        <button class="btn btn-warn btn-xs" name="do" value="#{verb}">#{verb.capitalize}</button></form>
-      HTML
+    def self.button(verb)
+      %(<button class="btn btn-warn btn-xs" name="#{verb}" value="1">#{verb.capitalize}</button> )
     end
 
     def self.moment(time)

@@ -128,6 +128,30 @@ def test_what_is_done_about_a_conflict(redis, ruby):
     assert redis.hvals("kb:locks")[0].split()[1] == second.encode()
 
 
+ACTIVE_JOB = """
+require "active_job"
+ActiveJob::Base.queue_adapter = :sidekiq
+ActiveJob::Base.logger = Logger.new(nil)
+
+class Close < ActiveJob::Base
+  include Sidekiq::Worker::Options
+  sidekiq_options kiqbridge: { unique: { by: [0] } }
+
+  def perform(*); end
+end
+"""
+
+
+def test_the_lock_of_an_active_job_is_that_of_its_own_arguments(redis, ruby):
+    ruby(
+        ACTIVE_JOB
+        + "Close.perform_later(1, 2); Close.perform_later(1, 3); Close.perform_later(2, 2); answer(1)"
+    )
+
+    assert [text["args"][0]["arguments"] for text in waiting(redis)] == [[2, 2], [1, 2]]
+    assert all(name.startswith(b"Close:") for name in redis.hkeys("kb:locks"))
+
+
 @pytest.mark.parametrize("args", [["done"], ["fail"]], ids=["succeeds", "dies"])
 def test_ruby_frees_the_lock_of_a_job_that_has_ended(redis, client, sidekiq, args):
     assert python_push(client, *args)
@@ -268,9 +292,9 @@ def test_the_tab_shows_schedules_and_its_buttons_act(redis, redis_url, client, s
         assert "rate(1 minute)" in page.text
         assert "●" in page.text
 
-        ui.press(next(each for each in page.forms if each.buttons.get("do") == "pause"), "do")
+        ui.press(page.form("pause", mentions=NAME), "pause")
         wait_until(lambda: schedules.get(NAME).state.paused, what="a pause")
         page = ui.get("/kiqbridge-schedules")
         assert "(paused)" in page.text
-        ui.press(next(each for each in page.forms if each.buttons.get("do") == "resume"), "do")
+        ui.press(page.form("resume", mentions=NAME), "resume")
         wait_until(lambda: not schedules.get(NAME).state.paused, what="the end of the pause")

@@ -62,6 +62,12 @@ def test_each_rule_is_one_of_the_doctors_and_its_limit_is_one_of_the_verdict():
         ({"to": [{"slack": SECRET, "queue": "A"}]}, "names one of"),
         ({"to": [{"webhook": "http://hooks.example.com/s3cret"}]}, "https"),
         ({"to": [{"webhook": "https:///s3cret"}]}, "https"),
+        (
+            {"to": [{"webhook": "https://ops:s3cret@hooks.example.com/"}]},
+            "user:password@ is not sent",
+        ),
+        ({"to": [{f"slack:{SECRET}": "x"}]}, "slack is not known"),
+        ({"to": [f"slack:{SECRET}"]}, "no mapping"),
         ({"to": [{"sns": "topic"}]}, "ARN"),
         ({"mail": "me"}, "mail is not known"),
     ],

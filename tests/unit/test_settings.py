@@ -262,6 +262,25 @@ class TestFile:
 
         assert str(refusal.value).startswith(f"{path}: {message}")
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "- slack: {}: x\n",
+            "- slack: [{}\n",
+            "- slack: '{}\n",
+            "- slack: {}\n\tx: 1\n",
+            "- slack: @{}\n",
+            "- slack: {}\n  slack: - {}\n",
+        ],
+    )
+    def test_an_error_of_yaml_names_its_line_without_the_text_which_may_be_a_secret(self, text):
+        with pytest.raises(
+            ConfigError, match=r"is no YAML: .* \(line \d+, column \d+\)"
+        ) as refusal:
+            from_yaml(text.replace("{}", "https://hooks.example.com/T0/s3cret"))
+        assert "s3cret" not in str(refusal.value)
+        assert refusal.value.__suppress_context__
+
     def test_what_other_libraries_teach_the_safe_loader_is_not_known_here(self, monkeypatch):
         anything = {"": lambda _loader, _suffix, _node: "constructed"}
         monkeypatch.setattr(yaml.SafeLoader, "yaml_multi_constructors", anything)

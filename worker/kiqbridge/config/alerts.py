@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
-from kiqbridge.config.worker_parsers import is_safe_address
+from kiqbridge.config.worker_parsers import SAFE_ADDRESS, is_safe_address
 from kiqbridge.errors import ConfigError, did_you_mean
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.amounts import span_of
@@ -119,7 +119,8 @@ def _mapping(value: Any, where: str, *known: str) -> Mapping[str, Any]:
     for key in map(str, value):
         if key not in known:
             raise ConfigError(
-                f"{where}: {key} is not known{did_you_mean(key, known)}; known are {', '.join(known)}"
+                # A line without the space behind its colon is a key that holds the address.
+                f"{where}: {key.partition(':')[0]} is not known{did_you_mean(key, known)}; known are {', '.join(known)}"
             )
     return value
 
@@ -156,9 +157,7 @@ def _receiver(value: Any, where: str) -> AlertReceiver:
     target = given[kind].strip()
     if kind in ("webhook", "slack", "teams") and not is_safe_address(target):
         # Not the address itself, which may be a secret.
-        raise ConfigError(
-            f"{where}: {kind} has no https address; http is allowed for localhost alone, since what is sent names jobs"
-        )
+        raise ConfigError(f"{where}: {kind} has no https address without a user; {SAFE_ADDRESS}")
     if kind == "sns" and not target.startswith("arn:"):
         raise ConfigError(f"{where}: sns: {target!r} is not the ARN of a topic")
     return AlertReceiver(kind, target, str(given.get("queue", "default")))

@@ -43,7 +43,8 @@ def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]
     try:
         content = yaml.load(text, Loader=_loader())  # noqa: S506 - made from SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"{name}: is no YAML: {error}") from error
+        # From None: what PyYAML says of an error quotes the line, which may hold a secret.
+        raise ConfigError(f"{name}: is no YAML: {_reason(error)}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -51,6 +52,15 @@ def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]
             f"{name}: holds {type(content).__name__}, not settings; write key: value lines"
         )
     return {str(key): value for key, value in content.items()}
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, and where, without the text of the line."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return str(error)
+    problem = getattr(error, "problem", None) or getattr(error, "context", None)
+    return f"{problem} (line {mark.line + 1}, column {mark.column + 1})"
 
 
 def _loader() -> Any:

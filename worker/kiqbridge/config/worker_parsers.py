@@ -155,21 +155,29 @@ def missed_tick_webhook(value: Any, source: str, _name: str) -> str:
     url = str(value).strip()
     if url and not is_safe_address(url):
         raise ConfigError(
-            f"missed_tick_webhook: is no https address (from {source}); http is allowed for localhost alone, since what is "
-            "sent names jobs"
+            f"missed_tick_webhook: is no https address without a user (from {source}); {SAFE_ADDRESS}"
         )
     return url
 
 
+SAFE_ADDRESS: Final = (
+    "http is allowed for localhost alone, since what is sent names jobs; user:password@ is not sent: use an address "
+    "whose path or query holds the secret"
+)
+"""What a message says of an address that is not safe."""
+
+
 def is_safe_address(url: str) -> bool:
-    """Whether it is an https address, or an http one of this machine."""
+    """Whether it is an https address, or an http one of this machine; without user and password."""
     try:
         parts = urlsplit(url)
         is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     except ValueError:
         return False
-    return bool(parts.hostname) and (
-        parts.scheme == "https" or (parts.scheme == "http" and is_here)
+    return (
+        bool(parts.hostname)
+        and "@" not in parts.netloc
+        and (parts.scheme == "https" or (parts.scheme == "http" and is_here))
     )
 
 
