@@ -5,7 +5,7 @@ from functools import partial
 from time import perf_counter
 
 from benchmarks.sides import Start, Work, ours, running
-from benchmarks.stage import Stage, cpu_seconds, voluntary_switches
+from benchmarks.stage import WORKER_CORE, Stage, cpu_seconds, voluntary_switches
 from support.processes import ChildProcess
 from support.waiting import wait_until
 
@@ -45,13 +45,14 @@ def drain(
     *,
     seen: Drained | None = None,
     queue: str = "default",
+    core: int | None = WORKER_CORE,
 ) -> float:
-    """Jobs per second of a worker that is started for it.
+    """Jobs per second of a worker that is started for it, on one core or (None) on all.
 
     Raises:
         AssertionError: ours did not claim its jobs into in-flight lists.
     """
-    with running(start, stage, work) as worker:
+    with running(start, stage, work, core) as worker:
         began_cpu, began_switches = cpu_seconds(worker.pid), voluntary_switches(worker.pid)
         took = time_drain(stage, worker, key, queue=queue, seen=seen)
         if seen is not None:
@@ -102,12 +103,13 @@ def drain_sides(
     count: int,
     *,
     rounds: int | None = None,
+    core: int | None = WORKER_CORE,
 ) -> tuple[dict[str, list[float]], dict[str, Drained]]:
     """All contenders in turn on the same queue."""
     seen = {name: Drained() for name in starts}
     samples = stage.rounds(
         {
-            name: partial(drain, stage, start, work, key, count, seen=seen[name])
+            name: partial(drain, stage, start, work, key, count, seen=seen[name], core=core)
             for name, start in starts.items()
         },
         rounds,

@@ -92,7 +92,7 @@ def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
 
 
 def test_every_line_of_the_target_table_has_its_measure():
-    others = "middleware info start growth order log lateness push bulk tasks unique limit function idle fleet idle_fleet deploy memory server servers peers"
+    others = "middleware info start growth order file log lateness push bulk tasks unique limit function idle fleet idle_fleet deploy memory server servers peers"
 
     assert bench.MEASURES.keys() == {*SMALL, *others.split()}
     assert FULL.rounds >= 5 > QUICK.rounds

@@ -10,6 +10,7 @@ import pytest
 from support.processes import run_python
 from support.waiting import at_once, wait_until
 
+from kiqbridge.runtime.logs import log_writer
 from kiqbridge.runtime.logs.log_writer import MAX_LINES, LogWriter
 
 
@@ -63,6 +64,16 @@ def test_a_warning_waits_for_nobody_and_brings_what_waits(writer, stream, level)
     writer.emit(record)
 
     assert stream.getvalue() == "first\nwaits\ncareful\n"
+
+
+def test_a_burst_of_warnings_is_written_together(writer, stream, monkeypatch):
+    monkeypatch.setattr(log_writer.time, "monotonic", lambda: 100.0)
+    for number in range(50):
+        writer.emit(logging.makeLogRecord({"msg": str(number), "levelno": logging.WARNING}))
+    assert stream.writes < 25  # by the first line, and every 20 ms
+
+    writer.emit(logging.makeLogRecord({"msg": "error", "levelno": logging.ERROR}))
+    assert stream.getvalue().splitlines() == [*map(str, range(50)), "error"]
 
 
 def test_so_many_lines_do_not_wait(writer, stream):

@@ -10,6 +10,8 @@ own methods take as long as all the rest of a push. They are used where a connec
 import array
 import fcntl
 import select
+import socket
+import struct
 import termios
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -32,6 +34,9 @@ _SENT_BYTES = 4 * PIECE_BYTES
 _OUTSTANDING: int | None = getattr(termios, "TIOCOUTQ", None)
 """For ioctl: how much of what was written to a socket has not been acknowledged by the other end."""
 
+
+_TIMEOUTS = (TimeoutError, BlockingIOError)
+"""A timeout of Python, and one of the kernel."""
 
 _NOTHING = object()
 """What the reader gives while the rest of a reply has not come."""
@@ -94,6 +99,7 @@ class _Straight:
         if self._sock is None:
             raise redis.exceptions.ConnectionError("Connection closed by another thread.")
         parser: Any = getattr(connection, "_parser")  # noqa: B009 - redis-py's types do not know it
+        _let_the_kernel_time(self._sock, connection.socket_timeout)
         # Bound once, as the rest here: a push takes little more time than this saves.
         self._send: Callable[[bytes], object] = self._sock.sendall
         self._receive: Callable[[bytearray], int] = self._sock.recv_into
@@ -128,14 +134,14 @@ class _Straight:
         else:
             try:
                 self._send(packed)
-            except TimeoutError as error:
+            except _TIMEOUTS as error:
                 raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
         reader, receive, buffer = self._reader, self._receive, self._buffer
         replies: list[Any] = []
         while True:
             try:
                 received = receive(buffer)
-            except TimeoutError as error:
+            except _TIMEOUTS as error:
                 before, unsent = unsent, unsent_bytes(self._connection)
                 if not _goes_on(before, unsent):
                     raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
@@ -148,6 +154,20 @@ class _Straight:
                 replies.append(reply if kind is int or kind is bytes else _answer(reply))
                 if len(replies) == count:
                     return replies
+
+
+def _let_the_kernel_time(sock: Any, seconds: float | None) -> None:
+    """Have the kernel end a wait for the other end after so many seconds.
+
+    Python itself would poll before each send and each read: a system call more, and one more moment at which another
+    thread gets the interpreter lock.
+    """
+    # Not with TLS, which reads in more than one call, nor where another library replaces sockets, such as gevent.
+    if seconds and type(sock) is socket.socket and socket.socket.__module__ == "socket":
+        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, option, limit)
+        sock.settimeout(None)
 
 
 class _ByRedisPy:
@@ -228,7 +248,7 @@ def _send_in_pieces(connection: AbstractConnection, packed: bytes) -> int:
     while rest:
         try:
             sent = sock.send(rest[:_SENT_BYTES])
-        except TimeoutError:
+        except _TIMEOUTS:
             before, unsent = unsent, unsent_bytes(connection)
             if unsent >= before or deadline.is_over():
                 raise

@@ -15,6 +15,7 @@ nothing under a lease in doubt; and what a chunk still holds when the thread lea
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,6 +32,7 @@ from kiqbridge.engine.perform.execution import Execution, JobRunner
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
+from kiqbridge.engine.perform.run_lock import FROM_JOBS, RUN_LOCK
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.perform.slots import Slots
@@ -204,9 +206,13 @@ class Processor:
             self._fetcher.acknowledge(self._abandoned)
 
     def _perform_chunk(self, chunk: Chunk) -> None:
+        began, self.began_at = lease_now(), math.inf  # no job of it runs yet
         self.chunk = chunk
+        running = None
         try:
-            self._perform_jobs(chunk)
+            if chunk.size >= FROM_JOBS:
+                running = RUN_LOCK.take(self, chunk.queue)
+            self._perform_jobs(chunk, began)
         except Shutdown:
             # The chunk may hold jobs still, which the next claim under its claimer, by whatever thread,
             # would acknowledge.
@@ -226,6 +232,9 @@ class Processor:
             self._return(chunk)
         else:
             self._leave(chunk)
+        finally:
+            if running is not None:
+                running.release()
 
     def _return(self, chunk: Chunk) -> None:
         """Give back what an error of ours has left in a chunk, the running job included."""
@@ -246,7 +255,7 @@ class Processor:
         if bookkeeper is not None:
             chunk.hand_over_done(lambda text: bookkeeper.ended(chunk, text, None))
 
-    def _perform_jobs(self, chunk: Chunk) -> None:  # noqa: C901 - each further call is made for each job
+    def _perform_jobs(self, chunk: Chunk, first: float) -> None:  # noqa: C901 - each further call is made for each job
         """Run the jobs of a chunk one by one, until none waits and Redis has all that is to be written of them.
 
         Raises:
@@ -257,7 +266,7 @@ class Processor:
         if chunk.size > 1:
             context.revoker.watch()
         longest = 0.0
-        first = now = lease_now()
+        now = self.began_at = lease_now()
         while True:
             if self._quiet:
                 self._give_back(chunk)

@@ -1,7 +1,7 @@
 """Where log lines wait and are written: many in one write; a thread that logs never waits for the reader.
 
-A line is written at once when nothing was written for 20 ms, and when it is a warning or worse;
-in a burst it waits at most 20 ms for its neighbours. So a job that kills its process has its `start`
+A line is written at once when nothing was written for 20 ms, when it is an error, and when it is a warning
+and the last one is more than a millisecond ago; in a burst it waits at most 20 ms for its neighbours. So a job that kills its process has its `start`
 line written before it runs, unless the process was in the midst of a burst. An orderly exit, a fork
 and `logging.shutdown` write what waits.
 
@@ -26,6 +26,9 @@ from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.runtime.logs.log_sink import sink_of
 
 DELAY_S = 0.02
+DENSE_S = 0.001
+"""Warnings that follow each other so soon are a burst: a write for each takes longer than a short job."""
+
 MAX_LINES = 1_000
 """With so many waiting, the thread that logs writes them, unless another one does."""
 
@@ -77,6 +80,7 @@ class LogWriter(logging.Handler):
         self._rest_lines = 0
         self._blocked_since: float | None = None
         self._is_burst = False
+        self._warned_at = 0.0
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._writing = threading.Lock()
@@ -113,7 +117,11 @@ class LogWriter(logging.Handler):
                 f"a log record of {record.pathname}:{record.lineno} cannot be formatted "
                 f"({type(error).__name__}): {record.msg if isinstance(record.msg, str) else ''!r}"
             )
-        self.write(line, urgent=record.levelno >= logging.WARNING)
+        urgent = record.levelno >= logging.WARNING
+        if urgent and record.levelno < logging.ERROR:
+            before, self._warned_at = self._warned_at, time.monotonic()
+            urgent = self._warned_at - before > DENSE_S
+        self.write(line, urgent=urgent)
         if PENDING:  # a job that does little but log is interrupted here
             checkpoint()
 
