@@ -341,6 +341,8 @@ class RedisConnection:
         way = self._way
         if way is None or not way.is_open:
             self._way = way = way_of(connection)
+        if not self._times.is_bound:
+            way.let_the_kernel_time()
         return way
 
     def _note_use(self) -> None:

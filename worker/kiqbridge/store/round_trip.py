@@ -67,6 +67,9 @@ class Way(Protocol):
     def has_ended(self) -> bool:
         """Whether the other end has closed the connection, or sent what nobody asked for; without a round trip."""
 
+    def let_the_kernel_time(self) -> None:
+        """Have the kernel end a wait for the other end, in place of Python, where that is possible."""
+
     def ask(self, packed: bytes, count: int) -> list[Any]:
         """Send what `pack` made of `count` commands; their replies, errors of the server included.
 
@@ -99,7 +102,6 @@ class _Straight:
         if self._sock is None:
             raise redis.exceptions.ConnectionError("Connection closed by another thread.")
         parser: Any = getattr(connection, "_parser")  # noqa: B009 - redis-py's types do not know it
-        _let_the_kernel_time(self._sock, connection.socket_timeout)
         # Bound once, as the rest here: a push takes little more time than this saves.
         self._send: Callable[[bytes], object] = self._sock.sendall
         self._receive: Callable[[bytearray], int] = self._sock.recv_into
@@ -125,6 +127,20 @@ class _Straight:
             return True
         deciphered = getattr(self._sock, "pending", None)  # with TLS
         return deciphered is not None and bool(deciphered())
+
+    def let_the_kernel_time(self) -> None:
+        """As of `Way`.
+
+        With a timeout Python polls before each send and each read: a system call more, and one more moment at which
+        another thread gets the interpreter lock.
+        """
+        sock, seconds = self._sock, self._sock.gettimeout()
+        # Not with TLS, which reads in more than one call, nor where another library replaces sockets, such as gevent.
+        if seconds and type(sock) is socket.socket and socket.socket.__module__ == "socket":
+            limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                sock.setsockopt(socket.SOL_SOCKET, option, limit)
+            sock.settimeout(None)
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
         """As of `Way`."""
@@ -156,20 +172,6 @@ class _Straight:
                     return replies
 
 
-def _let_the_kernel_time(sock: Any, seconds: float | None) -> None:
-    """Have the kernel end a wait for the other end after so many seconds.
-
-    Python itself would poll before each send and each read: a system call more, and one more moment at which another
-    thread gets the interpreter lock.
-    """
-    # Not with TLS, which reads in more than one call, nor where another library replaces sockets, such as gevent.
-    if seconds and type(sock) is socket.socket and socket.socket.__module__ == "socket":
-        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            sock.setsockopt(socket.SOL_SOCKET, option, limit)
-        sock.settimeout(None)
-
-
 class _ByRedisPy:
     """Round trips by redis-py's own methods: RESP 3, and connections that read or send in another way than usual."""
 
@@ -191,6 +193,9 @@ class _ByRedisPy:
             return not self.is_open or bool(self._connection.can_read(0))
         except (redis.exceptions.RedisError, OSError):
             return True
+
+    def let_the_kernel_time(self) -> None:
+        """As of `Way`: redis-py knows the timeouts of Python alone."""
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
         """As of `Way`."""
