@@ -253,10 +253,10 @@ def _send_in_pieces(connection: AbstractConnection, packed: bytes) -> int:
     while rest:
         try:
             sent = sock.send(rest[:_SENT_BYTES])
-        except _TIMEOUTS:
+        except _TIMEOUTS as error:
             before, unsent = unsent, unsent_bytes(connection)
             if unsent >= before or deadline.is_over():
-                raise
+                raise TimeoutError("Timeout writing to socket") from error
         else:
             rest = rest[sent:]
             unsent = len(packed)
