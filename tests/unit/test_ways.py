@@ -162,23 +162,36 @@ def test_closing_it_wakes_the_thread_that_reads(ends, kind):
     assert way.has_ended()
 
 
-@pytest.mark.parametrize("kind", [redis.Connection, Slow])
-def test_a_server_that_says_or_reads_nothing_is_a_timeout(ends, kind):
+@pytest.mark.parametrize(
+    ("kind", "by_kernel"), [(redis.Connection, False), (redis.Connection, True), (Slow, False)]
+)
+def test_a_server_that_says_or_reads_nothing_is_a_timeout(ends, kind, by_kernel):
     ours, _ = ends
     ours.settimeout(0.05)
-    way = way_of(opened(ours, kind))
+    ways = []  # a connection that is not kept closes its socket
+
+    def ask(packed):
+        way = way_of(opened(ours, kind))
+        ways.append(way)
+        if by_kernel:
+            way.let_the_kernel_time()
+            assert ours.gettimeout() is None
+        way.ask(packed, 1)
+
     with pytest.raises(redis.TimeoutError):
-        way.ask(PING, 1)
+        ask(PING)
     long = pack([("SET", "a", b"x" * 60_000)])
 
-    def ask_until_it_is_full():
+    def send_until_it_is_full():
         while True:
             ours.sendall(long)
 
+    with pytest.raises((TimeoutError, BlockingIOError)):
+        send_until_it_is_full()
     with pytest.raises(TimeoutError):
-        ask_until_it_is_full()
+        ask(pack([("SET", "a", b"x" * 200_000)]))
     with pytest.raises(redis.TimeoutError):
-        way_of(opened(ours, kind)).ask(long, 1)
+        ask(long)  # last: redis-py closes its socket then
 
 
 def test_a_deadline_is_not_outlived_and_a_closed_connection_has_no_way(ends):
@@ -190,7 +203,8 @@ def test_a_deadline_is_not_outlived_and_a_closed_connection_has_no_way(ends):
         way_of(redis.Connection(protocol=2))
 
 
-def test_a_long_call_goes_out_in_pieces(ends):
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_a_long_call_goes_out_in_pieces(ends, by_kernel):
     ours, theirs = ends
     long = pack([("SET", "a", b"x" * 1_000_000)])
     got = bytearray()
@@ -203,6 +217,9 @@ def test_a_long_call_goes_out_in_pieces(ends):
     serving = threading.Thread(target=serve)
     serving.start()
 
-    assert way_of(opened(ours)).ask(long, 1) == [b"OK"]
+    way = way_of(opened(ours))
+    if by_kernel:
+        way.let_the_kernel_time()
+    assert way.ask(long, 1) == [b"OK"]
     serving.join()
     wait_until(lambda: bytes(got) == long, what="the whole call")
