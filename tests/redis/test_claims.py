@@ -126,6 +126,38 @@ class TestClaiming:
         assert run_order(chunk) == [b"job"]
         assert redis.get("queue:broken") == b"not a list"
 
+    @pytest.mark.parametrize(
+        ("jobs", "asked", "taken"),
+        [
+            (20, (100, 0), 20),
+            (20, (100, 3), 5),
+            (20, (4, 3), 4),
+            (7, (100, 3), 1),
+            (2, (100, 9), 1),
+            (20, (1, 3), 1),
+        ],
+    )
+    def test_a_claim_leaves_those_that_share_their_part(self, redis, claimer, jobs, asked, taken):
+        most, sharers = asked
+        enqueue(redis, *JOBS[:jobs])
+        redis.set("queue:broken", "not a list")
+
+        chunk = claimer.claim(["none", "broken", "default"], most, sharers=sharers)
+
+        assert run_order(chunk) == JOBS[:taken]
+        assert waiting(redis) == JOBS[taken:jobs]
+        assert claimer.claim(["none"], most, sharers=sharers) is None
+
+    def test_a_share_is_taken_with_care_too(self, redis, claimer):
+        enqueue(redis, b'{"class":"A"}', b'{"class":"B"}')
+        redis.sadd("paused", "default")
+
+        assert claimer.claim(["default"], 5, sharers=3) is None
+        redis.srem("paused", "default")
+        assert claimer.claim(["default"], 5, ["A"], sharers=3) is None
+
+        assert len(waiting(redis)) == 2
+
     @pytest.mark.parametrize("jobs", [0, 1])
     def test_an_idle_process_costs_the_server_few_calls(self, redis, claimer, jobs):
         claimer.claim(["a", "b", "c"], 10)

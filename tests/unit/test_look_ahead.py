@@ -1,13 +1,25 @@
 """How many jobs are claimed at once, and what the page about it says."""
 
+import math
 import re
 import shlex
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kiqbridge.commands.cli import main
-from kiqbridge.engine.perform.look_ahead import CHUNK_S, SHORT_S, next_size
+from kiqbridge.engine.perform import look_ahead
+from kiqbridge.engine.perform.look_ahead import (
+    CHUNK_S,
+    SHARE_FOR_S,
+    SHORT_S,
+    WAITED_S,
+    PrefetchRevoker,
+    next_size,
+)
+from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.schedule import lint
 
 
@@ -40,6 +52,34 @@ def test_a_job_of_just_twenty_milliseconds_is_short_and_a_limit_of_one_holds():
     assert next_size(4, chunk_s=CHUNK_S, longest_s=SHORT_S, full=True, limit=100) == 4
     assert next_size(4, chunk_s=0.021, longest_s=0.0201, full=True, limit=100) == 1
     assert next_size(1, chunk_s=0.0, longest_s=0.0, full=True, limit=1) == 1
+
+
+@pytest.mark.parametrize(
+    ("waiting", "runs_for_s", "after_s", "shares"),
+    [
+        (1, WAITED_S * 2, 0.0, True),
+        (1, WAITED_S * 2, SHARE_FOR_S + 1, False),
+        (1, WAITED_S / 2, 0.0, False),
+        (0, WAITED_S * 2, 0.0, False),
+        (1, -math.inf, 0.0, False),  # it waits for the run lock
+    ],
+)
+def test_threads_share_for_a_while_after_a_job_has_waited_behind_a_long_one(
+    monkeypatch, waiting, runs_for_s, after_s, shares
+):
+    revoker = PrefetchRevoker(None, None, None, None)
+    gate = IdleGate(shares=lambda: revoker.shares)
+    gate._idle = [threading.Lock(), threading.Lock()]
+    chunk = SimpleNamespace(has_waiting=waiting, has_ended=True, returning=[])
+    assert gate.sharers() == 0
+
+    monkeypatch.setattr(look_ahead, "lease_now", lambda: 1000.0)
+    revoker._look_at(SimpleNamespace(chunk=chunk, began_at=1000.0 - runs_for_s))
+    monkeypatch.setattr(look_ahead, "lease_now", lambda: 1000.0 + after_s)
+
+    assert gate.sharers() == 2 * shares
+    gate._idle = []
+    assert gate.sharers() == 0
 
 
 PAGE = (Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")

@@ -97,7 +97,10 @@ class CapsuleRuntime:
             is_tight=lambda: self._by_kind.is_tight,
         )
         # Who pops jobs by BRPOP waits there.
-        self.gate = IdleGate(self.listening if context.fetch != "basic" else None)
+        self.gate = IdleGate(
+            self.listening if context.fetch != "basic" else None,
+            shares=lambda: context.revoker.shares,
+        )
         by_kind = {"process": context.processes.slots}
         if self.loop is not None:
             by_kind["async"] = self.loop.slots

@@ -48,11 +48,13 @@ class PreparedClaim(NamedTuple):
 
     Attributes:
         lease, sequence: under which it is made.
+        sharers: with how many other threads it shares.
         packed: EVALSHA; `packed_whole` the same as EVAL, for a server that does not know the script.
     """
 
     lease: Lease
     sequence: int
+    sharers: int
     packed: bytes
     packed_whole: Callable[[], bytes]
 
@@ -81,8 +83,12 @@ class Claimer:
         self._sequence = 0
         self._lease = keeper.current
 
-    def claim(self, queues: Sequence[str], most: int, without: Sequence[str] = ()) -> Chunk | None:
+    def claim(
+        self, queues: Sequence[str], most: int, without: Sequence[str] = (), *, sharers: int = 0
+    ) -> Chunk | None:
         """Acknowledge the last chunk and take up to `most` jobs from the first queue that has any.
+
+        Of few jobs it leaves their shares to so many `sharers`.
 
         Without queues it only acknowledges. Of the classes `without`, as they are spelled in JSON, none
         is taken: not what lies behind such a job either, and a queue where it is the next is passed over.
@@ -100,24 +106,34 @@ class Claimer:
         if lease is not self._lease:
             self._lease, self._sequence = lease, 0
         sequence = self._sequence + 1
-        reply = self._ask(self.connection, lease, sequence, queues, most, *without)
+        reply = self._ask(
+            self.connection, lease, sequence, queues, _shared(most, sharers), *without
+        )
         if isinstance(reply, int):
             self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
             return None
         return self._taken(lease, sequence, reply)
 
-    def prepare(self, queues: Sequence[str], most: int, hand_on: HandOn | None) -> PreparedClaim:
+    def prepare(
+        self, queues: Sequence[str], most: int, hand_on: HandOn | None, *, sharers: int = 0
+    ) -> PreparedClaim:
         """The next claim, to be sent when it is due; what it answers is for `accept`.
 
         Args:
-            queues, most: as for `claim`.
+            queues, most, sharers: as for `claim`.
             hand_on: what the script hands on if there are jobs (claim_hand_on.lua).
         """
         lease = self._keeper.current
         sequence = self._sequence + 1 if lease is self._lease else 1
         script, keys = _CLAIM, self._keys_of(lease, sequence, queues)
-        args: list[str | int] = [lease.incarnation, self.tid, sequence, most, *queues]
+        args: list[str | int] = [
+            lease.incarnation,
+            self.tid,
+            sequence,
+            _shared(most, sharers),
+            *queues,
+        ]
         if hand_on is not None:
             script = _CLAIM_AND_HAND_ON
             keys += hand_on.keys
@@ -126,6 +142,7 @@ class Claimer:
         return PreparedClaim(
             lease,
             sequence,
+            sharers,
             pack([("EVALSHA", script.sha, *rest)]),
             lambda: pack([("EVAL", script.text, *rest)]),
         )
@@ -181,7 +198,7 @@ class Claimer:
         lease: Lease,
         sequence: int,
         queues: Sequence[str],
-        most: int,
+        most: int | str,
         *without: str,
     ) -> Any:
         reply = connection.script(
@@ -205,6 +222,11 @@ class Claimer:
             keys.alone,
             *(self._source(name) for name in queues),
         ]
+
+
+def _shared(most: int, sharers: int) -> int | str:
+    """How many jobs to take, as claim.lua reads it."""
+    return f"{most}/{sharers}" if sharers else most
 
 
 class SpareClaimers:

@@ -101,7 +101,9 @@ class Fetcher:
                 most, self._without = self._by_kind.allowance(most)
             else:
                 self._without = ()
-            chunk = self.claimer.claim(self._order(), most, self._without)
+            chunk = self.claimer.claim(
+                self._order(), most, self._without, sharers=self._gate.sharers()
+            )
         except KiqbridgeError as error:
             self._looked(found=False)
             self._outage.report(error)

@@ -80,11 +80,12 @@ _CLUSTER = ("CLUSTERDOWN", "MOVED", "ASK ", "TRYAGAIN")  # the last two while a 
 
 
 class PendingClaim(NamedTuple):
-    """Who would claim, and what: the idle thread that waits here."""
+    """Who would claim, and what: the idle thread that waits here; `sharers` as of `IdleGate`."""
 
     claimer: "Claimer"
     queues: Sequence[str]
     most: int
+    sharers: Callable[[], int] = lambda: 0
 
 
 class State(Enum):
@@ -433,7 +434,9 @@ class Listening:
         hand_on = None
         if not self.is_alone:
             hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
-        return pending.claimer.prepare(pending.queues, pending.most, hand_on)
+        return pending.claimer.prepare(
+            pending.queues, pending.most, hand_on, sharers=pending.sharers()
+        )
 
     def _claim(
         self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
@@ -444,6 +447,8 @@ class Listening:
             return None
         if not pending.claimer.may_send(prepared):
             return None
+        if prepared.sharers != pending.sharers():  # changed since it was written
+            prepared = self._prepare(pending) or prepared
         [reply] = self._connection.ask_packed(prepared.packed, 1, is_urgent=True)
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask_packed(prepared.packed_whole(), 1)

@@ -8,6 +8,7 @@ longer than its job. Nothing that could be lost travels here: a job is moved onl
 
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kiqbridge.runtime import frames
@@ -22,10 +23,17 @@ class IdleGate:
 
     Args:
         listening: what the reader waits at; None: threads are woken by `wake_one` alone.
+        shares: whether few jobs are shared among idle threads now.
     """
 
-    def __init__(self, listening: "Listening | None" = None) -> None:
+    def __init__(
+        self,
+        listening: "Listening | None" = None,
+        *,
+        shares: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._listening = listening
+        self._shares = shares
         self._lock = threading.Lock()
         self._idle: list[threading.Lock] = []
         self._reader: threading.Thread | None = None
@@ -40,6 +48,10 @@ class IdleGate:
     def idle(self) -> int:
         """How many threads wait."""
         return len(self._idle) + self._is_read
+
+    def sharers(self) -> int:
+        """With how many waiting threads the one that claims is to share; 0: it takes what it may."""
+        return len(self._idle) if self._idle and self._shares() else 0
 
     @property
     def alive(self) -> bool:
@@ -121,6 +133,8 @@ class IdleGate:
             self._is_read = True
             if self._open:
                 self._listening.interrupt()
+            if pending is not None:
+                pending = pending._replace(sharers=self.sharers)
             chunk = self._listening.wait(pending)
             self._is_read = False
             if self._open:

@@ -3,8 +3,9 @@
 -- KEYS 1 registered incarnations (set), 2 claims of this one (hash), 3 list to fill (s mod 2),
 --      4 list to acknowledge, 5 paused queues (set), 6 queues to be careful with (set), 7 how
 --      many jobs to claim alone (hash), 8… queue lists in the order of this draw
--- ARGV 1 incarnation, 2 claimer, 3 s, 4 most jobs to take, 5… queue names as in KEYS, then
---      classes of which none is to be claimed, as they are spelled in JSON
+-- ARGV 1 incarnation, 2 claimer, 3 s, 4 most jobs to take, and perhaps, behind a slash, to how many others
+--      their shares of a queue are left, 5… queue names as in KEYS, then classes of which none is to be
+--      claimed, as they are spelled in JSON
 -- Returns {queue, newest job, …, oldest job}, {''} if there was none, -1 when the lease is gone
 -- (fenced), -2 when s is neither the stored number nor its successor (stale). Without queues it only
 -- acknowledges.

@@ -74,7 +74,9 @@ local function up_to_left_out(jobs)
 end
 -- Each call from here costs the server more than the command in it: what is asked once is not asked for each
 -- queue, and a single job is moved rather than read, added and cut off.
-local most, reply = tonumber(ARGV[4]), {''}
+local most, sharers = string.match(ARGV[4], '^(%d+)/?(%d*)$')
+most, sharers = tonumber(most), tonumber(sharers) or 0
+local reply = {''}
 local any_special = #KEYS > 7 and redis.call('EXISTS', KEYS[5], KEYS[6], KEYS[7]) > 0
 local is_plain = not any_special and not left_out
 -- An idle process asks when there is nothing, or one job: that is found out with one call for all queues.
@@ -84,15 +86,19 @@ if #KEYS > 8 and redis.call('EXISTS', unpack(KEYS, 8)) == 0 then
 end
 for i = 8, last_queue do
   -- pcall: as in tail_of, which says the rest
-  local length = most == 1 and 1 or redis.pcall('LLEN', KEYS[i])
-  local moved = is_plain and length == 1 and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
+  local length, share = most == 1 and 1 or redis.pcall('LLEN', KEYS[i]), most
+  if sharers > 0 and type(length) == 'number' then
+    share = math.max(math.min(most, math.floor(length / (sharers + 1))), 1)
+  end
+  local is_one = length ~= 0 and (length == 1 or share == 1)
+  local moved = is_plain and is_one and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
   if type(moved) == 'string' then
     reply = {ARGV[i - 3], moved}
     break
   end
   -- An error has moved nothing: then it is read as any other queue.
-  local is_read = length ~= 0 and (length ~= 1 or not is_plain or moved)
-  local jobs = is_read and tail_of(KEYS[i], most) or {}
+  local is_read = length ~= 0 and (not is_one or not is_plain or moved)
+  local jobs = is_read and tail_of(KEYS[i], share) or {}
   if left_out and #jobs > 0 then
     jobs = up_to_left_out(jobs)
   end
