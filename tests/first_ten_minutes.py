@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import redis
 from support.distribution import make_once
 from support.documents import ROOT
 from support.processes import ChildProcess
@@ -179,6 +180,10 @@ def run_it(terminal: Terminal) -> None:
         terminal.run("kiqbridge enqueue Greeting '\"Ada\"'")
         dev.wait_for_output("Good evening Ada.", 60)
         dev.wait_for(lambda: len(re.findall(r"Z done +Greeting ", dev.output)) == 3, 60, "three")
+        # Numbers of jobs are written with the heartbeat.
+        client = redis.Redis.from_url(url)
+        dev.wait_for(lambda: client.get("stat:processed") == b"4", 60, "four counted")
+        client.close()
         terminal.run("kiqbridge stats")
         dev.signal(signal.SIGINT)
         assert dev.wait(60) == 0
