@@ -58,10 +58,9 @@ def pickup(stage: Stage) -> list[Outcome]:
             _push_late(client, evidence)  # the first one finds nothing warm
             read_numbers(evidence, 1)
             for _ in range(count):
-                # By the clock: pushes shall not come in step with the worker's looks.
-                time.sleep(
-                    GAP_S * random.uniform(0.5, 1.5)
-                )  # apart, so that each finds idle threads
+                # Apart, so that each finds idle threads, and not in step with the worker's looks.
+                gap_s = GAP_S * random.uniform(0.5, 1.5)
+                time.sleep(gap_s)  # the gap is part of what is measured
                 _push_late(client, evidence)
                 worker.wait_for(lambda: True)
             late = [late * 1000 for late in read_numbers(evidence, count + 1)[1:]]

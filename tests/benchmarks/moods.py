@@ -90,7 +90,7 @@ from kiqbridge import job
 @job(name="MixedJob")
 def mixed(since, is_long, path):
     if is_long:
-        time.sleep({LONG_S})
+        time.sleep({LONG_S})  # what a long job does
         return
     line = b"%.6f\\n" % (time.time() - since)
     file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
