@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 from support.aws_services import KEYS
 from support.http_endpoint import body_of, http_endpoint, reply, webhook
+from support.waiting import wait_until
 
 from kiqbridge.api.alerts import fetch_alerts, mute_alert, unmute_alert
 from kiqbridge.config.alerts import parse_alerts
@@ -30,10 +31,10 @@ def clock():
 def watching(operator, clock):
     """Makes a watch that looks when it is told to."""
 
-    def make(*to, rules=None, leads=lambda: True):
+    def make(*to, rules=None, leads=lambda: True, **settings):
         given = {"rules": rules or {"retries": {"over": 2, "for": "1m"}}, "to": list(to)}
         return AlertWatch(
-            parse_alerts(given, "test"), operator, leads=leads, aws={}, monotonic=clock
+            parse_alerts(given, "test"), operator, leads=leads, aws={}, monotonic=clock, **settings
         )
 
     return make
@@ -65,6 +66,30 @@ def test_an_alert_is_sent_once_when_it_begins_and_once_when_it_ends(redis, watch
     assert (ended["event"], ended["since"]) == ("alert_ended", begun["since"])
     assert ended["ended"] >= ended["since"]
     assert redis.hkeys("kb:alerts") == [b"rules"]
+
+
+def test_an_error_of_any_class_does_not_end_its_thread(redis, watching, caplog):
+    looks = []
+
+    def leads():
+        looks.append(1)
+        if len(looks) == 1:
+            raise SystemExit("a job raised it in all threads of the process")
+        return True
+
+    with webhook() as (url, received):
+        fail(redis)
+        watch = watching(
+            {"webhook": url}, rules={"retries": {"over": 2, "for": 0}}, leads=leads, look_s=0.01
+        )
+        watch.start()
+        try:
+            wait_until(lambda: received, what="the alert")
+        finally:
+            watch.stop()
+
+    assert not watch.alive
+    assert "an error ended the loop of thread alerts; the loop is started again" in caplog.text
 
 
 def test_another_leader_goes_on_with_what_has_begun(redis, watching, clock):

@@ -12,7 +12,6 @@ A process that dies between the sending and its note has the next leader send it
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from kiqbridge.clocks.hooks import HookFailed
 from kiqbridge.config.alerts import LIMIT_OF, AlertRule, Alerts
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.operate.alerts.receivers import Send, name_of, sender_of
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,14 @@ GIVE_UP_S: Final = 86_400.0
 """So long a receiver that does not answer is tried after the alert was over."""
 _NAMED: Final = 3
 _STOP_S: Final = 2.0
+"""So long the end of the process waits for what is being sent."""
 
 
-class AlertWatch:
+class AlertWatch(Role):
     """Looks for alerts on a thread of its own, and notifies of them.
+
+    Nobody counts its thread as stuck: a receiver whose name is being resolved may hold it up for a minute, and no
+    worker ends itself for that.
 
     Args:
         alerts: rules and receivers.
@@ -61,6 +65,7 @@ class AlertWatch:
         look_s: float = LOOK_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("alerts", self._watch, join_s=_STOP_S)
         self._rules = alerts.rules
         limits = {LIMIT_OF[rule.name]: rule.over for rule in alerts.rules if rule.over is not None}
         self._limits = replace(Limits(), **limits)  # type: ignore[arg-type] # numbers, by the table
@@ -73,18 +78,7 @@ class AlertWatch:
         self._monotonic = monotonic
         self._since: dict[str, float] = {}  # rule → when it began to find something
         self._pauses: dict[tuple[str, str, bool], tuple[float, float]] = {}  # … → next try, pause
-        self._stopping = threading.Event()
         self._failure = ""
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-alerts", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; what is being sent is waited for a little."""
-        self._stopping.set()
-        self._thread.join(_STOP_S)
 
     def look(self) -> None:
         """Look once, and notify.
@@ -107,7 +101,7 @@ class AlertWatch:
             if alert.rule not in {rule.name for rule in self._rules}:
                 self._delete(alert)  # of a rule that alerts no more
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         while not self._stopping.wait(self._look_s):
             try:
                 self.look()
