@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "operate": "",
-    "operate/alerts": "wire config client clocks api",
+    "operate/alerts": "runtime wire config client clocks api",
     "operate/doctor": "wire config schedule store clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
     "web": "runtime wire config store api aws operate/doctor operate/telemetry",
