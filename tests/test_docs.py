@@ -41,7 +41,6 @@ ONLY_READ = {
     "make test": "it would run these tests within themselves",
     "make test-all": "it would run these tests within themselves",
     "make deploy": "needs an AWS account",
-    "python3 .make/stepped_clock.py": "it would run these tests within themselves",
     "make e2e": "it needs LocalStack, and minutes",
     "make check": "it runs beside these tests",
     "make site": "tests/test_site.py builds it",

@@ -5,7 +5,7 @@ Each sender may enqueue one harmless class. `-rA` or the end of the run shows wh
 
 import base64
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.enqueue_function import invoked_by, read_event
@@ -73,7 +73,8 @@ SHAPES = {
 
 
 def ticked(job, schedule=NAME):
-    return job | {"tick": {"schedule": schedule, "at": f"{datetime.now(UTC):%FT%H:%M:00Z}"}}
+    at = datetime.now(UTC) - timedelta(hours=2)
+    return job | {"tick": {"schedule": schedule, "at": f"{at:%FT%H:%M:00Z}"}}
 
 
 def queued(redis):

@@ -97,7 +97,7 @@ def taken(launcher):
 class TestJobsThatCancelThemselves:
     @pytest.mark.parametrize("around", ["nothing", "async def", "plain", "both"])
     def test_they_fail_and_are_tried_again(self, kind, working, client, setup, redis, done, around):
-        @job(name="SelfCancel", retry=3)
+        @job(name="SelfCancel", retry=3, retry_in=lambda *_: 86_400)
         async def self_cancel():
             asyncio.current_task().cancel()
             await asyncio.sleep(60)

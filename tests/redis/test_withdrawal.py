@@ -78,8 +78,10 @@ def test_what_is_changed_again_and_again_fires_each_second_once(redis, redis_url
     schedules = Schedules(Client(redis_url))
     schedules.save(Schedule("s", "Nop", every=1, queue="a"))
     queues = iter(range(10**9))
+    clocks = []
 
     def change():
+        clocks.append(time.time() - time.monotonic())
         schedules.save(Schedule("s", "Nop", every=1, queue="ab"[next(queues) % 2]))
 
     with running(change), running(placer(redis_url, 1)), running(placer(redis_url, 2)):
@@ -87,8 +89,11 @@ def test_what_is_changed_again_and_again_fires_each_second_once(redis, redis_url
     placer(redis_url, 3)()
 
     found = jobs(redis)
-    assert found == list(range(found[0], found[-1] + 1))
-    assert ledger(redis) == found
+    assert ledger(redis) == found == sorted(set(found))
+    if (
+        max(clocks) - min(clocks) < 1
+    ):  # nobody has set the clock meanwhile: then seconds are left out
+        assert found == list(range(found[0], found[-1] + 1))
 
 
 def test_what_is_paused_and_resumed_again_and_again_fires_nothing_twice(redis, redis_url, promote):
