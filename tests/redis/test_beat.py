@@ -1,7 +1,7 @@
 """The beat: who watches the others, and what it brings."""
 
 import pytest
-from support.engine import EngineProcess, register
+from support.engine import EngineProcess, register, take_away
 from support.waiting import wait_until
 
 from kiqbridge.engine.inflight.beat import send_beat
@@ -28,6 +28,7 @@ def beat(process, *, slot_ms=6000, queues=(), times=1, over=(b"", b"")):
             process.keys,
             process.incarnation,
             process.keeper._identity,
+            number=next(process.keeper._beats),
             silent_after_ms=10_000,
             slot_ms=slot_ms,
             over=over,
@@ -134,10 +135,18 @@ def test_slots_of_a_foreign_type_are_vacant(redis, start):
 
 def test_who_is_fenced_gets_no_slot_and_no_news(redis, start):
     process = start("a")
-    redis.delete("kb:inflight")
+    take_away(process)
 
     assert beat(process) is None
-    assert not redis.exists(*SLOTS)
+    assert not redis.exists(*SLOTS, "kb:alive")
+
+
+def test_who_is_not_registered_any_more_finds_it_out_by_its_fifth_beat(redis, start):
+    process = start("a")
+    redis.delete("kb:inflight")  # by somebody who left the signs of life
+
+    assert None in [beat(process) for _ in range(5)]
+    assert not redis.exists("kb:alive")
 
 
 class TestWhoWatchesBest:

@@ -6,20 +6,13 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, take_away
 from support.waiting import at_once, wait_until
 
 from kiqbridge.engine.inflight import lease as lease_module
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes, renew
-from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime.clock import lease_now
-
-
-def take_away(process):
-    """What a reaper does to a process that was frozen."""
-    reaper = Reaper(process.pool.connection(), process.keys)
-    assert reaper.reap(process.incarnation, by_owner=True) >= 0
 
 
 def number_of(redis, process):

@@ -136,6 +136,12 @@ class EngineProcess:
         return [self.keys.inflight_list(self.incarnation, tid, parity) for parity in (0, 1)]
 
 
+def take_away(process: EngineProcess) -> None:
+    """What a reaper does to a process that was frozen."""
+    reaper = Reaper(process.pool.connection(), process.keys)
+    assert reaper.reap(process.incarnation, by_owner=True) >= 0
+
+
 def put_back(connection: Any, keys: Keys, chunk: Chunk, jobs: Sequence[bytes] = ()) -> int:
     """Give back these jobs of a chunk, and all that is returning; without jobs all that waits."""
     with chunk.writing:

@@ -13,6 +13,7 @@ as it is shorter than the horizon.
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
+from time import monotonic
 from typing import Final
 
 from kiqbridge.client.client import Client
@@ -103,7 +104,7 @@ class Placer:
         self._known: dict[str, _Known] = {}
         self._unreadable: dict[str, bytes] = {}
         self._changes: bytes | None = b""
-        self._read_at = float("-inf")
+        self._read_at = self._refresh_at = float("-inf")
         self._earliest = float("-inf")
 
     def place(
@@ -119,12 +120,18 @@ class Placer:
             RedisUnavailable, RedisRefused: call again; what was placed stays, once.
         """
         report = PlacingReport()
+        if now is None and not self._known and monotonic() < self._refresh_at:
+            # There are no schedules: only whether that has changed is asked, and not what time it is.
+            [changes] = connection.run(("GET", self._keys.schedule_changes))
+            if changes == self._changes:
+                return report
         time, changes = connection.run(("TIME",), ("GET", self._keys.schedule_changes))
         if now is None:
             now = server_time(time)
         if changes != self._changes or not 0 <= now - self._read_at < REFRESH_S:
             self._read(connection)
             self._changes, self._read_at, self._earliest = changes, now, float("-inf")
+            self._refresh_at = monotonic() + REFRESH_S
         report.schedules = len(self._known)
         until = now + self._horizon_s
         while self._earliest <= until:

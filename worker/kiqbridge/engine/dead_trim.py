@@ -1,7 +1,7 @@
 """Keeping the dead set within its bounds: nothing else of ours removes jobs from it because of them (protocol §8.5).
 
-1. The leader looks every two seconds how far the set is beyond the bounds (`store/forgetting.py`).
-2. It trims at once when 1,000 jobs are too many, else once a minute; the oldest first.
+1. The leader looks every ten seconds how far the set is beyond the bounds (`store/forgetting.py`).
+2. It trims at once when 1,000 jobs are too many, turn after turn, else once a minute; the oldest first.
 3. With `dead_archive` they are written there first. What cannot be written stays in the set.
 4. A script removes those that are as they were read, and counts what the bound on the number has cost.
 5. A line in the log says how many, of which classes, and where they are.
@@ -33,7 +33,7 @@ from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, UNREADABLE_CLASS
 
 logger = logging.getLogger(__name__)
 
-EVERY_S: Final = 2.0
+EVERY_S: Final = 10.0
 AT_ONCE: Final = 1000
 """Jobs beyond the bounds that are trimmed at once."""
 
@@ -43,6 +43,8 @@ GATHER_S: Final = 60.0
 TURN_JOBS: Final = 20_000
 TURN_BYTES: Final = 8_000_000
 """What one turn removes, and one file of the archive holds, at most; the next turn goes on."""
+TURNS: Final = 5
+"""Turns of one look, at most."""
 
 WARN_S: Final = 3600.0
 NAMED: Final = 5
@@ -84,16 +86,16 @@ class DeadTrim:
             RedisUnavailable, RedisRefused: a later call goes on.
             ArchiveFailed: nothing was removed.
         """
-        excess = read_excess(connection, self._keys, self._own)
-        if excess.bounds.is_kept and excess.size > excess.bounds.most:
-            self._warn_of_growth(excess.size)
-        now = self._monotonic()
-        if not excess.most or (excess.most < AT_ONCE and now < self._trim_at):
-            return
-        self._trim_at = (
-            now + GATHER_S
-        )  # also if it fails: the archive is not tried every two seconds
-        self._trim(connection, excess)
+        for _ in range(TURNS):
+            excess = read_excess(connection, self._keys, self._own)
+            if excess.bounds.is_kept and excess.size > excess.bounds.most:
+                self._warn_of_growth(excess.size)
+            now = self._monotonic()
+            if not excess.most or (excess.most < AT_ONCE and now < self._trim_at):
+                return
+            # Also if it fails: the archive is not tried at each look.
+            self._trim_at = now + GATHER_S
+            self._trim(connection, excess)
 
     def _trim(self, connection: RedisConnection, excess: Excess) -> None:
         parts = self._read(connection, min(excess.most, TURN_JOBS))

@@ -49,6 +49,7 @@ def send_beat(
     incarnation: str,
     identity: str,
     *,
+    number: int,
     silent_after_ms: int,
     slot_ms: int,
     over: Collection[bytes] = (b"", b""),
@@ -61,6 +62,7 @@ def send_beat(
         keys: the namespace.
         incarnation: the lease.
         identity: of its process; who holds a slot.
+        number: of this beat; it grows from beat to beat.
         silent_after_ms: milliseconds for which the owner may be silent then.
         slot_ms: milliseconds for which a slot is held; 0: it is given up.
         over: the text of each slot that is over by the clock of this process (`leadership.Sight`).
@@ -86,7 +88,7 @@ def send_beat(
             keys.pauses,
             *map(keys.suspects, queues),
         ],
-        [incarnation, silent_after_ms, identity, slot_ms, *over],
+        [incarnation, silent_after_ms, identity, slot_ms, *over, number],
     )
     if not answer:
         return None

@@ -25,7 +25,7 @@ class SignOfLife(NamedTuple):
     """One sign of life as it stands in Redis (see renew.lua).
 
     Attributes:
-        number: it grows from sign to sign.
+        number: it grows from beat to beat.
         at: the server's time (epoch seconds), for display only.
         silent_after_s: how long its owner may be silent.
     """

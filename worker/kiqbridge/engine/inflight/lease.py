@@ -134,6 +134,7 @@ class LeaseKeeper:
         self._connection = connect()
         self._confirm_connection = connect()
         self._numbers = itertools.count(1)
+        self._beats = itertools.count(2)  # the first sign of life comes with the registration
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._refused = ""
@@ -320,6 +321,7 @@ class LeaseKeeper:
             self._keys,
             lease.incarnation,
             self._identity,
+            number=next(self._beats),
             silent_after_ms=self._times.silent_after_ms,
             slot_ms=slot_ms,
             over=[sight.over for sight in self._slots],

@@ -56,8 +56,8 @@ RENEW_S: Final = 0.25
 STANDBY_MS: Final = 1_300
 STANDBY_AFTER_S: Final = 0.02
 """How long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
-LOOK_S_A_PROCESS: Final = 0.2
-"""Each other parked process looks after this time multiplied by the size of the fleet: five looks a second in all."""
+LOOK_S_A_PROCESS: Final = 0.4
+"""Each other parked process looks after this time multiplied by the size of the fleet: five looks in two seconds in all."""
 LOOK_AT_LEAST_S: Final = 0.3
 OFTEN_UP_TO: Final = 6
 """In a fleet of up to so many processes, each parked one looks after `LOOK_AT_LEAST_S`."""
@@ -284,16 +284,16 @@ class Listening:
 
     def _check(self) -> None:
         """Look whether anybody listens; become what is missing."""
-        self._count_at = time.monotonic() + COUNT_S
         text = secrets.token_hex(6)
         keys = (self._sign, self._standby, self._list, self._keys.inflight)
         over = self._sign_sight.over, self._standby_sight.over
-        args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over)
+        args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over, self._count_now())
         reply = self._script(_CHECK, keys, args)
         if isinstance(reply, Exception):
             self._refused(reply)
             return
-        what, self._processes, left_ms, sign, standby = reply
+        what, count, left_ms, sign, standby = reply
+        self._processes = count or self._processes
         # A sign without an end is none of ours: it counts as one that was just renewed.
         self._sign_left_s = (SIGN_MS if left_ms < 0 else left_ms) / 1000
         self._sign_sight.see(sign, self._sign_left_s)
@@ -305,6 +305,14 @@ class Listening:
             self._begin(text)
         else:
             self.state = State.HANDED_ON
+
+    def _count_now(self) -> int:
+        """1 = the size of the fleet is to be read with this script, which it is now and then."""
+        now = time.monotonic()
+        if now < self._count_at:
+            return 0
+        self._count_at = now + COUNT_S
+        return 1
 
     def _refused(self, error: Exception) -> None:
         """The server does not allow what a fleet needs: listen as if alone, and try it again later."""
@@ -408,12 +416,13 @@ class Listening:
             self._is_standby = False
         keys = (self._sign, self._standby, self._list, self._keys.inflight)
         renewed = _renewed(self._generation)
-        args = (renewed, self._generation, SIGN_MS, self._standby_sight.over)
+        args = (renewed, self._generation, SIGN_MS, self._standby_sight.over, self._count_now())
         reply = self._script(_RENEW, keys, args)
         if isinstance(reply, Exception):
             self._refused(reply)
             return
-        what, self._processes, standby = reply
+        what, count, standby = reply
+        self._processes = count or self._processes
         self._standby_sight.see(standby, STANDBY_MS / 1000)
         if what == 0:
             self._step_down()

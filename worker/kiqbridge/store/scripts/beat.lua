@@ -5,7 +5,8 @@
 -- pollers (string), 6 ends of jobs (zset), 7 reports (zset), 8 cancelled batches (zset), 9 pauses (hash),
 -- 10... suspects (list)
 -- ARGV 1 incarnation, 2 milliseconds after which it may be called silent, 3 identity, 4 milliseconds for
--- which a watch slot is held; 0 = give it up, 5 6 texts of slots that are over by the caller's clock
+-- which a watch slot is held; 0 = give it up, 5 6 texts of slots that are over by the caller's clock, 7 the number of
+-- this beat
 -- A slot is `MILLISECONDS NUMBER IDENTITY`; the number grows with each renewal. Who holds none takes one
 -- that is vacant. When the holder of the other slot has renewed it ten times, it also takes one that is held
 -- for longer than its own would be, or whose holder is on the host of the other holder, if it is not itself.
@@ -16,16 +17,15 @@
 -- Repeated: gives another sign.
 -- See reliability §3.2, reliability §3.3.
 -- include sign_of_life
-if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then
-  return 0
-end
-local last, number = redis.pcall('HGET', KEYS[2], ARGV[1]), 1
-if type(last) == 'string' then
-  number = (tonumber(string.match(last, '^%d+')) or 0) + 1
-end
-local err, time = give_sign(number)
+local number = tonumber(ARGV[7])
+local err, time, is_registered = give_sign(number)
 if err then
   return err
+end
+-- Each fifth beat asks all the same: somebody may have deleted the set alone.
+if (not is_registered or number % 5 == 0) and redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then
+  redis.pcall('HDEL', KEYS[2], ARGV[1])
+  return 0
 end
 
 -- MGET: a key of a foreign type is a slot that is vacant
