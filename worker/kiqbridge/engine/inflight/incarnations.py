@@ -25,8 +25,8 @@ class SignOfLife(NamedTuple):
     """One sign of life as it stands in Redis (see renew.lua).
 
     Attributes:
-        number: it grows from beat to beat.
-        at: the server's time (epoch seconds), for display only.
+        number: of the beat.
+        at: the server's time (epoch seconds), for display.
         silent_after_s: how long its owner may be silent.
     """
 
