@@ -220,6 +220,7 @@ class Listening:
         self._is_armed = self._is_standby = False
         self._look_at_queues.forget()
         self._retry_at = time.monotonic() + pause_s
+        self._count_at = 0.0
 
     # Without the role.
 
