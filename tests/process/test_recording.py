@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 SHAPES = {
     r"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d CES?T = \d\d:\d\d UTC": "DATE",
+    r"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\dZ": "TIME",  # with the day, if that is another one
     r"\d{4}-\d\d-\d\d": "DAY",
-    r"\d\d:\d\d:\d\dZ": "TIME",
     r"127\.0\.0\.1:\d+": "ADDRESS",
     r"\b[0-9a-f]{8}(?:[0-9a-f]{16})?\b": "JID",
     r"\d+\.\d+ s\b": "SECONDS",
