@@ -5,8 +5,8 @@
 -- of the standby's, 5 6 texts of the sign and of the standby's that are over by the caller's clock, 7 '1' = count the
 -- processes
 -- A sign that ends later than any was written to end is over: the server's clock was set back.
--- Returns {what, number of processes (0 = not counted), for how long the sign lasts (ms), its text, the standby's}; what: 2 = it listens
--- now, 1 = it is the standby, 0 = neither.
+-- Returns {what, number of processes (0 = not counted), for how long the sign lasts (ms), its text, the standby's};
+-- what: 2 = it listens now, 1 = it is the standby, 0 = neither.
 -- Repeated: the same, as long as nobody else has written meanwhile.
 -- See reliability §7.
 local count = ARGV[7] == '1' and redis.call('SCARD', KEYS[4]) or 0
