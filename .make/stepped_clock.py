@@ -9,8 +9,10 @@ locks that a fork can leave locked, and answers EINVAL to the sleep of Python.
 
 # ruff: noqa: INP001, S603 - a developer's script, in no package, that runs the command it is given
 
+import contextlib
 import itertools
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -66,6 +68,11 @@ OFFSETS_S = (0, 3600, 0, -3600)
 
 def main(command: list[str]) -> int:
     """Run `command` under the clock that steps; answers its exit status."""
+    if not command or shutil.which("cc") is None:
+        sys.stderr.write(
+            "stepped_clock.py: give the command to run, such as make test; needs cc (apt-get install gcc)\n"
+        )
+        return 2
     with tempfile.TemporaryDirectory() as name:
         library, offset = Path(name, "stepped_clock.so"), Path(name, "offset")
         build = ["cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
@@ -74,14 +81,13 @@ def main(command: list[str]) -> int:
             file.write(struct.pack("q", 0))
             preloaded = {"LD_PRELOAD": str(library), "STEPPED_CLOCK": str(offset)}
             run = subprocess.Popen(command, env={**os.environ, **preloaded})
-            for offset_s in itertools.cycle(OFFSETS_S):
+            offsets_s = itertools.cycle(OFFSETS_S)
+            while run.poll() is None:
                 file.seek(0)
-                file.write(struct.pack("q", offset_s))
-                try:
-                    return run.wait(float(os.environ.get("STEP_S", "20")))
-                except subprocess.TimeoutExpired:
-                    continue
-    raise AssertionError("unreachable")
+                file.write(struct.pack("q", next(offsets_s)))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    run.wait(float(os.environ.get("STEP_S", "20")))
+            return run.returncode
 
 
 if __name__ == "__main__":

@@ -93,9 +93,8 @@ class TestTextsInAQueue:
         cases = objects()
         for case in cases:
             redis.rpush("queue:default", case.text.replace(b"CLASS", pool.encode()))
-        redis.set(
-            "kb:poller", "1 another:1:process"
-        )  # which moves nothing, also if somebody sets the clock
+        # Who leads moves nothing to its queue again, also if somebody sets the clock.
+        redis.set("kb:poller", "1 another:1:process")
 
         with working():
             wait_until(lambda: is_idle(redis), 60, lambda: f"left: {in_flight(redis)}"[:2000])

@@ -155,14 +155,17 @@ def test_what_changed_since_it_was_read_stays(redis, connection, monkeypatch, ca
     assert "1 job (Mail 1)" in caplog.text
 
 
-def test_one_turn_is_bounded_in_bytes_and_the_next_goes_on(redis, connection, monkeypatch):
+def test_turns_are_bounded_in_bytes_and_the_next_look_goes_on(
+    redis, connection, monkeypatch, caplog
+):
     monkeypatch.setattr(dead_trim, "TURN_BYTES", 1000)
-    fill(redis, 2500)
+    fill(redis, 25_000)
     trim = DeadTrim(Keys(), DeadBounds(max_jobs=11))
 
     trim.look(connection)
 
-    assert 10 < redis.zcard("dead") < 2500
+    assert AT_ONCE < redis.zcard("dead") < 25_000
+    assert caplog.text.count("its oldest jobs were dropped") == dead_trim.TURNS
     wait_until(lambda: trim.look(connection) or redis.zcard("dead") < AT_ONCE + 10)
 
 

@@ -90,9 +90,8 @@ def test_what_is_changed_again_and_again_fires_each_second_once(redis, redis_url
 
     found = jobs(redis)
     assert ledger(redis) == found == sorted(set(found))
-    if (
-        max(clocks) - min(clocks) < 1
-    ):  # nobody has set the clock meanwhile: then seconds are left out
+    # Seconds are left out only if somebody has set the clock meanwhile.
+    if max(clocks) - min(clocks) < 1:
         assert found == list(range(found[0], found[-1] + 1))
 
 
