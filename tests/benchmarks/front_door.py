@@ -148,8 +148,8 @@ def batches(stage: Stage) -> list[Outcome]:
             what=f"Lambda: {BATCHES * BATCH:,} messages of SQS in batches of {BATCH}",
             unit="jobs/s",
             samples=samples,
-            target="≥ 10,000/s",
-            met=at_least(median(samples[OURS]), 10_000),
+            target="≥ 25,000/s",
+            met=at_least(median(samples[OURS]), 25_000),
             note="one warm environment, the handler called directly, log lines and metrics written; "
             f"{median(found['cpu_us']):.0f} µs of CPU a job",
         ),

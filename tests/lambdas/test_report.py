@@ -1,4 +1,4 @@
-"""What operators see of an invocation: a line for each record and the metrics, and never an argument."""
+"""What operators see of an invocation: lines for its records and the metrics, and never an argument."""
 
 import contextlib
 import time
@@ -12,6 +12,7 @@ from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
+from kiqbridge.aws.report import JOBS_A_LINE
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.wire.guards import Identity, Source
 
@@ -97,6 +98,51 @@ def test_several_jobs_of_a_record_are_lists_as_in_the_answer(written):
     assert [job["jid"] for job in line["enqueued"]] == ["j1"]
     assert [job["jid"] for job in line["duplicates"]] == ["j2"]
     assert "jid" not in line
+
+
+def test_records_of_one_job_each_that_became_the_same_share_a_line(written):
+    jobs = [enqueued(1), enqueued(2, duplicate=True), enqueued(3, at=5.5)]
+    results = [Result(record=record(n), jobs=[job]) for n, job in enumerate(jobs, 1)]
+    results.append(Result(record=record(4), jobs=[enqueued(4), enqueued(5)]))
+    results.append(Result(record=record(6), error=EventError("no")))
+
+    lines, metrics = written(Handled(source="sqs", results=results))
+
+    several, refused, first, duplicate = lines
+    about = {"class": "A", "queue": "low"}
+    assert first["jobs"] == [
+        {"event_id": "m1", "jid": "j1", **about},
+        {"event_id": "m3", "jid": "j3", **about, "at": 5.5},
+    ]
+    assert (first["source"], first["origin"], first["outcome"]) == ("sqs", ARN, "enqueued")
+    assert first["ms"] >= 0
+    assert "jid" not in first
+    assert "event_id" not in first
+    assert (duplicate["event_id"], duplicate["jid"]) == ("m2", "j2")
+    assert "jobs" not in duplicate
+    assert [job["jid"] for job in several["enqueued"]] == ["j4", "j5"]
+    assert (refused["event_id"], refused["reason"]) == ("m6", "no")
+    assert (metrics["Enqueued"], metrics["Duplicates"]) == ([4.0], [1.0])
+
+
+def test_records_of_different_senders_share_no_line(written):
+    other = Record(source="sqs", event={}, origin="arn:aws:sqs:eu-west-1:123456789012:other")
+    results = [Result(record=each, jobs=[enqueued()]) for each in (record(), other)]
+
+    lines, _ = written(Handled(source="sqs", results=results))
+
+    assert [line["origin"] for line in lines] == [ARN, other.origin]
+
+
+def test_a_long_batch_is_several_lines(written):
+    results = [Result(record=record(n), jobs=[enqueued(n)]) for n in range(2 * JOBS_A_LINE + 1)]
+
+    lines, _ = written(Handled(source="sqs", results=results))
+
+    assert [len(line["jobs"]) for line in lines] == [JOBS_A_LINE, JOBS_A_LINE, 1]
+    assert [job["jid"] for line in lines for job in line["jobs"]] == [
+        f"j{n}" for n in range(len(results))
+    ]
 
 
 @pytest.mark.parametrize(

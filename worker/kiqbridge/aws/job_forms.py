@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
-from kiqbridge.aws.plain import check_plain
+from kiqbridge.aws.plain import check_plain, is_plain_job
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime import redaction
@@ -76,7 +76,7 @@ class Tick:
     max_age_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobRequest:
     """One job: `item` as for `Client.push`; it is enqueued once for each class and `dedupe_key`.
 
@@ -132,21 +132,21 @@ def parse_jobs(
     _refuse_unfilled(value)
     value = _with_tick(value)
     tick = _tick(value["tick"]) if "tick" in value else None
-    items, others = value.get("jobs"), [key for key in value if key not in ("jobs", "tick")]
+    if tick is not None:
+        identity = None  # they go by the tick
     if "jobs" not in value:
         alone = {key: each for key, each in value.items() if key != "tick"} if tick else value
-        jobs = [_job(alone, now, tick)]
-    elif not isinstance(items, list) or not items:
+        return [_job(alone, now, tick, identity and identity.of_job(0))], tick
+    items = value["jobs"]
+    if not isinstance(items, list) or not items:
         raise EventError(
             f"jobs: {redaction.shorten_argument(items)} is not a list with at least one job"
         )
-    elif others:
+    if others := [key for key in value if key not in ("jobs", "tick")]:
         raise EventError(
             f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
         )
-    else:
-        jobs = _all(items, now, tick)
-    return (jobs if tick else _identified(jobs, identity)), tick
+    return _all(items, now, tick, identity), tick
 
 
 def parse_mapped(
@@ -157,18 +157,9 @@ def parse_mapped(
     Raises:
         PayloadError: one of them cannot be a job; among several the message begins with jobs[N].
     """
-    jobs = [_job(items[0], now, None)] if len(items) == 1 else _all(items, now, None)
-    return _identified(jobs, identity)
-
-
-def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[JobRequest]:
-    """The request with an identity; a job without a key of its own gets the identity of what brought it."""
-    if identity is None:
-        return list(jobs)
-    return [
-        job if job.dedupe_key else JobRequest(item=job.item, dedupe_key=identity.of_job(index))
-        for index, job in enumerate(jobs)
-    ]
+    if len(items) == 1:
+        return [_job(items[0], now, None, identity and identity.of_job(0))]
+    return _all(items, now, None, identity)
 
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
@@ -248,17 +239,20 @@ def _tick(tick: object) -> Tick:
     )
 
 
-def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequest]:
+def _all(
+    items: Sequence[object], now: float, tick: Tick | None, identity: Identity | None
+) -> list[JobRequest]:
     jobs = []
     for index, item in enumerate(items):
         try:
-            jobs.append(_job(item, now, tick))
+            jobs.append(_job(item, now, tick, identity and identity.of_job(index)))
         except (PayloadError, EventError) as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
     return jobs
 
 
-def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
+def _job(item: object, now: float, tick: Tick | None, identity: Identity | None) -> JobRequest:
+    """The job; by the identity, that of its place in what brought it, unless it has a key of its own."""
     if not isinstance(item, (dict, Mapping)):
         raise PayloadError(
             f"job: {redaction.shorten_argument(item)} is not an object with the keys class and args"
@@ -267,6 +261,8 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
         raise EventError("tick: belongs beside jobs, once for all of them; move it there")
     if "dedupe_key" in item and tick:
         raise EventError("dedupe_key: a tick is enqueued once already; leave it out")
+    if len(item) == 2 and is_plain_job(item):  # noqa: PLR2004 - class and args, as nearly all jobs
+        return JobRequest(item, identity)
     job = {key: value for key, value in item.items() if key not in OWN_KEYS}
     # Checked as the client will wrap it; which wrapper, the client knows.
     payload.validate(
@@ -274,7 +270,7 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     )
     payload.check_queue(job.get("queue", payload.DEFAULT_OPTIONS["queue"]))
     check_plain(job)
-    dedupe_key: str | Identity | None = None
+    dedupe_key: str | Identity | None = identity
     if "dedupe_key" in item:
         dedupe_key = _dedupe_key(item["dedupe_key"])
     elif job.get(payload.TASK_TOKEN) is not None and tick is None:
@@ -283,7 +279,7 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     if at is not None:
         job["at"] = at
     payload.check_payload(job)
-    return JobRequest(item=job, dedupe_key=dedupe_key)
+    return JobRequest(job, dedupe_key)
 
 
 def _dedupe_key(value: object) -> str:

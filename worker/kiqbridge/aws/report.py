@@ -1,12 +1,13 @@
-"""What operators see of an invocation: a log line for each record, and the metrics.
+"""What operators see of an invocation: log lines that name each record and its job, and the metrics.
 
-Arguments of jobs are never in them.
+Records of one job each that became the same share a line: of a batch, that line would be most of the function's
+CPU, and of what CloudWatch bills. Arguments of jobs are never in them.
 """
 
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -15,6 +16,9 @@ from kiqbridge.aws.enqueue import UNKNOWN, Handled
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result, answer_of, described
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
+
+JOBS_A_LINE: Final = 100
+"""At most: a line stays far below what CloudWatch takes."""
 
 
 class Report:
@@ -32,13 +36,15 @@ class Report:
         self._source = ""
         self._push_ms: float | None = None
         self._began = time.perf_counter()
+        self._alike: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
 
     def handled(self, handled: Handled) -> None:
-        """What became of an event: a line for each record, or one for the event."""
+        """What became of an event: lines for its records, or one for the event."""
         ms = round((time.perf_counter() - self._began) * 1000, 3)
         self._source, self._push_ms = handled.source, handled.push_ms
         for result in handled.results:
             self._result(result, ms, is_raised=handled.error is not None)
+        self._write_alike(ms)
         if (published := handled.published) is not None:
             is_well = published["outcome"] in ("published", "unchanged")
             write = self._logger.info if is_well else self._logger.warning
@@ -92,35 +98,54 @@ class Report:
         self._logger.info("ignored", extra={**about, "outcome": "ignored", "reason": reason})
 
     def _result(self, result: Result, ms: float, *, is_raised: bool) -> None:
-        about = _about(result.record)
         if result.error is not None:
-            self.failed(result.error, about, is_raised=is_raised)
+            self.failed(result.error, _about(result.record), is_raised=is_raised)
         elif result.record.ignored:
-            self._ignored(result.record.ignored, about)
+            self._ignored(result.record.ignored, _about(result.record))
         else:
-            self._done(result, about | {"ms": ms})
+            self._done(result, ms)
 
-    def _done(self, result: Result, about: dict[str, Any]) -> None:
-        duplicates = sum(job.duplicate for job in result.jobs)
-        counts = {
-            "Enqueued": len(result.jobs) - duplicates,
-            "Duplicates": duplicates,
-            "Spilled": len(result.spilled),
-            result.left_out.title(): len(result.record.jobs) if result.left_out else 0,
-        }
-        self._counts.update(counts)
-        outcome = next((name for name, count in counts.items() if count), "stopped by middleware")
-        about["outcome"] = {"Duplicates": "duplicate"}.get(outcome, outcome.lower())
-        shown = result.spilled or result.jobs
+    def _done(self, result: Result, ms: float) -> None:
+        jobs, counts = result.jobs, self._counts
+        duplicates = sum(job.duplicate for job in jobs)
+        counts["Enqueued"] += len(jobs) - duplicates
+        counts["Duplicates"] += duplicates
+        if result.spilled:
+            counts["Spilled"] += len(result.spilled)
+            outcome = "spilled"
+        elif result.left_out:
+            counts[result.left_out.title()] += len(result.record.jobs)
+            outcome = result.left_out
+        elif jobs:
+            outcome = "enqueued" if duplicates < len(jobs) else "duplicate"
+        else:
+            outcome = "stopped by middleware"
+        about, shown = _about(result.record), result.spilled or jobs
         if len(shown) == 1:
             about |= described(shown[0])
             if shown[0].at is not None:
                 about["at"] = shown[0].at
-        else:
-            answer = answer_of([result])
-            about |= {"spilled": answer["spilled"]} if result.spilled else answer
-        write = self._logger.warning if result.spilled else self._logger.info
-        write("spilled" if result.spilled else "done", extra=about)
+            of_line = (outcome, about.pop("source"), about.pop("origin", ""))
+            self._alike.setdefault(of_line, []).append(about)
+            return
+        answer = answer_of([result])
+        about |= {"spilled": answer["spilled"]} if result.spilled else answer
+        self._write_done(outcome, about | {"ms": ms})
+
+    def _write_alike(self, ms: float) -> None:
+        """A line for each outcome and sender: with its only job, or with a list of jobs."""
+        for (outcome, source, origin), jobs in self._alike.items():
+            about: dict[str, Any] = {"source": source, "ms": ms}
+            if origin:
+                about["origin"] = origin
+            for start in range(0, len(jobs), JOBS_A_LINE):
+                part = jobs[start : start + JOBS_A_LINE]
+                self._write_done(outcome, about | (part[0] if len(jobs) == 1 else {"jobs": part}))
+
+    def _write_done(self, outcome: str, about: dict[str, Any]) -> None:
+        is_spilled = outcome == "spilled"
+        write = self._logger.warning if is_spilled else self._logger.info
+        write("spilled" if is_spilled else "done", extra={**about, "outcome": outcome})
 
 
 def _about(record: Record) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from kiqbridge.wire.payload import (
     Profile,
     check_payload,
     check_queue,
-    is_surely_fine,
+    is_plain,
     new_jid,
     normalize,
     timestamp,
@@ -160,7 +160,7 @@ def prepare_plain(
 ) -> PreparedJob | None:
     """What `prepare` makes of a class and plain arguments, in a third of its time; None: it must look closer."""
     declared, args = item.get("class"), item.get("args")
-    if type(args) is not list:
+    if type(args) is not list or not is_plain(args):
         return None
     definition = definition_of(declared)
     if definition is not None:
@@ -174,9 +174,6 @@ def prepare_plain(
     performed = default_registry.find(name)
     if performed is not None and performed.encrypted:
         return None
-    for value in args:
-        if not is_surely_fine(value):
-            return None
     profile = wire_profile()
     payload = {**options, **item}
     payload["class"] = name

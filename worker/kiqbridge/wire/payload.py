@@ -231,7 +231,7 @@ def check_json(value: object, field: str, depth: int = 2) -> None:
         if not math.isfinite(value):
             raise PayloadError(f"{field}: {value!r} has no JSON text; send None or a text instead")
     elif kind in (list, dict):
-        if not _is_plain(value, depth):
+        if not is_plain(value, depth):
             _check_container(value, field, depth)
     else:
         raise PayloadError(
@@ -240,8 +240,8 @@ def check_json(value: object, field: str, depth: int = 2) -> None:
         )
 
 
-def _is_plain(container: Any, depth: int) -> bool:
-    """A quick look that passes nearly every list or dict; for others `_check_container` says why."""
+def is_plain(container: Any, depth: int = 2) -> bool:
+    """A quick look that passes nearly every list or dict; for others `check_json` says why."""
     pending = [(depth, container)]
     while pending:
         depth, container = pending.pop()  # the deepest first: a cycle ends at the limit
@@ -254,9 +254,11 @@ def _is_plain(container: Any, depth: int) -> bool:
             container = container.values()
         for child in container:
             kind = type(child)
+            if kind in _SCALARS or (kind is str and child.isascii()):
+                continue
             if kind is list or kind is dict:
                 pending.append((depth + 1, child))
-            elif kind not in _SCALARS and not is_surely_fine(child) and not _is_text(child):
+            elif not is_surely_fine(child) and not _is_text(child):
                 return False
     return True
 
