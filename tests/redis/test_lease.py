@@ -23,10 +23,11 @@ def number_of(redis, process):
 def test_the_bound_of_thirty_seconds_gives_the_durations_of_the_design():
     times = LeaseTimes(30)
 
-    assert (times.silent_after, times.beat_every, times.watch_for) == (10, 3, 8)
-    assert times.slot_ms == 6000
+    assert (times.silent_after, times.watch_for) == (10, 8)
+    assert (times.beat_every, times.watch_every, times.slot_ms) == (4.5, 3, 6000)
 
-    assert LeaseTimes(300).beat_every == 3  # however late jobs are recovered
+    late = LeaseTimes(300)  # however late jobs are recovered
+    assert (late.beat_every, late.watch_every) == (4.5, 3)
 
 
 @pytest.mark.parametrize("bound_s", [1, 2, 10, 30, 60, 300])

@@ -122,6 +122,7 @@ class DeclaredSchedules:
             return
         fields, time = connection.run(("HGETALL", self._keys.declared), ("TIME",))
         if not fields and not self._declared:
+            self._skips = 1  # what others declare meanwhile stays for longer than that
             return
         now = server_time(time)
         if self._declared:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 LOOK_WITHOUT_TRACKING_S = 0.5
 """A pause is honoured within a second, also where the server does not notify of changes."""
 
-SELDOM_LOOK_S = 30.0
+SELDOM_LOOK_S = 60.0
 """A look after so long at the latest, while the beat of the lease finds as many pauses as were read."""
 
 LEAST_WAIT_S = 0.01

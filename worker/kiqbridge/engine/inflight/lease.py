@@ -33,8 +33,11 @@ logger = logging.getLogger(__name__)
 SIGN_OFF_S = 2.0
 """For so long a sign-off begins anew when a reply was lost; an outage must not hold up the end."""
 
-LONGEST_BEAT_S = 3.0
+LONGEST_BEAT_S = 4.5
 """However late jobs may be recovered, a beat also brings what would else be asked for every few seconds."""
+
+LONGEST_WATCH_BEAT_S = 3.0
+"""The same of who watches: a slot lasts two of them, so that one that is vacant is found soon."""
 
 _REGISTER = scripts.load("register")
 _RENEW = scripts.load("renew")
@@ -83,13 +86,14 @@ class LeaseTimes:
         # Also how long a lease is sure after a confirmed beat: nobody acts before that beat has stood
         # unchanged for so long, which is written with it, and for the reaper's own watch on top.
         self.silent_after = recover_after_s / 3
-        self.beat_every = min(recover_after_s / 10, LONGEST_BEAT_S)
+        self.beat_every = min(recover_after_s * 0.15, LONGEST_BEAT_S)
+        self.watch_every = min(recover_after_s / 10, LONGEST_WATCH_BEAT_S)
         self.watch_for = recover_after_s * 8 / 30
         self.look_again_after = recover_after_s / 30
         self.silent_after_ms = int(self.silent_after * 1000)
-        # If both watchers die at once, a third takes a slot after these two beats and one more, and sees
+        # If both watchers die at once, a third takes a slot at its next beat after this, and sees
         # for the first time what it has to see for silent_after and watch_for.
-        self.slot_ms = int(2 * self.beat_every * 1000)
+        self.slot_ms = int(2 * self.watch_every * 1000)
 
 
 def renew(connection: RedisConnection, keys: Keys, incarnation: str, silent_after_ms: int) -> bool:
@@ -312,7 +316,7 @@ class LeaseKeeper:
         strictest = LeaseTimes(self._reaper.strictest_s * 3)
         if suspects:
             return min(strictest.look_again_after, times.look_again_after)
-        return min(strictest.beat_every, times.beat_every)
+        return min(strictest.watch_every, times.watch_every)
 
     def _send_beat(self, lease: Lease, *, slot_ms: int) -> News | None:
         asked_at = lease_now()

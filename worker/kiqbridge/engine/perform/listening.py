@@ -49,22 +49,22 @@ _CHECK = scripts.load("wake_check")
 _RENEW = scripts.load("wake_renew")
 _FORGET = scripts.load("wake_forget")
 
-SIGN_MS: Final = 650
+SIGN_MS: Final = 950
 """How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
-RENEW_S: Final = 0.25
+RENEW_S: Final = 0.45
 """How often it is renewed: twice may be missed by a process that gets no CPU."""
-STANDBY_MS: Final = 1_300
+STANDBY_MS: Final = 1_900
 STANDBY_AFTER_S: Final = 0.02
-"""How long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
-LOOK_S_A_PROCESS: Final = 0.4
-"""Each other parked process looks after this time multiplied by the size of the fleet: five looks in two seconds in all."""
+"""How long after the sign would have expired the standby looks: it has the role within a second of the last renewal."""
+LOOK_S_A_PROCESS: Final = 1.0
+"""Each other parked process looks after this time multiplied by the size of the fleet: one look a second in all."""
 LOOK_AT_LEAST_S: Final = 0.3
 OFTEN_UP_TO: Final = 6
 """In a fleet of up to so many processes, each parked one looks after `LOOK_AT_LEAST_S`."""
 LOOK_AT_MOST_S: Final = 60.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
-COUNT_S: Final = 15.0
+COUNT_S: Final = 30.0
 """How long a parked process goes by the size of the fleet that it has read."""
 LATE_AT_LEAST_S: Final = 0.2
 LATE_AT_MOST_S: Final = 5.0
