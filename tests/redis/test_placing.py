@@ -9,8 +9,9 @@ from support.engine import UnreliableConnection
 from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable, Schedule, Schedules
+from kiqbridge.clocks import placing
 from kiqbridge.clocks.ledger import read_ledger
-from kiqbridge.clocks.placing import HORIZON_S, Placer, place_due
+from kiqbridge.clocks.placing import HORIZON_S, REFRESH_S, Placer, place_due
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.schedule_scripts import KEPT_ENTRIES, PlacedJobs, Placement, place
 from kiqbridge.wire.keys import Keys
@@ -264,6 +265,19 @@ class TestConcurrent:
 
 class TestCost:
     @pytest.mark.slow
+    @pytest.mark.parametrize("count", [0, 1])
+    def test_a_change_that_was_not_counted_is_seen_later(self, redis, client, monkeypatch, count):
+        define(redis, count, cursor=int(time.time()), expression="cron(0 3 1 1 ? 2199)")
+        placer = Placer(client, KEYS, by="t")
+        placer.place(client.pool)
+        define(redis, 2, cursor=int(time.time()))
+        redis.decr("kb:schedules:changes")  # as a server that was restored
+
+        assert placer.place(client.pool).placed == 0
+        later = time.monotonic() + REFRESH_S
+        monkeypatch.setattr(placing, "monotonic", lambda: later)
+        assert placer.place(client.pool).placed > 0
+
     def test_ten_thousand_schedules_take_few_scripts(self, redis, client):
         now = 1_700_049_600
         define(redis, 10_000, cursor=now, expression="rate(5 minutes)")

@@ -104,8 +104,7 @@ class Placer:
         self._known: dict[str, _Known] = {}
         self._unreadable: dict[str, bytes] = {}
         self._changes: bytes | None = b""
-        self._read_at = self._refresh_at = float("-inf")
-        self._earliest = float("-inf")
+        self._refresh_at = self._earliest = float("-inf")
 
     def place(
         self, connection: RedisConnection | RedisPool, now: float | None = None
@@ -128,9 +127,9 @@ class Placer:
         time, changes = connection.run(("TIME",), ("GET", self._keys.schedule_changes))
         if now is None:
             now = server_time(time)
-        if changes != self._changes or not 0 <= now - self._read_at < REFRESH_S:
+        if changes != self._changes or monotonic() >= self._refresh_at:
             self._read(connection)
-            self._changes, self._read_at, self._earliest = changes, now, float("-inf")
+            self._changes, self._earliest = changes, float("-inf")
             self._refresh_at = monotonic() + REFRESH_S
         report.schedules = len(self._known)
         until = now + self._horizon_s
