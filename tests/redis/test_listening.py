@@ -218,8 +218,9 @@ def test_processes_with_other_queues_have_a_listener_of_their_own(redis, fleet):
     [
         lambda redis: redis.client_kill_filter(_type="normal", skipme=True),
         lambda redis: redis.delete(LIST, SIGN, STANDBY),
+        lambda redis: [(redis.delete(key), redis.rpush(key, "foreign")) for key in (SIGN, STANDBY)],
     ],
-    ids=["the connections", "who listens"],
+    ids=["the connections", "who listens", "who listens, to a value of another type"],
 )
 def test_a_server_that_lost_something_has_a_listener_again(redis, fleet, lose):
     members = fleet(3)
