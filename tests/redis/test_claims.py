@@ -168,8 +168,9 @@ class TestClaiming:
         claimer.claim(["a", "b", "c"], 10)
 
         calls = {name: each["calls"] for name, each in redis.info("commandstats").items()}
-        assert calls["cmdstat_exists"] == 2  # of what pauses or isolates, and of all queues
+        assert calls["cmdstat_exists"] == 1 + jobs  # of all queues; then of what pauses or isolates
         assert "cmdstat_lrange" not in calls
+        assert "cmdstat_del" not in calls  # the claim before has brought nothing
         assert calls.get("cmdstat_lmove", 0) == jobs
         assert calls.get("cmdstat_llen", 0) == 2 * jobs
 

@@ -9,7 +9,7 @@
 local sign_ms, generation = table.remove(ARGV), table.remove(ARGV)
 local sign, list = table.remove(KEYS), table.remove(KEYS)
 -- include claim
-local reply = claim()
+local reply = claim(true)
 if type(reply) == 'table' and reply[1] ~= '' then
   redis.call('SET', sign, generation, 'PX', sign_ms)
   redis.call('RPUSH', list, generation)

@@ -1,5 +1,6 @@
--- The claim of claim.lua, with its KEYS and ARGV; what it returns is what that script returns.
-local function claim()
+-- The claim of claim.lua, with its KEYS and ARGV; what it returns is what that script returns. `is_notified`: there
+-- has just been a push to one of the queues.
+local function claim(is_notified)
 -- include fence
 local sequence = tonumber(ARGV[3])
 local stored, queue = 0, ''
@@ -77,13 +78,13 @@ end
 local most, sharers = string.match(ARGV[4], '^(%d+)/?(%d*)$')
 most, sharers = tonumber(most), tonumber(sharers) or 0
 local reply = {''}
-local any_special = #KEYS > 7 and redis.call('EXISTS', KEYS[5], KEYS[6], KEYS[7]) > 0
-local is_plain = not any_special and not left_out
 -- An idle process asks when there is nothing, or one job: that is found out with one call for all queues.
 local last_queue = #KEYS
-if #KEYS > 8 and redis.call('EXISTS', unpack(KEYS, 8)) == 0 then
+if #KEYS > 8 and not is_notified and redis.call('EXISTS', unpack(KEYS, 8)) == 0 then
   last_queue = 0
 end
+local any_special = last_queue > 7 and redis.call('EXISTS', KEYS[5], KEYS[6], KEYS[7]) > 0
+local is_plain = not any_special and not left_out
 for i = 8, last_queue do
   -- pcall: as in tail_of, which says the rest
   local length, share = most == 1 and 1 or redis.pcall('LLEN', KEYS[i]), most
@@ -128,6 +129,8 @@ for i = 8, last_queue do
   end
 end
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ' ' .. reply[1])
-redis.call('DEL', KEYS[4])
+if queue ~= '' then  -- else the claim before has brought nothing
+  redis.call('DEL', KEYS[4])
+end
 return reply
 end
