@@ -1,6 +1,7 @@
 """Jobs in child processes of real workers: what they see, how they fail, and who ends when."""
 
 import base64
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from support.processes import is_process_running
 from support.waiting import wait_until
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.engine.children.child import Child
 from kiqbridge.engine.children.child_messages import ChildSettings
 from kiqbridge.engine.children.process_pool import ProcessPool
 from kiqbridge.engine.perform.invocation import ChildJob
@@ -352,6 +354,26 @@ class TestThePool:
         pool.perform(order("Plain", 2), "owner")
 
         assert [note["number"] for note in seen.all("plain")] == [2]
+
+    @pytest.mark.parametrize("owed", [1, 2], ids=["that it is ready", "that of a job"])
+    def test_a_child_whose_answer_nobody_has_read_gets_no_other_job(
+        self, pool, seen, monkeypatch, owed
+    ):
+        pool = pool(size=1)
+        waits, wait = itertools.count(1), Child._wait_message
+
+        def interrupted(child, *args):
+            if next(waits) == owed:  # as by an error that another thread raises in this one
+                raise SystemExit
+            return wait(child, *args)
+
+        monkeypatch.setattr(Child, "_wait_message", interrupted)
+        with pytest.raises(SystemExit):
+            pool.perform(order("Hold"), "owner")
+
+        pool.perform(order("Plain", 1, timeout_s=20), "owner")
+
+        assert [note["number"] for note in seen.all("plain")] == [1]
 
     def test_time_is_counted_from_the_start_of_the_job_not_of_the_child(self, pool):
         with pytest.raises(JobTimeout, match=r"took longer than its timeout_s of 0\.3 s"):

@@ -77,6 +77,7 @@ class Child:
         self.jobs = 0
         self.idle_since = 0.0
         self._is_spent = False
+        self._owes_answer = True  # that it is ready
         self._send({"settings": settings.to_message()})
 
     def __repr__(self) -> str:
@@ -94,8 +95,12 @@ class Child:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be given a job."""
-        return not self._is_spent and self.is_running
+        """Whether it may be given a job.
+
+        Not as long as it owes an answer: whoever waited for that may have been interrupted, and the next job would
+        be acknowledged by it while it runs.
+        """
+        return not (self._is_spent or self._owes_answer) and self.is_running
 
     def wait_ready(
         self, timeout_s: float = START_S, *, while_waiting: Callable[[], object] = lambda: None
@@ -113,6 +118,7 @@ class Child:
         if why:
             self.kill()
             raise ProcessDied(f"the child process for the job did not start: {why}")
+        self._owes_answer = False
 
     def perform(
         self, order: ChildJob, *, while_waiting: Callable[[], object] = lambda: None
@@ -130,6 +136,7 @@ class Child:
             BaseException: what stands here for the error that the job raised, see `Failure`.
         """
         self.jobs += 1
+        self._owes_answer = True
         deadline = time.monotonic() + order.timeout_s if order.timeout_s else None
         try:
             self._send(order.to_message(), order.text)
@@ -141,6 +148,7 @@ class Child:
             ) from None
         if reply is None:
             raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
+        self._owes_answer = False
         if "interrupted" in reply:
             interruption = JobInterrupted()
             interruption.is_saved = True  # the child has looked
