@@ -298,6 +298,24 @@ def test_replies_that_are_lost_cost_nothing_and_condemn_once(redis, isolate):
     assert in_flight(redis) == []
 
 
+@pytest.mark.parametrize("error", [MemoryError(), SystemExit()])
+def test_an_error_of_ours_gives_it_back_to_the_suspects(redis, isolate, monkeypatch, error):
+    def fail(_runner, *_args):
+        raise error
+
+    text = suspect(redis, "Good")
+    isolation = isolate()
+    monkeypatch.setattr(SuspectRunner, "order", fail)
+
+    with pytest.raises(type(error)):
+        isolation.look()
+
+    monkeypatch.undo()
+    assert redis.lrange(KEYS.suspects("default"), 0, -1) == [text]
+    assert isolation.look()
+    assert in_flight(redis) == []
+
+
 def test_at_the_deadline_the_running_one_goes_back_to_the_suspects(redis, isolate, folder):
     text = suspect(redis, "Hold", queue="mail")
     isolation = isolate(look_s=0.01)

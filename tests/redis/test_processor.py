@@ -34,11 +34,14 @@ class HandingOut:
         self.connection = fetcher.connection
         self.instead = []
         self.errors = []
+        self.later_errors = []
 
     def fetch(self, most, give_up):
         if self.errors:
             raise self.errors.pop()
         chunk = self.fetcher.fetch(most, give_up)
+        if chunk is not None and self.later_errors:
+            raise self.later_errors.pop()
         return None if chunk is None else TakenByTheTest(chunk, self.instead)
 
     def __getattr__(self, name):
@@ -121,6 +124,16 @@ def test_an_error_while_fetching_ends_no_thread(stand, error):
 
     wait_until(lambda: stand.done == [1], 30, "the job")
     assert stand.processor.alive
+
+
+@pytest.mark.parametrize("error", [MemoryError(), SystemExit()])
+def test_an_error_between_the_claim_and_its_chunk_loses_no_job(stand, error):
+    stand.fetcher.later_errors.append(error)
+    stand.push(1, 2, 3)
+    stand.processor.start()
+
+    wait_until(lambda: sorted(stand.done) == [1, 2, 3], 30, lambda: f"all done: {stand.done}")
+    wait_until(lambda: not stand.in_flight(), 30, "an acknowledgement")
 
 
 def test_an_error_in_a_claim_leaves_the_idle_gate_right(stand):

@@ -26,6 +26,7 @@ class OneChunk:
 
     has_fetched = True
     refused = None
+    last = None
 
     def __init__(self, chunk):
         self.connection = ScriptedConnection()

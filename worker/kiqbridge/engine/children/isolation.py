@@ -217,15 +217,13 @@ class Isolation(Role):
                 logger.exception("letting a suspect run alone failed; it is tried again")
 
     def _run_one(self) -> bool:
-        # Until it is confirmed: after a lost reply the suspect is ours, and in no list that a look would see.
-        chunk = self._until_written(lambda: self._claimer.claim(self._queues, 1))
-        if chunk is None:
-            return False
-        text = chunk.take()
-        if text is None:
-            return False
-        self._chunk, self.current = chunk, RunningJob(chunk.queue, text, wall_now())
         try:
+            # Until it is confirmed: after a lost reply the suspect is ours, and in no list that a look would see.
+            chunk = self._until_written(lambda: self._claimer.claim(self._queues, 1))
+            text = None if chunk is None else chunk.take()
+            if chunk is None or text is None:
+                return False
+            self._chunk, self.current = chunk, RunningJob(chunk.queue, text, wall_now())
             if self._stopping.is_set():
                 self._give_back(chunk)
                 return False
@@ -237,9 +235,12 @@ class Isolation(Role):
                 chunk.queue,
             )
             self._finish(chunk, text, self._run_alone(chunk.queue, text))
-        except Exception:
+        except Shutdown:
+            raise
+        except BaseException:
             # Ours, not the job's; the next claim would acknowledge it.
-            self._give_back(chunk)
+            if self._claimer.last is not None:
+                self._give_back(self._claimer.last)
             raise
         finally:
             self._chunk = self.current = None

@@ -64,6 +64,9 @@ class Claimer:
 
     Used by one thread at a time, on that thread's connection. `source` gives the list to claim from
     for a queue's name; default: the queue itself.
+
+    Attributes:
+        last: the chunk of the last claim, which the next one acknowledges.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Claimer:
         self._keeper = keeper
         self._keys = keys
         self._source = source or keys.queue
+        self.last: Chunk | None = None
         self._sequence = 0
         self._lease = keeper.current
 
@@ -178,6 +182,7 @@ class Claimer:
             sequence=sequence,
         )
         # Last: after an error up to here the claim is repeated, and answers the same jobs.
+        self.last = chunk
         self._sequence = sequence
         return chunk
 

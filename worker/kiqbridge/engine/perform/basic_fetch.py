@@ -47,6 +47,7 @@ class BasicFetcher:
         self._full: set[str] = set()
         self.has_fetched = False
         self.refused: BaseException | None = None
+        self.last: Chunk | None = None
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
         """The next job, or None after 2 s without one."""
@@ -97,7 +98,8 @@ class BasicFetcher:
         key, text = reply
         home = text_of(key)
         queue = home.removeprefix(self._keys.queue(""))
-        return Chunk(lease=NO_LEASE, queue=queue, home=home, list_key="", jobs=[text])
+        self.last = Chunk(lease=NO_LEASE, queue=queue, home=home, list_key="", jobs=[text])
+        return self.last
 
     def _served(self) -> Sequence[str]:
         now = lease_now()

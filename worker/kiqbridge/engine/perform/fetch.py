@@ -37,11 +37,15 @@ class Fetches(Protocol):
         connection: the thread's own, for settling what it fetched.
         has_fetched: a claim has succeeded, whether or not it brought jobs.
         refused: the unexpected error of the first claim, if it raised one.
+        last: the chunk that was fetched last: an error may have kept it from its thread.
     """
 
     connection: RedisConnection
     has_fetched: bool
     refused: BaseException | None
+
+    @property
+    def last(self) -> Chunk | None: ...  # noqa: D102 - see above
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
         """Jobs of one queue, or None: look whether to go on."""
@@ -90,6 +94,11 @@ class Fetcher:
         self._woken = False
         self.has_fetched = False
         self.refused: BaseException | None = None
+
+    @property
+    def last(self) -> Chunk | None:
+        """See `Fetches`."""
+        return self.claimer.last
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
         """Up to `most` jobs of one queue; blocks while idle. None: look whether to go on.

@@ -195,7 +195,7 @@ class Processor:
 
     def _perform_until_quiet(self) -> None:
         with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
-            left = self.chunk
+            left = self.chunk or self._fetcher.last
             if left is not None:  # an error of ours has escaped; the next claim would lose its jobs
                 self._return(left)
             while not self._quiet:
