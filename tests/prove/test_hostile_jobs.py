@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from support.fleet import Marks, lists_in_flight
+from support.fleet import Marks, keys_with, lists_in_flight
 from support.processes import is_process_running
 from support.proving import hurry_retries, sized
 from support.waiting import wait_until
@@ -219,9 +219,12 @@ class Battle:
         wait_until(done, WAVE_S, lambda: self.described(expected, plan), interval_s=0.1)
 
     def described(self, expected, plan):
-        missing = expected - self.marks.count("performed").keys()
+        missing = {
+            f"{self.pushed[jid]} {jid}": keys_with(self.redis, jid)
+            for jid in expected - self.marks.count("performed").keys()
+        }
         return (
-            f"{len(missing)} innocent jobs ({Counter(self.pushed[jid] for jid in missing)}) of {plan}; "
+            f"{len(missing)} innocent jobs, each with the keys that name it ({missing}) of {plan}; "
             f"queue {self.redis.llen('queue:default')}, {lists_in_flight(self.redis)}, alive {self.alive()}, "
             f"suspects {self.redis.llen('kb:suspects:default')}\n"
             f"{self.supervisor.output[-6000:]}\n---\n{self.orchestrated.worker.output[-6000:]}"

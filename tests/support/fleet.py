@@ -174,6 +174,22 @@ def lists_in_flight(redis: redis_py.Redis, keys: Keys = KEYS) -> dict[str, list[
     return {name: jobs for name, jobs in found.items() if jobs}
 
 
+def keys_with(redis: redis_py.Redis, jid: str) -> list[str]:
+    """The keys that hold a job, or anything else that names it."""
+    read = {
+        b"list": lambda key: redis.lrange(key, 0, -1),
+        b"set": redis.smembers,
+        b"zset": lambda key: redis.zrange(key, 0, -1),
+        b"hash": lambda key: [part for pair in redis.hgetall(key).items() for part in pair],
+        b"string": lambda key: [redis.get(key)],
+    }
+    return sorted(
+        key.decode()
+        for key in redis.scan_iter(count=1000)
+        if any(jid.encode() in part for part in [key, *read[redis.type(key)](key)] if part)
+    )
+
+
 def jids_in_flight(redis: redis_py.Redis, names: Sequence[str] | set[str]) -> set[str]:
     """The jobs that these incarnations hold."""
     return {
