@@ -17,9 +17,10 @@
 -- include forget_over
 -- include too_deep
 local jobs = tonumber(ARGV[2])
-local guarded = 0
+local guards, guarded = {}, 0
 for i = 1, jobs do
-  if field(i, 1) ~= '' then
+  guards[i] = field(i, 1)
+  if guards[i] ~= '' then
     guarded = guarded + 1
   end
 end
@@ -32,35 +33,49 @@ if refused then
   return refused
 end
 local now = tonumber(redis.call('TIME')[1])
-local function jid_under(guard)
-  return guard ~= '' and lock_owner(KEYS[2], guard, now)
+-- Commands for all jobs together: a call costs the server more than the command in it.
+local known = {}  -- guard → the jid under it, also of a job before in this call
+if guarded > 0 then
+  for i, value in ipairs(redis.call('HMGET', KEYS[2], unpack(guards))) do
+    known[guards[i]] = guards[i] ~= '' and owner_in(value, now) or nil
+  end
 end
 local deep = {}
 for i = 1, jobs do
-  if not (field(i, 7) ~= '' and jid_under(field(i, 1))) then
+  if not (field(i, 7) ~= '' and known[guards[i]]) then
     too_deep(deep, i, KEYS[i + 3], field(i, 7))
   end
 end
 if deep[1] then
   return deep
 end
-local answers = {}
+local answers, ends, values, lists = {}, {}, {}, {}
 for i = 1, jobs do
-  local guard, jid = field(i, 1), field(i, 3)
-  local known = jid_under(guard)
-  if known then
-    answers[i] = known
-  else
-    local till = guard ~= '' and string.format('%d', now + field(i, 2))
-    if till then
-      redis.call('ZADD', KEYS[3], till, guard)
+  local guard, key, score, text = guards[i], KEYS[i + 3], field(i, 5), field(i, 6)
+  answers[i] = known[guard] or ''
+  if not known[guard] then
+    if guard ~= '' then
+      local till = string.format('%d', now + field(i, 2))
+      ends[#ends + 1], ends[#ends + 2] = till, guard
+      values[#values + 1], values[#values + 2] = guard, till .. ' ' .. field(i, 3)
+      known[guard] = field(i, 3)
     end
-    push(KEYS[1], field(i, 4), KEYS[i + 3], field(i, 5), field(i, 6))
-    if till then
-      redis.call('HSET', KEYS[2], guard, till .. ' ' .. jid)
+    if score ~= '' then
+      redis.call('ZADD', key, score, text)
+    else
+      lists[key] = lists[key] or { name = field(i, 4) }
+      lists[key][#lists[key] + 1] = text
     end
-    answers[i] = ''
   end
+end
+if ends[1] then
+  redis.call('ZADD', KEYS[3], unpack(ends))
+end
+for key, texts in pairs(lists) do
+  enqueue(KEYS[1], texts.name, key, unpack(texts))
+end
+if values[1] then
+  redis.call('HSET', KEYS[2], unpack(values))
 end
 if guarded > 0 then
   forget_over(KEYS[2], KEYS[3], now, ARGV[1])

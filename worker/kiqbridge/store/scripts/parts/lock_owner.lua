@@ -1,9 +1,13 @@
--- The jid that owns a lock at `now`, and until when, as text; nothing when it is free or its time is over.
-local function lock_owner(locks, name, now)
-  local till, jid = string.match(redis.call('HGET', locks, name) or '', '^(%d+) (.*)$')
+-- The jid in the value of a lock, and until when, as text; nothing when it is free or its time is over at `now`.
+local function owner_in(value, now)
+  local till, jid = string.match(value or '', '^(%d+) (.*)$')
   if till and tonumber(till) > now then
     return jid, till
   end
+end
+-- The same of a lock by its name.
+local function lock_owner(locks, name, now)
+  return owner_in(redis.call('HGET', locks, name), now)
 end
 -- Give a lock to a job, until a time; it is looked at then and then.
 local function take_lock(locks, looks, name, jid, till, look)
