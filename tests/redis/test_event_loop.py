@@ -15,6 +15,7 @@ from support.waiting import wait_until
 
 from kiqbridge.client.current import CONTEXT, interrupted
 from kiqbridge.client.job import job
+from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.errors import ConfigError
 
 pytestmark = pytest.mark.any_server
@@ -272,6 +273,51 @@ class TestFailing:
                 may_end.set()
 
         assert sorted(told) == ["0", "1", "2"]  # each once: the stop has waited for them
+
+
+class TestAnErrorThatEndsTheLoop:
+    """It is raised between two of its steps, as by another thread: what it was about to do is lost."""
+
+    def test_a_job_whose_task_never_runs_is_given_back(self, working, jobs, client, monkeypatch):
+        perform, lost = EventLoop._perform, []
+
+        async def lose_first(loop, held):
+            if not lost:
+                lost.append(held)
+                await asyncio.Event().wait()
+            await perform(loop, held)
+
+        monkeypatch.setattr(EventLoop, "_perform", lose_first)
+        with working():
+            push(client, "Quick", 3)
+            wait_until(lambda: sorted(jobs.done) == [0, 1, 2])
+
+    def test_a_job_with_two_tasks_runs_once(self, working, jobs, client, monkeypatch):
+        begin = EventLoop._begin
+
+        def begin_twice(loop):
+            held = loop._inbox[0] if loop._inbox else None
+            begin(loop)
+            if held is not None:
+                loop.loop.create_task(loop._perform(held), context=loop._context.copy())
+
+        monkeypatch.setattr(EventLoop, "_begin", begin_twice)
+        with working() as launcher:
+            push(client, "Quick", 3)
+            wait_until(lambda: len(jobs.done) == 3)
+            wait_until(lambda: launcher.parts.capsules[0].loop.count == 0)
+        assert sorted(jobs.done) == [0, 1, 2]
+
+    def test_a_job_of_which_the_loop_was_not_notified_begins_with_its_next_ping(
+        self, working, jobs, client
+    ):
+        with working() as launcher:
+            loop = launcher.parts.capsules[0].loop
+            loop._woken = True  # as if `take` had been cut short
+            push(client, "Quick", 1)
+            wait_until(lambda: loop.count == 1)
+            loop.ping()
+            wait_until(lambda: jobs.done == [0])
 
 
 class TestEnding:

@@ -55,7 +55,7 @@ START_S = 30.0
 """How long asynchronous resources may take to open."""
 
 SWEEP_S = 1.0
-"""How often to look for tasks that others have cancelled before they began."""
+"""How often to look for tasks that never begin: others have cancelled them, or an error has ended the loop just there."""
 
 REPORT_S = 1.0
 """Seconds between two log lines about what ended a loop that goes on."""
@@ -70,13 +70,21 @@ MOST_UNOPENED = 6
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A job that is here, from `take` until it is released."""
+    """A job that is here, from `take` until it is released.
+
+    Attributes:
+        has_begun: the first line of its task has run.
+        was_due: it had a task at the last sweep: since then the loop has run the first line of each.
+        is_taken: it was taken away.
+    """
 
     tid: str
     chunk: Chunk
     job: RunningJob
     execution: Execution
     task: asyncio.Task[None] | None = None
+    has_begun: bool = False
+    was_due: bool = False
     is_taken: bool = False
 
 
@@ -228,11 +236,13 @@ class EventLoop:
                 held.task.cancel()
 
     def ping(self) -> None:
-        """Have the loop note that it gets on."""
+        """Have the loop note that it gets on, and begin what waits, should an error have cut `take` short."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(threads.beat)
+                if self._inbox:
+                    loop.call_soon_threadsafe(self._begin)
 
     def wait(self, deadline: float) -> bool:
         """Wait until nothing runs, or the deadline on `time.monotonic` is over; whether nothing runs."""
@@ -395,6 +405,9 @@ class EventLoop:
             loop.call_later(SWEEP_S, self._sweep)
 
     async def _perform(self, held: _Held) -> None:
+        if held.has_begun or held.tid not in self._running:
+            return  # it has another task, or was given back
+        held.has_begun = True
         TID.set(held.tid)
         chunk, execution = held.chunk, held.execution
         try:
@@ -458,13 +471,21 @@ class EventLoop:
         self.loop.call_soon(self._sweep)  # after those that are cancelled before they began
 
     def _sweep(self) -> None:
-        """Release jobs whose task was cancelled before its first line: no line of it is ever run."""
+        """Release jobs of whose task no line is ever run.
+
+        It was cancelled before, or what the loop was about to do was lost when an error ended it.
+        """
         self._is_sweeping = False
         for held in list(self._running.values()):
-            if held.task is not None and held.task.done():
+            if held.task is None:
+                continue
+            if held.task.done():
                 self._failed(
                     held, asyncio.CancelledError("cancelled by other code before it began")
                 )
+            elif held.was_due and not held.has_begun:
+                self._failed(held, RuntimeError("lost when an error ended the event loop"))
+            held.was_due = True
         if self._running and not self._is_cancelled:
             self._is_sweeping = True
             self.loop.call_later(SWEEP_S, self._sweep)
