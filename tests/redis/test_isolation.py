@@ -316,6 +316,26 @@ def test_an_error_of_ours_gives_it_back_to_the_suspects(redis, isolate, monkeypa
     assert in_flight(redis) == []
 
 
+def test_a_claim_that_is_cut_short_leaves_it_among_the_suspects(redis, isolate, monkeypatch):
+    text = suspect(redis, "Good")
+    isolation = isolate()
+    connection, script = isolation._connection, isolation._connection.script
+
+    def cut_short(*args, **options):
+        reply = script(*args, **options)
+        if connection.scripts == 2:  # 1 lock, 2 claim
+            raise SystemExit
+        return reply
+
+    monkeypatch.setattr(connection, "script", cut_short)
+
+    with pytest.raises(SystemExit):
+        isolation.look()
+
+    assert redis.lrange(KEYS.suspects("default"), 0, -1) == [text]
+    assert in_flight(redis) == []
+
+
 def test_at_the_deadline_the_running_one_goes_back_to_the_suspects(redis, isolate, folder):
     text = suspect(redis, "Hold", queue="mail")
     isolation = isolate(look_s=0.01)

@@ -10,6 +10,9 @@ from support.processors import processor_on
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
+from kiqbridge.engine.inflight.chunk import Chunk
+from kiqbridge.engine.inflight.claims import SpareClaimers
+from kiqbridge.engine.inflight.lease import Lease
 
 
 class TakenByTheTest:
@@ -134,6 +137,21 @@ def test_an_error_between_the_claim_and_its_chunk_loses_no_job(stand, error):
 
     wait_until(lambda: sorted(stand.done) == [1, 2, 3], 30, lambda: f"all done: {stand.done}")
     wait_until(lambda: not stand.in_flight(), 30, "an acknowledgement")
+
+
+def test_an_error_in_a_claim_is_followed_by_the_same_claim(stand):
+    fetcher = stand.fetcher.fetcher
+    claimer = fetcher.claimer
+    claimer.last = Chunk(lease=Lease("l"), queue="q", home="queue:q", list_key="l", jobs=[])
+    claimer.last.share(lambda: None)  # that of another thread, to which the claimer belonged before
+    claimer.last.leave()
+    fetcher._spare = SpareClaimers(lambda _connection: pytest.fail("another claimer"))
+    stand.fetcher.errors.append(SystemExit())
+    stand.push(1)
+    stand.processor.start()
+
+    wait_until(lambda: stand.done == [1], 30, "the job")
+    assert fetcher.claimer is claimer
 
 
 def test_an_error_in_a_claim_leaves_the_idle_gate_right(stand):

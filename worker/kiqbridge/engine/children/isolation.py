@@ -217,6 +217,7 @@ class Isolation(Role):
                 logger.exception("letting a suspect run alone failed; it is tried again")
 
     def _run_one(self) -> bool:
+        before = self._claimer.last
         try:
             # Until it is confirmed: after a lost reply the suspect is ours, and in no list that a look would see.
             chunk = self._until_written(lambda: self._claimer.claim(self._queues, 1))
@@ -238,7 +239,9 @@ class Isolation(Role):
         except Shutdown:
             raise
         except BaseException:
-            # Ours, not the job's; the next claim would acknowledge it.
+            # Ours, not the job's; the next claim would acknowledge it. One that was cut short is answered again.
+            if self._claimer.last is before:
+                self._until_written(lambda: self._claimer.claim((), 0))
             if self._claimer.last is not None:
                 self._give_back(self._claimer.last)
             raise

@@ -195,8 +195,11 @@ class Processor:
 
     def _perform_until_quiet(self) -> None:
         with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
-            left = self.chunk or self._fetcher.last
-            if left is not None:  # an error of ours has escaped; the next claim would lose its jobs
+            # If an error of ours has escaped; the next claim would lose their jobs.
+            left, last = self.chunk, self._fetcher.last
+            if left is None and last is not None and last.has_waiting:  # it came in between
+                left = last
+            if left is not None:
                 self._return(left)
             while not self._quiet:
                 threads.beat()
