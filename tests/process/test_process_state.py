@@ -2,12 +2,16 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
 from support.waiting import wait_until
+
+from kiqbridge.client.registry import Registry
+from kiqbridge.engine.host.process_state import ProcessState
 
 pytestmark = pytest.mark.slow
 
@@ -131,6 +135,17 @@ def test_what_a_running_job_changes_for_a_while_is_left_to_it(start, seen, clien
     assert [note["folder"] for note in seen.wait("held")] == ["/"]
     assert "the working directory" not in worker.output
     assert worker.stop() == 0
+
+
+def test_a_stream_that_a_job_closed_is_replaced_once(monkeypatch):
+    with open(os.devnull, "w", encoding="utf-8") as stream:  # noqa: PTH123 - as the process has it
+        monkeypatch.setattr(sys, "stdout", stream)
+        state = ProcessState(Registry())
+    assert stream.closed
+
+    assert state.look(is_idle=True) == ["sys.stdout or sys.stderr"]
+    assert not sys.stdout.closed
+    assert state.look(is_idle=True) == []
 
 
 @pytest.mark.parametrize("which", ["all", "connections"])

@@ -252,7 +252,12 @@ def _streams() -> tuple[Any, Any]:
 
 
 def _are_same_and_open(was: tuple[Any, Any], now: tuple[Any, Any]) -> bool:
-    return was[0] is now[0] and was[1] is now[1] and not any(each and each.closed for each in now)
+    """Whether both are open, and those of before unless these were closed: then others took their place."""
+    if any(each and each.closed for each in now):
+        return False
+    return all(
+        new is old or (old and old.closed and new) for old, new in zip(was, now, strict=True)
+    )
 
 
 def _put_streams_back(was: tuple[Any, Any]) -> None:
