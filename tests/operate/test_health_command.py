@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from dataclasses import asdict, replace
 
 import pytest
@@ -254,6 +255,23 @@ class TestStatusFile:
 
         assert "`kiqbridge health` will find no worker" in caplog.text
         assert "KIQBRIDGE_RUN_DIR" in caplog.text
+
+    def test_an_error_that_a_job_raises_in_all_threads_does_not_end_it(self, tmp_path):
+        looks, goes_on = [], threading.Event()
+
+        def look():
+            looks.append(1)
+            if len(looks) == 2:  # the first is that of the start
+                raise SystemExit
+            if len(looks) > 3:
+                goes_on.set()
+            return WELL
+
+        file = StatusFile(tmp_path, look, every_s=0.001)
+        file.start()
+
+        assert goes_on.wait(30)
+        file.stop()
 
     def test_the_folder_is_the_users_own_unless_named(self, tmp_path):
         assert run_folder("").name == f"kiqbridge-{os.getuid()}"

@@ -11,7 +11,14 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.liveness import EX_STUCK, LONG_ROUND_S, Bounds, Monitor, Traces
+from kiqbridge.engine.liveness import (
+    EX_STUCK,
+    LONG_ROUND_S,
+    BackgroundThread,
+    Bounds,
+    Monitor,
+    Traces,
+)
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.runtime.threads import beat, keep_running, kept, rest
 
@@ -283,3 +290,23 @@ class TestMonitor:
         assert monitor.is_wedged
         assert self.signals == ["TERM"]
         assert self.revives == ["loop default"]
+
+
+def test_an_error_that_a_job_raises_in_all_threads_ends_none_that_repairs():
+    thread, done, gets = BackgroundThread("t"), threading.Event(), []
+    take = thread._queue.get
+
+    class Queue:
+        put = thread._queue.put
+
+        def get(self):
+            gets.append(1)
+            if len(gets) == 1:
+                raise SystemExit
+            return take()
+
+    thread._queue = Queue()
+    thread.start()
+    thread.do(done.set)
+
+    assert done.wait(30)

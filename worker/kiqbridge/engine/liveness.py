@@ -22,6 +22,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 
 from kiqbridge.runtime import frames, threads
@@ -153,11 +154,15 @@ class BackgroundThread:
 
     def _run(self) -> None:
         while True:
-            act = self._queue.get()
-            try:
-                act()
-            except BaseException:
-                logger.exception("logging or repairing a thread that is stuck or has ended failed")
+            with suppress(BaseException):  # such as one that a job raises in all threads
+                self._do_next()
+
+    def _do_next(self) -> None:
+        act = self._queue.get()
+        try:
+            act()
+        except BaseException:
+            logger.exception("logging or repairing a thread that is stuck or has ended failed")
 
 
 class Monitor:

@@ -130,6 +130,11 @@ class StatusFile:
             self._path.unlink()
 
     def _run(self) -> None:
+        while not self._stopping.is_set():
+            with suppress(BaseException):  # such as one that a job raises in all threads
+                self._write_on()
+
+    def _write_on(self) -> None:
         # Nothing is logged here, and no lock is taken: what this reports may be threads that wait for it.
         while not self._stopping.wait(self._every_s):
             try:
