@@ -34,8 +34,8 @@ zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {ticks} 0 1|zremra
 """
 _FUNCTION: Final = """
 time|wait 0 0|type {guards}|sadd {queues} x|lpush {queue} x|zadd {schedule} 1 x|hget {states} f
-hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x|zrangebyscore {until} 0 1
-persist {ticks}|zrange {ticks} 0 0
+hmget {guards} f|hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x
+zrangebyscore {until} 0 1|persist {ticks}|zrange {ticks} 0 0
 """
 _OPERATOR: Final = (
     "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|rename {it} {it}"
