@@ -186,7 +186,12 @@ def keys_with(redis: redis_py.Redis, jid: str) -> list[str]:
     return sorted(
         key.decode()
         for key in redis.scan_iter(count=1000)
-        if any(jid.encode() in part for part in [key, *read[redis.type(key)](key)] if part)
+        # One that has expired meanwhile has no type.
+        if any(
+            jid.encode() in part
+            for part in [key, *read.get(redis.type(key), lambda _key: [])(key)]
+            if part
+        )
     )
 
 

@@ -195,9 +195,9 @@ class Processor:
 
     def _perform_until_quiet(self) -> None:
         with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
-            # If an error of ours has escaped; the next claim would lose their jobs.
+            # What an error of ours has left here, or kept from coming here: the next claim would acknowledge it.
             left, last = self.chunk, self._fetcher.last
-            if left is None and last is not None and last.has_waiting:  # it came in between
+            if left is None and last is not None and last.has_waiting:
                 left = last
             if left is not None:
                 self._return(left)
