@@ -87,7 +87,6 @@ assert main({words}) == 0
 SOURCE_PAGES = "docs/sources/"
 """tests/lambdas/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {
-    "KIQBRIDGE_BENCH_PYTHON",
     "KIQBRIDGE_BENCH_SERVER",
     "KIQBRIDGE_ENQUEUES",
     "KIQBRIDGE_TEST_SERVER",

@@ -28,6 +28,7 @@ from benchmarks import (
     throughput,
     wake_ups,
 )
+from benchmarks.environments import of_a_user
 from benchmarks.outcome import Outcome, as_text, cells
 from benchmarks.progress import Progress
 from benchmarks.report import settings, write
@@ -109,7 +110,12 @@ def run(
     """
     outcomes: list[Outcome] = []
     progress = Progress(len(chosen))
-    with stage(sizes, progress, with_ruby=with_ruby, peers=asked) as scene:
+    progress.step("installing ours as a user does")
+    environment = of_a_user()
+    environment.install()
+    with stage(
+        sizes, progress, with_ruby=with_ruby, peers=asked, python=environment.python
+    ) as scene:
         for name in chosen:
             progress.begin(name)
             try:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -228,7 +227,7 @@ def run_python(stage: Stage, script: str, count: int) -> float:
     """What a script of ours prints, run on the worker's core."""
     with on_core(WORKER_CORE):
         done = subprocess.run(
-            [sys.executable, "-c", script, str(count)],
+            [str(stage.python), "-c", script, str(count)],
             env={**os.environ, "REDIS_URL": stage.server.url},
             capture_output=True, text=True, check=True,
         )  # fmt: skip

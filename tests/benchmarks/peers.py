@@ -5,22 +5,18 @@ Jobs are enqueued by the peer's own client before its worker starts. The jobs co
 the last one writes how long it was since the first: starts and ends of processes are not timed.
 """
 
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.drain import drain
+from benchmarks.environments import Environment
 from benchmarks.outcome import OURS, Outcome, at_least, ratio
 from benchmarks.sides import NOOP, ours
 from benchmarks.stage import WORKER_CORE, Stage, on_core, read_numbers
 from benchmarks.throughput import IO_S
 from support.processes import ChildProcess
-
-ENVIRONMENTS = Path(__file__).parents[2] / ".kiqbridge" / "bench"
 
 # At the head of each peer's module. One process runs all, so counting in memory is exact.
 COUNTING = """
@@ -49,57 +45,24 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Environment):
     """How a peer is installed, told its jobs, and started.
 
     Attributes:
-        packages: what pip installs.
         module: source of `bench_tasks.py`; `python bench_tasks.py NAME` enqueues COUNT jobs.
         command: the worker, relative to the environment's `bin`.
         guarantee: what happens to the jobs of a killed worker.
         sleeping: a job that waits 10 ms is there as well.
-        interpreter: that makes its environment; empty: that of the benchmark.
     """
 
-    name: str
-    packages: tuple[str, ...]
     module: str
     command: tuple[str, ...]
     guarantee: str
     sleeping: bool = False
-    interpreter: str = ""
-
-    @property
-    def folder(self) -> Path:
-        return ENVIRONMENTS / self.name
-
-    @property
-    def python(self) -> Path:
-        return self.folder / "bin" / "python"
 
     @property
     def version(self) -> str:
-        if not self.python.exists():
-            return "not installed"
-        ask = f"import importlib.metadata as m; print(m.version({self.packages[0].partition('[')[0]!r}))"
-        done = subprocess.run([str(self.python), "-c", ask], capture_output=True, text=True, check=False)  # fmt: skip
-        return done.stdout.strip() or "not installed"
-
-    def install(self) -> None:
-        """Into its own environment, once.
-
-        Raises:
-            AssertionError: it cannot be installed, and why.
-        """
-        marker = self.folder / "installed.json"
-        if marker.exists() and json.loads(marker.read_text()) == list(self.packages):
-            return
-        pip = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        for command in ([self.interpreter or sys.executable, "-m", "venv", "--clear", str(self.folder)], [*pip, *self.packages]):  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            assert done.returncode == 0, f"{self.name} cannot be installed: {last}"
-        marker.write_text(json.dumps(list(self.packages)))
+        return self.version_of(self.packages[0].partition("[")[0])
 
 
 PEERS = {

