@@ -5,6 +5,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+import celery as real_celery
 import pytest
 
 from kiqbridge.client.default_client import own_default_client
@@ -391,6 +392,106 @@ class TestTryingAgain:
             with pytest.raises(MaxRetriesExceededError, match="3 times"):
                 task.retry()
             assert task.retry(max_retries=4, countdown=4, throw=False).delay_s(0) == 4
+
+
+def declare_stubborn(celery, ran):
+    """Tasks that name their limit at a call of `retry`, declared with Celery or with Kiqbridge."""
+    options = {"bind": True, "max_retries": 4, "default_retry_delay": 0.01}
+    app = celery("stubborn", broker="memory://") if celery is real_celery.Celery else celery("t")
+
+    def auto(self):
+        ran.append(self.request.retries)
+        raise self.retry(exc=OSError("x"), max_retries=1)
+
+    def auto_without_an_error(self):
+        ran.append(self.request.retries)
+        raise self.retry(max_retries=2)
+
+    def at_once(self):
+        ran.append(self.request.retries)
+        raise self.retry(exc=OSError("x"), max_retries=0)
+
+    def another_error(self):
+        ran.append(self.request.retries)
+        try:
+            raise self.retry(max_retries=1)
+        except self.MaxRetriesExceededError:
+            raise OSError("x") from None
+
+    declared = (auto, auto_without_an_error, at_once, another_error)
+    return {
+        each.__name__: app.task(name=each.__name__, autoretry_for=(Exception,), **options)(each)
+        for each in declared
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["auto", "auto_without_an_error", "at_once", "another_error"],
+)
+def test_the_limit_of_a_call_of_retry_holds_for_autoretry_for_as_in_celery(name):
+    wanted, eagerly, performed = [], [], []
+    theirs = declare_stubborn(real_celery.Celery, wanted)[name].apply()
+
+    ours = declare_stubborn(Celery, eagerly)[name].apply()
+    default_registry._definitions.clear()
+    with fake() as jobs:
+        declare_stubborn(Celery, performed)[name].delay()
+        perform_all(jobs)
+        [dead] = jobs.dead
+
+    assert wanted == eagerly == performed
+    assert type(theirs.result).__name__ == type(ours.result).__name__
+    assert dead.payload["error_class"].endswith(type(ours.result).__name__)
+
+
+def perform_all(jobs):
+    """Perform what is due, until nothing waits for another try."""
+    while jobs.drain(raise_errors=False) or jobs.retries:
+        jobs.clock.move(minutes=10)
+
+
+@pytest.mark.parametrize("ends", ["returns", "fails", "asks again"])
+def test_what_retry_has_promised_without_throwing_is_kept_however_the_function_ends(app, ends):
+    ran = []
+
+    @app.task(bind=True, name="t")
+    def task(self):
+        ran.append(self.request.retries)
+        if self.request.retries == 0:
+            promised = self.retry(countdown=7, throw=False)
+            assert isinstance(promised, Retry)
+            ran.append("goes on")
+            if ends == "fails":
+                raise ValueError("after that")
+            if ends == "asks again":
+                raise promised
+
+    with fake() as jobs:
+        task.delay()
+        jobs.drain(raise_errors=False)
+        [again] = jobs.retries
+        perform_all(jobs)
+
+        assert ran == [0, "goes on", 1]
+        assert not jobs.dead
+    assert again.payload["retry_count"] == 0
+
+
+def test_a_coroutine_keeps_what_retry_has_promised(app):
+    ran = []
+
+    @app.task(bind=True, name="t")
+    async def task(self):
+        ran.append(self.request.retries)
+        if self.request.retries == 0:
+            self.retry(throw=False)
+
+    with fake() as jobs:
+        task.delay()
+        perform_all(jobs)
+
+    assert ran == [0, 1]
 
 
 def test_exceptions_and_loggers_have_celerys_places():

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.client.current import CONTEXT
+from kiqbridge.compat.celery.exceptions import Retry
 
 
 class Request:
@@ -21,6 +22,8 @@ class Request:
         is_eager: whether it runs at once, in the caller.
         called_directly: whether it is no job: the function is called, or nothing runs here.
         has_begun: whether the function was called.
+        again: what `retry(throw=False)` has returned: the job is tried again when its function has ended.
+        most: `max_retries` of a call of `retry`, or None: the task's counts.
     """
 
     def __init__(
@@ -43,10 +46,15 @@ class Request:
         self.is_eager = is_eager
         self.called_directly = id is None
         self.has_begun = False
+        self.again: Retry | None = None
+        self.most: int | None = None
 
     def __repr__(self) -> str:
         return f"<Request {self.task} {self.id}, retries {self.retries}>"
 
+
+_FINAL: Final = "__kiqbridge_final__"
+"""Attribute of an error: the jid of the job for which it is final. One error may be raised by several jobs."""
 
 _CALLED: ContextVar[Request | None] = ContextVar("kiqbridge_celery_request", default=None)
 """A call that no worker makes."""
@@ -62,11 +70,44 @@ def called(request: Request) -> Iterator[Request]:
         _CALLED.reset(token)
 
 
+@contextmanager
+def performed() -> Iterator[None]:
+    """Around the function of a job: it has one request, and ends with the Retry that it has asked for.
+
+    Raises:
+        Retry: the function has called `retry(throw=False)`, and has ended, be it with an error.
+        BaseException: what the function raised, noted as final if `retry(max_retries=…)` leaves no more tries.
+    """
+    request = _CALLED.get()
+    if request is None or request.has_begun or request.called_directly:  # that is the caller's
+        request = _request_of_job()
+    request.has_begun = True
+    with called(request):
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, Retry):
+                raise
+            if request.again is not None:
+                raise request.again from error
+            if request.most is not None and request.retries >= request.most:
+                vars(error)[_FINAL] = request.id
+            raise
+        if request.again is not None:
+            raise request.again
+
+
+def is_final(error: BaseException, jid: object) -> bool:
+    """Whether `performed` has noted an error of this job as final."""
+    return _FINAL in vars(error) and vars(error)[_FINAL] == jid
+
+
 def current_request() -> Request:
     """Of the innermost call, else of the job that a worker performs here; an empty one outside of both."""
-    request = _CALLED.get()
-    if request is not None:
-        return request
+    return _CALLED.get() or _request_of_job()
+
+
+def _request_of_job() -> Request:
     payload, queue = CONTEXT.get() or ({}, "")
     count = payload.get("retry_count")
     return Request(

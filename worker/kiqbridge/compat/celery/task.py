@@ -12,7 +12,7 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job import job
 from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
-from kiqbridge.compat.celery.request import Request, called, current_request
+from kiqbridge.compat.celery.request import Request, called, current_request, is_final, performed
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError
 from kiqbridge.runtime.clock import client_now
@@ -181,7 +181,10 @@ class Task(Generic[P, R]):
                 except Exception as error:
                     if throw or not request.has_begun:
                         raise
-                    if retries >= self._most or self.retry_delay(retries, error, {}) == "kill":
+                    if (
+                        retries >= self._most
+                        or self.retry_delay(retries, error, {"jid": jid}) == "kill"
+                    ):
                         return EagerResult(jid, None, error)
                 else:
                     stopped = None if request.has_begun else JobFailed(jid, "skipped")
@@ -205,9 +208,10 @@ class Task(Generic[P, R]):
         Args:
             args, kwargs: refused: a retried job keeps its arguments.
             exc: the error that made it necessary; raised when no retries are left.
-            throw: False returns the exception instead of raising it; raise it yourself.
+            throw: False returns the exception instead of raising it: the function goes on, and the job is tried
+                again when it has ended. Eagerly, as in Celery, it is tried again only if you raise it.
             eta, countdown: when, or in how many seconds; default `default_retry_delay`.
-            max_retries: no more than so many in all; default the task's.
+            max_retries: no more than so many in all, for `autoretry_for` as well; default the task's.
             options: refused.
 
         Raises:
@@ -223,6 +227,7 @@ class Task(Generic[P, R]):
         request = self.request
         if request.called_directly:
             raise exc or Retry()
+        request.most = max_retries
         most = self.max_retries if max_retries is None else max_retries
         if most is not None and request.retries >= most:
             raise exc or MaxRetriesExceededError(
@@ -232,10 +237,12 @@ class Task(Generic[P, R]):
         again = Retry(exc=exc, when=self.default_retry_delay if when is None else when)
         if throw:
             raise again from exc
+        if not request.is_eager:
+            request.again = again
         return again
 
     def retry_delay(
-        self, count: int, error: BaseException, _payload: Mapping[str, Any]
+        self, count: int, error: BaseException, payload: Mapping[str, Any]
     ) -> float | str:
         """Seconds until the next try, or "kill": Celery's rules as an answer to `retry_in` (protocol §8.3).
 
@@ -245,8 +252,10 @@ class Task(Generic[P, R]):
         """
         if isinstance(error, Retry):
             return max(error.delay_s(self.default_retry_delay), 0.001)
-        if not isinstance(error, self._autoretry_for) or isinstance(
-            error, self._dont_autoretry_for
+        if (
+            not isinstance(error, self._autoretry_for)
+            or isinstance(error, self._dont_autoretry_for)
+            or is_final(error, payload.get("jid"))
         ):
             return "kill"
         if not self._backoff:
@@ -334,23 +343,23 @@ def seconds_left(expires: float | timedelta | datetime) -> float:
 
 def _plain(function: Callable[..., R], call: Callable[..., R]) -> Callable[..., R]:
     """The function as a job sees it, noting that it has begun: a bound task without its first parameter."""
-    performed: Any
+    plain: Any
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def performed(*args: Any, **kwargs: Any) -> Any:
-            current_request().has_begun = True
-            return await call(*args, **kwargs)  # type: ignore[misc]
+        async def plain(*args: Any, **kwargs: Any) -> Any:
+            with performed():
+                return await call(*args, **kwargs)  # type: ignore[misc]
     else:
 
         @functools.wraps(function)
-        def performed(*args: Any, **kwargs: Any) -> R:
-            current_request().has_begun = True
-            return call(*args, **kwargs)
+        def plain(*args: Any, **kwargs: Any) -> R:
+            with performed():
+                return call(*args, **kwargs)
 
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
-    performed.__signature__ = signature.replace(
+    plain.__signature__ = signature.replace(
         parameters=parameters if call is function else parameters[1:]
     )
-    return cast("Callable[..., R]", performed)
+    return cast("Callable[..., R]", plain)
