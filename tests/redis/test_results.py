@@ -46,7 +46,11 @@ def work(client, redis):
     stand.close()
 
 
-@pytest.mark.parametrize("value", [{"total": 2**64, "names": ["é", None]}, None])
+@pytest.mark.parametrize(
+    "value",
+    [{"total": 2**64, "names": ["é", None]}, None, json.loads("[" * 98 + "1" + "]" * 98)],
+    ids=["object", "null", "as deep as it may be"],
+)
 def test_what_a_job_returned_is_kept_for_its_time(work, client, redis, value):
     work(lambda: value)
 
@@ -78,7 +82,9 @@ def test_a_failure_that_is_tried_again_is_no_end(work, client):
         await_result(JID, timeout_s=0, client=client)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, "x" * 300_000])
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, "x" * 300_000, {1: 2, "1": 3}, json.loads("[" * 99 + "]" * 99)]
+)
 def test_what_cannot_be_kept_is_said(work, client, value):
     work(lambda: value)
 

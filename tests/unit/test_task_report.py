@@ -34,7 +34,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def nested(depth):
-    value = []
+    value = ["x"]
     for _ in range(depth):
         value = [value]
     return value
@@ -57,6 +57,7 @@ def test_a_value_that_is_json_comes_out_as_it_is(value):
     assert json.loads(output.text) == value
     assert encode_output(output) is output  # as a child has encoded it
     assert encode_output((1, 2**70)).text == f"[1,{2**70}]"
+    assert not encode_output(nested(97)).omitted
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,11 @@ def test_a_value_that_is_json_comes_out_as_it_is(value):
         dt.datetime.now(dt.UTC),
         Unprintable(),
         {("a",): 1},
+        {1: 2},
+        {"a": [({"b": 1, None: 2},)]},
+        {"1": 2, 1: 3},
         nested(100_000),
+        nested(98),
         "\ud800",
     ],
     ids=lambda value: type(value).__name__,

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.engine.settle.failed_payload import error_class, error_message
+from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import TASK_TOKEN
@@ -28,6 +29,10 @@ MAX_CAUSE: Final = 32_768
 
 _MAX_TEXT_BYTES: Final = 5000
 """Bytes of the error's message in a cause: with what JSON adds to it, the cause stays within its limit."""
+
+MAX_VALUE_DEPTH: Final = 98
+"""Lists and dicts in each other: a result and the arguments of a job hold the value within two more, and
+`json_text` reads 100."""
 
 NOT_PERFORMED: Final = object()
 """The return value of a job that was not called, because middleware has skipped it."""
@@ -117,9 +122,35 @@ def encode_output(result: object) -> TaskOutput:
                     "", f"is longer than the {MAX_OUTPUT_BYTES} bytes that Step Functions takes"
                 )
             parts.append(part)
+        _check_readable(result)
     except BaseException as error:  # noqa: BLE001 - the job is done, and must not run again because of its result
-        return TaskOutput("", f"is no JSON ({type(error).__name__}: type {type(result).__name__})")
+        why = str(error) if isinstance(error, PayloadError) else type(error).__name__
+        return TaskOutput("", f"is no JSON ({why}: type {type(result).__name__})")
     return TaskOutput("".join(parts))
+
+
+def _check_readable(result: object) -> None:
+    """Refuse what the encoder would alter: keys that are no texts, some of which it would make one and the same.
+
+    Called once a value was encoded, so that it is finite, and as small as its limit.
+
+    Raises:
+        PayloadError: that, or it is nested deeper than a reader goes.
+    """
+    level: list[object] = [result]
+    for _ in range(MAX_VALUE_DEPTH + 1):
+        containers = [each for each in level if isinstance(each, dict | list | tuple)]
+        if not containers:
+            return
+        for each in containers:
+            if isinstance(each, dict) and not all(isinstance(key, str) for key in each):
+                raise PayloadError("keys that are no texts")
+        level = [
+            child
+            for each in containers
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+    raise PayloadError(f"nested deeper than {MAX_VALUE_DEPTH} levels")
 
 
 def success_report(task: Task, output: TaskOutput, now: float) -> bytes:
