@@ -46,7 +46,7 @@ def test_allowed_commands_run_in_the_folder_and_environment_of_the_worker(
 def test_without_an_allow_list_there_is_no_such_job(start, client, redis, folder):
     push(client, "touch done")
 
-    start("-q", "default", ready=False)
+    start("-q", "default", "--allow-no-jobs", ready=False)
     wait_until(lambda: redis.zcard("dead") == 1)
 
     [dead] = [json.loads(text) for text in redis.zrange("dead", 0, -1)]

@@ -193,7 +193,7 @@ class TestProcesses:
             f"CONNECTION = socket.create_connection(('127.0.0.1', {port}))\n"
         )
 
-        supervisor = start(require="odd_jobs.py")
+        supervisor = start("--allow-no-jobs", require="odd_jobs.py")
 
         assert "has started 1 thread (mine)" in supervisor.output
         assert f"has opened 1 connection (127.0.0.1:{port})" in supervisor.output
@@ -236,7 +236,7 @@ class TestCrash:
             "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
             "os.fork = refuse\n"
         )
-        supervisor = start(require="refused.py")
+        supervisor = start("--allow-no-jobs", require="refused.py")
 
         assert "process 1 could not be forked: [Errno 11]" in supervisor.output
         assert "trying again in 0.5 s" in supervisor.output
@@ -435,7 +435,7 @@ class TestItsEnd:
             "import ctypes\nfrom kiqbridge.commands import forked\n"
             "forked._PR_SET_PDEATHSIG = 0x7fffffff  # a request that the kernel does not know\n"
         )
-        supervisor = start(require="no_prctl.py")
+        supervisor = start("--allow-no-jobs", require="no_prctl.py")
         children = children_of(supervisor.pid)
 
         supervisor.kill()

@@ -371,6 +371,31 @@ class TestRedisDown:
         assert "secret" not in worker.output
 
 
+def test_a_worker_that_is_to_have_no_jobs_starts(start):
+    worker = start("--allow-no-jobs", require="", ready="is ready")
+
+    assert "no code is named that declares jobs" in worker.output
+    assert worker.stop() == 0
+
+
+def test_a_second_application_whose_schedule_has_the_name_of_the_firsts_does_not_start(
+    start, folder, redis, redis_url
+):
+    for app, cron in (("shop", "0 3 * * *"), ("mail", "0 4 * * *")):
+        text = f"from kiqbridge import job\n@job(name='Nightly', cron='{cron}')\ndef f(): ...\n"
+        (folder / f"{app}.py").write_text(text)
+    start(require="shop.py")
+
+    code, output = ran("worker", "-r", "mail.py", cwd=folder, env={"REDIS_URL": redis_url})
+
+    assert code == 1
+    assert output.splitlines()[-1].startswith(
+        "kiqbridge: schedule Nightly of application mail is declared by application shop as well"
+    )
+    assert "Traceback" not in output
+    assert redis.scard("processes") == 1
+
+
 class TestExitCodes:
     @pytest.mark.parametrize(
         ("args", "code", "words"),
@@ -379,6 +404,16 @@ class TestExitCodes:
             (["worker", "-r", "no.such.module"], 1, "-r no.such.module"),
             (["worker", "-c", "0"], 1, "concurrency: '0' is not a whole number from 1 (from -c)"),
             (["worker", "-C", "nowhere.yml"], 1, "-C nowhere.yml: there is no such file"),
+            (
+                ["worker"],
+                1,
+                "no code is named that declares jobs: each job that comes would fail; name",
+            ),
+            (
+                ["worker", "-r", "py"],
+                1,
+                "-r py declares no job: each job that comes would fail; name",
+            ),
             (["worker", "--nonsense"], 2, "usage: kiqbridge worker "),
             ([], 2, "COMMAND"),
             (["worker", "--help"], 0, "--concurrency"),
@@ -386,11 +421,42 @@ class TestExitCodes:
         ],
     )
     def test_it_ends_with_the_code_and_says_why(self, tmp_path, args, code, words):
+        (tmp_path / "py").mkdir()
+        (tmp_path / "py" / "tools.py").touch()
+
         found, output = ran(*args, cwd=tmp_path)
 
         assert found == code, output
         assert words in output
         assert "Traceback" not in output
+
+    @pytest.mark.parametrize(
+        ("patch", "words"),
+        [
+            (
+                "from gevent import monkey; monkey.patch_all()",
+                "gevent has replaced Python's threading",
+            ),
+            (
+                "from gevent import monkey; monkey.patch_all(thread=False)",
+                "gevent has replaced Python's socket",
+            ),
+            (
+                "import eventlet; eventlet.monkey_patch()",
+                "eventlet has replaced Python's threading",
+            ),
+        ],
+    )
+    def test_code_that_replaces_threads_or_sockets_is_refused_in_one_line(
+        self, folder, redis_url, patch, words
+    ):
+        (folder / "green.py").write_text(f"{patch}\nfrom kiqbridge import job\njob(print)\n")
+        env = {"REDIS_URL": redis_url, "PYTHONWARNINGS": "ignore"}
+
+        code, output = ran("worker", "-r", "green.py", cwd=folder, env=env)
+
+        assert (code, output.count("\n")) == (1, 1), output
+        assert output.startswith(f"kiqbridge: {words}")
 
     @pytest.mark.parametrize(
         ("source", "words"),

@@ -66,6 +66,45 @@ def test_a_directory_is_loaded_file_by_file_which_may_import_each_other(here, ta
     assert declared() == {"file_a", "file_b"}
 
 
+@pytest.mark.parametrize("file", ["py/req_hidden.py", "queue.py", "req_installed.py"])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_what_lies_in_the_current_directory_comes_before_modules_of_its_name(
+    here, tmp_path_factory, monkeypatch, file, is_behind
+):
+    """Modules that are installed, that are Python's own, and that are loaded already."""
+    installed = tmp_path_factory.mktemp("installed")
+    (installed / "py.py").touch()
+    (installed / "req_installed.py").touch()
+    sys.path[:0] = [str(installed)]
+    if is_behind:  # as by `pip install -e .`
+        sys.path.append(str(here))
+    write(here / file, "beside")
+
+    load_all((file.removesuffix(".py").partition("/")[0],))
+
+    assert declared() == {"beside"}
+
+
+def test_a_folder_without_code_hides_no_module_of_its_name(here, tmp_path_factory):
+    installed = tmp_path_factory.mktemp("installed")
+    write(installed / "req_lib.py", "installed")
+    sys.path[:0] = [str(installed)]
+    (here / "req_lib").mkdir()
+
+    load_all(("req_lib",))
+
+    assert declared() == {"installed"}
+
+
+def test_a_package_whose_name_is_taken_by_a_loaded_module_is_refused(here):
+    write(here / "json" / "__init__.py", "never_loaded")
+
+    with pytest.raises(
+        ConfigError, match=r"^-r json: a module json is loaded already, /\S+, .*another name$"
+    ):
+        load_all(("json",))
+
+
 def test_a_directory_that_is_a_package_is_imported_as_such(here):
     write(here / "lib" / "req_pkg" / "__init__.py")
     write(here / "lib" / "req_pkg" / "one.py", "pkg_a", text="from . import two\n")

@@ -30,13 +30,13 @@ def after_loading(load: Callable[[], object]) -> None:
 
 
 def load_all(targets: tuple[str, ...]) -> None:
-    """Import each target; the current directory is first on the path.
+    """Import each target; the current directory is first on the path, and what lies in it counts first.
 
     Raises:
         ConfigError: there is no such thing, or importing it failed; the cause says where.
     """
     here = str(Path.cwd())
-    if here not in sys.path:
+    if sys.path[:1] not in ([here], [""]):  # further behind, an installed module would come first
         sys.path.insert(0, here)
     for target in targets:
         try:
@@ -75,13 +75,14 @@ def _place_of(error: BaseException) -> str:
 
 def _load(target: str) -> None:
     path = Path(target)
-    if path.is_dir() and (target.startswith(".") or "/" in target or not _is_module(target)):
+    is_said = target.startswith(".") or "/" in target
+    if path.is_dir() and (is_said or _holds_code(path) or not _is_module(target)):
         # Each file of a folder; one that is a package is imported as such.
         if (path / "__init__.py").is_file():
             parent = str(path.resolve().parent)
             if parent not in sys.path:
                 sys.path.insert(0, parent)
-            _load_module(path.resolve().name)
+            _load_module(path.resolve().name, path)
             return
         files = sorted(path.glob("*.py"))
         if not files:
@@ -93,7 +94,12 @@ def _load(target: str) -> None:
             raise ConfigError(f"-r {target}: there is no such file{_near_targets(target)}")
         _load_file(path)
     elif _is_module(target):
-        _load_module(target)
+        beside = Path(f"{target}.py")
+        spec = _find_spec(target)
+        if beside.is_file() and spec is not None and not _is_same(beside, spec.origin):
+            _load_file(beside)  # such as ./queue.py, which Python's own module of this name hides
+        else:
+            _load_module(target)
     else:
         raise ConfigError(
             f"-r {target}: there is no such file or directory, and no module of this name on the path; "
@@ -112,10 +118,21 @@ def _is_module(name: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _load_module(name: str) -> None:
+def _load_module(name: str, folder: Path | None = None) -> None:
+    """A module with all that is in it; `folder`: the package that it is to be."""
     module = importlib.import_module(name)
+    if folder and not any(_is_same(folder, each) for each in getattr(module, "__path__", ())):
+        raise ConfigError(
+            f"-r {folder}: a module {name} is loaded already, {getattr(module, '__file__', None) or 'of Python'}, so "
+            "that the package in this folder cannot be imported; give the folder another name"
+        )
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
         importlib.import_module(found.name)
+
+
+def _is_same(path: Path, place: str | None) -> bool:
+    """Whether a module's place is this file or folder; `place` may be a word such as `built-in`."""
+    return place is not None and os.path.exists(place) and path.samefile(place)  # noqa: PTH110 - most are texts
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -34,6 +34,7 @@ from kiqbridge.engine.served_queues import with_default_queues
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
+from kiqbridge.runtime.monkey_patches import patched_by
 from kiqbridge.runtime.redaction import shorten
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             + (f" [{', '.join(setting.env)}]" if setting.env else ""),
             action="append" if isinstance(setting.default, list) else "store",
             metavar=setting.metavar,
+            nargs="?" if setting.default is False else None,  # a switch needs no value
+            const="true" if setting.default is False else None,
         )
         if setting.switches:
             parser.add_argument(
@@ -98,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
         require_extras(config)
     load_all(config.require)
+    _refuse_green_threads()
     if config.shell_commands:
         from kiqbridge.engine.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
             command_environment,
@@ -115,16 +119,38 @@ def run(options: argparse.Namespace) -> int:
     return ending.end_process(_status_of(lambda: _work(config, notifier)))
 
 
-def _with_queues(config: Config) -> Config:
-    """The settings once the jobs are loaded; logs what is odd about those."""
-    if not config.require:
-        logger.warning("no jobs are loaded: name their module, file or directory with -r")
-    elif not len(default_registry):
-        logger.warning(
-            "-r %s declares no job: each job that comes fails; name the module that holds the @job "
-            "functions or Job classes, or a package or directory of such modules",
-            " -r ".join(config.require),
+def _refuse_green_threads() -> None:
+    """Called before the first thread starts: under them it would wait for ever.
+
+    Raises:
+        ConfigError: a library has replaced Python's threads or sockets.
+    """
+    patched = patched_by()
+    if patched is not None:
+        library, module = patched
+        raise ConfigError(
+            f"{library} has replaced Python's {module}, as monkey.patch_all() does, and a worker cannot run with that: it needs "
+            "threads of the operating system; leave the patch out of the code that -r loads, and raise the concurrency "
+            "(-c) or write `async def` jobs in its place"
         )
+
+
+def _with_queues(config: Config) -> Config:
+    """The settings once the jobs are loaded.
+
+    Raises:
+        ConfigError: none is declared, and `allow_no_jobs` does not say that this is meant.
+    """
+    if not len(default_registry):
+        required = " ".join(f"-r {each}" for each in config.require)
+        what = f"{required} declares no job" if required else "no code is named that declares jobs"
+        text = f"{what}: each job that comes would fail; "
+        if not config.allow_no_jobs:
+            raise ConfigError(
+                f"{text}name with -r the module, file or directory that holds the @job functions or Job classes, or "
+                "start with --allow-no-jobs if this worker is to have none"
+            )
+        logger.warning("%sthat is allowed by allow_no_jobs", text)
     chosen = with_default_queues(config, default_registry, server.capsules)
     if chosen.queues != config.queues:
         names = ", ".join(name for name, _ in chosen.queues)

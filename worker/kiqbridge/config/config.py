@@ -124,6 +124,14 @@ class Config:
         help="code that declares jobs: a dotted module or package, a .py file, or a directory; "
         "repeatable",
     )
+    allow_no_jobs: bool = _row(
+        parse=parsers.switch,
+        default=False,
+        flags=("--allow-no-jobs",),
+        metavar="true|false",
+        help="whether a worker starts whose code declares no job: each job that comes to it fails, or goes where "
+        "unknown_class says",
+    )
     environment: str = _row(
         default="development",
         env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
@@ -138,8 +146,8 @@ class Config:
         help="name shown for this process; none = that of the working directory",
     )
     app: str = _row(
-        help="application whose workers keep its declared schedules; none = the package or file that declares them. Two "
-        "applications of one namespace whose packages have the same name need it",
+        help="name of the application that its declared schedules belong to; none = the package or file that declares "
+        "them. Two applications of one namespace whose packages have the same name need it",
     )
     labels: tuple[str, ...] = _row(
         parse=parsers.texts,
