@@ -25,6 +25,7 @@ def test_each_file_is_written_and_printed(run, tmp_path, with_lambda):
 
     assert code == 0
     assert written(folder) == app_files(App(name="my-shop", with_lambda=with_lambda))
+    assert '\n:app: "my-shop"\n' in written(folder)["kiqbridge.yml"]
     for path in written(folder):
         assert f"written      {folder / path}\n" in printed
     after = printed.split("\nNext:\n")[1].splitlines()

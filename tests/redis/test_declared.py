@@ -7,17 +7,19 @@ import pytest
 
 from kiqbridge import Schedule, job
 from kiqbridge.client.registry import Registry, definition_of
-from kiqbridge.clocks.declared import FORGET_S, LIVE_S, READERS, DeclaredSchedules
+from kiqbridge.clocks.declared import READERS, DeclaredSchedules
 from kiqbridge.clocks.placing import place_due
+from kiqbridge.clocks.published import FORGET_S, LIVE_S, REFUSED_S, refused
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
+from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 
 @pytest.fixture
-def worker(client):
-    """`worker(identity, name=expression, …)`: what a process declares."""
+def process(client):
+    """`process(identity, name=expression, …)`: what a process declares, the first app of its `apps`."""
 
-    def worker(identity, app="shop", **declared):
+    def process(identity, apps=("shop",), **declared):
         definitions = [
             ScheduleDefinition(
                 name=name,
@@ -28,12 +30,34 @@ def worker(client):
             )
             for name, expression in declared.items()
         ]
-        made = DeclaredSchedules(
-            client, [(app, each) for each in definitions], apps=[app], identity=identity
+        return DeclaredSchedules(
+            client, [(apps[0], each) for each in definitions], apps=apps, identity=identity
         )
+
+    return process
+
+
+@pytest.fixture
+def worker(process, client):
+    """`worker(identity, name=expression, …)()`: it keeps what it declares."""
+
+    def worker(identity, *apps, **declared):
+        made = process(identity, apps or ("shop",), **declared)
         return lambda: made.keep(client.pool)
 
     return worker
+
+
+@pytest.fixture
+def start(process, client):
+    """`start(identity, app, …, name=expression)`: a worker starts, and keeps what it declares."""
+
+    def start(identity, *apps, **declared):
+        made = process(identity, apps, **declared)
+        made.claim(client.pool)
+        made.keep(client.pool)
+
+    return start
 
 
 def expressions(schedules) -> dict[str, str]:
@@ -97,7 +121,7 @@ def test_a_new_version_replaces_the_old_one_which_does_not_fight_back(schedules,
     new()
 
     assert expressions(schedules) == {"s": DAILY}
-    assert "a worker with a newer version of the code declares it otherwise" in caplog.text
+    assert "a worker with a newer version of the code, or of another application" in caplog.text
 
 
 def test_after_a_rollback_the_old_version_holds_when_no_new_one_lives(redis, schedules, worker):
@@ -177,7 +201,7 @@ def test_a_worker_of_another_app_removes_nothing(redis, schedules, worker):
     worker("old", s=HOURLY)()
     make_old(redis, "old", LIVE_S + 1)
 
-    worker("other", app="mail", mail=DAILY)()
+    worker("other", "mail", mail=DAILY)()
 
     assert set(expressions(schedules)) == {"s", "mail"}
 
@@ -218,6 +242,90 @@ def test_what_cannot_be_read_harms_nobody(redis, schedules, worker):
     worker("a", s=HOURLY)()
 
     assert expressions(schedules) == {"s": HOURLY}
+
+
+class TestTwoApplications:
+    """One Redis, and a schedule of one name in both."""
+
+    def test_the_second_one_does_not_start_while_the_first_one_lives(
+        self, redis, client, schedules, start
+    ):
+        start("a", "shop", s=HOURLY)
+
+        for _ in range(2):
+            with pytest.raises(ConfigError) as refusal:
+                start("b", "mail", s=DAILY, other=HOURLY)
+
+        assert expressions(schedules) == {"s": HOURLY}
+        said = str(refusal.value)
+        assert said.startswith("schedule s of application mail is declared by application shop")
+        assert "(worker a)" in said and "KIQBRIDGE_APP" in said and "\n" not in said
+        assert not redis.hexists("kb:declared", "worker b")
+        [found] = refused(client.pool, client.keys)
+        assert (found.name, found.app, found.by, found.owner) == ("s", "mail", "b", "shop")
+        assert 0 <= found.age_s < 60
+
+    def test_a_refusal_is_forgotten(self, redis, client, start):
+        start("a", "shop", s=HOURLY)
+        about = {"at": 0, "app": "mail", "by": "b", "owner": "shop"}
+        about["at"] = float(redis.time()[0]) - REFUSED_S - 1
+        redis.hset("kb:declared", "refused s", json.dumps(about))
+
+        assert refused(client.pool, client.keys) == []
+        start("a", "shop", s=HOURLY)
+
+        assert not redis.hexists("kb:declared", "refused s")
+
+    def test_when_the_first_one_declares_it_no_more_the_second_one_starts(
+        self, redis, schedules, start
+    ):
+        start("old", "shop", s=HOURLY)
+        make_old(redis, "old", LIVE_S + 1)
+
+        start("b", "mail", s=DAILY)
+
+        assert expressions(schedules) == {"s": DAILY}
+        with pytest.raises(ConfigError, match="application shop is declared by application mail"):
+            start("again", "shop", s=HOURLY)
+
+    def test_of_two_that_have_started_at_once_the_later_one_leaves_it_and_both_are_named(
+        self, client, schedules, process, caplog
+    ):
+        first, second = process("a", ["shop"], s=HOURLY), process("b", ["mail"], s=DAILY)
+        for each in (first, second, first, second):  # as if neither had seen the other
+            each.keep(client.pool)
+
+        assert expressions(schedules) == {"s": HOURLY}
+        assert caplog.text.count("application shop declares it as well as mail") == 1
+        [found] = refused(client.pool, client.keys)
+        assert (found.app, found.owner) == ("mail", "shop")
+
+    @pytest.mark.parametrize(
+        "apps",
+        [
+            pytest.param(("shop",), id="the next release"),
+            pytest.param(("orders", "mail"), id="a module was renamed, and others stay"),
+        ],
+    )
+    def test_another_version_of_one_application_starts(self, schedules, start, apps):
+        start("old", "shop", "mail", s=HOURLY)
+
+        start("new", *apps, s=DAILY)
+        start("old restarted", "shop", "mail", s=HOURLY)
+
+        assert expressions(schedules) == {"s": DAILY}
+
+    def test_an_application_under_a_new_name_starts_if_it_declares_the_same(
+        self, redis, schedules, start
+    ):
+        start("old", "shop", s=HOURLY)
+        start("new", "store", s=HOURLY)
+        make_old(redis, "old", LIVE_S + 1)
+        start("new", "store", s=HOURLY)
+
+        start("newer", "store", s=DAILY)
+
+        assert expressions(schedules) == {"s": DAILY}
 
 
 class TestManyWorkers:

@@ -187,10 +187,19 @@ def test_a_schedule_that_no_living_worker_declares_is_found(good, raw):
     }
     raw.hset("kb:schedules", mapping={name: json.dumps(nightly) for name in ("gone", "kept")})
     for worker, at, names in (("dead", 91, ["gone", "kept"]), ("lives", 1, ["kept"])):
-        about = {"at": time.time() - at, "schedules": dict.fromkeys(names, "digest")}
+        about = {"at": time.time() - at, "apps": {"shop": dict.fromkeys(names, "digest")}}
         raw.hset("kb:declared", f"worker {worker}", json.dumps(about))
 
     assert only(good.url, "undeclared-schedule").what == "gone"
+
+
+def test_a_schedule_of_two_applications_is_found(good, raw):
+    refusal = {"at": time.time() - 5, "app": "mail", "by": "host:1:b", "owner": "shop"}
+    raw.hset("kb:declared", "refused nightly", json.dumps(refusal))
+
+    found = only(good.url, "schedule-of-two-applications", "problem").what
+
+    assert found.startswith("nightly of shop is declared by mail as well (host:1:b, ")
 
 
 def test_a_long_queue_is_looked_at_in_part(good, raw):

@@ -3,7 +3,9 @@
 While a fleet is deployed, workers of two versions of the code run. So that they do not fight:
 
 1. Each worker publishes in `kb:declared` what it declares, and refreshes that every 30 s.
-2. A declaration that no worker has published before is a new version: it replaces the one in `kb:schedules`.
+2. A declaration that no worker has published before is a new version: it replaces the one in `kb:schedules`. But a
+   schedule belongs to one app: while live workers of that app declare it, those of another app that declare it
+   otherwise do not start (`claim`). Workers that have loaded a package or file in common are of one app.
 3. One that is known is an older version: it is written again only when no live worker has the other one (all of
    the new version were rolled back).
 4. A schedule that no live worker declares is removed by a worker of the same app: one that loads the package or file
@@ -23,61 +25,39 @@ a schedule stays as long as one of them lives.
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of
 from kiqbridge.client.schedules import Schedules, remove_declared
+from kiqbridge.clocks.published import (
+    REFUSED,
+    SEEN,
+    WORKER,
+    Live,
+    Published,
+    read_published,
+)
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
+from kiqbridge.wire.names import shown
 
 if TYPE_CHECKING:
     from kiqbridge.client.fleets import FleetWriters
 
 logger = logging.getLogger(__name__)
 
-REFRESH_S: Final = 30.0
-LIVE_S: Final = 90.0
-FORGET_S: Final = 86_400.0
-"""A worker that has not refreshed for so long is forgotten."""
-
 READERS: Final = 10
 """Live workers of which each reads, at every refresh, what all declare; of more, as many in all."""
 
 MOST_VERSIONS: Final = 20
 """Versions of one declaration that are remembered as older ones."""
-
-_WORKER: Final = "worker "
-_SEEN: Final = "schedule "
-
-
-@dataclass(slots=True, kw_only=True)
-class _Published:
-    """What `kb:declared` holds.
-
-    Attributes:
-        live: name of a schedule → digests that live workers declare.
-        workers: how many other workers are live.
-        seen: name → its app, and the digests that were ever written, newest last.
-        old: fields of workers that are gone for long.
-        ahead: fields of workers with a time to come: from before the server's clock was set back.
-    """
-
-    live: dict[str, set[str]] = field(default_factory=dict)
-    workers: int = 0
-    seen: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    old: list[str] = field(default_factory=list)
-    ahead: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class DeclaredSchedules:
@@ -107,9 +87,43 @@ class DeclaredSchedules:
             for app, each in definitions
         }
         self._apps = frozenset(apps)
-        self._field = f"{_WORKER}{identity}"
+        self._identity = identity
+        self._field = f"{WORKER}{identity}"
         self._warned: set[str] = set()
         self._skips = 0
+
+    def claim(self, connection: RedisConnection | RedisPool) -> None:
+        """Take the names of the declared schedules for the apps of this process, before anything else of it starts.
+
+        Raises:
+            ConfigError: one of them is that of another app, and live workers declare it otherwise.
+            RedisUnavailable: call again.
+        """
+        if not self._declared:
+            return
+        key = self._keys.declared
+        now = server_time(connection.call("TIME"))
+        *_, fields = connection.run(
+            ("HSET", key, self._field, self._presence(now)),
+            # So that of two that start at once only one has it.
+            *(
+                ("HSETNX", key, f"{SEEN}{name}", _seen(app, []))
+                for name, (app, *_) in self._declared.items()
+            ),
+            ("HGETALL", key),
+        )
+        published = read_published(pairs_of(fields), self._field, now)
+        for name, (app, *_) in self._declared.items():
+            rival = self._rival(name, published)
+            if rival is not None:
+                connection.call("HDEL", key, self._field)
+                self._note_refusal(connection, name, rival, now)
+                raise ConfigError(
+                    f"schedule {shown(name)} of application {shown(app)} is declared by application {shown(rival.app)} as "
+                    f"well, and otherwise (worker {shown(rival.worker)}): one of them would never fire; give one of "
+                    f"them another schedule_name; if {shown(app)} is {shown(rival.app)} under a new name, set app: "
+                    f"{shown(rival.app)} (KIQBRIDGE_APP)"
+                )
 
     def keep(self, connection: RedisConnection | RedisPool) -> None:
         """Publish what this process declares, and write what is due to be written; see the module.
@@ -127,11 +141,11 @@ class DeclaredSchedules:
         now = server_time(time)
         if self._declared:
             connection.call("HSET", self._keys.declared, self._field, self._presence(now))
-        published = _read(pairs_of(fields), self._field, now)
+        published = read_published(pairs_of(fields), self._field, now)
         # For how many refreshes the others are not read; drawn, so that workers started together spread.
         self._skips = round(random.uniform(0.5, 1.5) * (published.workers // READERS))  # noqa: S311 - spreads load
         for name in self._declared:
-            self._keep_one(connection, name, published)
+            self._keep_one(connection, name, published, now)
         for name, (app, _) in published.seen.items():
             if app in self._apps and name not in self._declared and name not in published.live:
                 self._remove(connection, name)
@@ -152,21 +166,54 @@ class DeclaredSchedules:
         return list(map(digest_of, texts)) == [digest for *_, digest in self._declared.values()]
 
     def _presence(self, now: float) -> bytes:
-        declared = {name: digest for name, (*_, digest) in self._declared.items()}
-        return json_text.dumps({"at": now, "schedules": declared})
+        apps: dict[str, dict[str, str]] = {app: {} for app in sorted(self._apps)}
+        for name, (app, _, digest) in self._declared.items():
+            apps[app][name] = digest
+        return json_text.dumps({"at": now, "apps": apps})
+
+    def _rival(self, name: str, published: Published) -> Live | None:
+        """A live worker of the app whose schedule this is, which declares it otherwise; None: it may be ours."""
+        owner, _ = published.seen.get(name, ("", []))
+        *_, digest = self._declared[name]
+        others = published.live.get(name, ())
+        owners = [each for each in others if each.app == owner and self._apps.isdisjoint(each.apps)]
+        # One that declares the same is this app under another name, or harms nobody.
+        is_shared = owner in self._apps or any(each.digest == digest for each in owners)
+        return owners[0] if owners and not is_shared else None
+
+    def _note_refusal(
+        self, connection: RedisConnection | RedisPool, name: str, rival: Live, now: float
+    ) -> None:
+        app, *_ = self._declared[name]
+        refusal = {"at": now, "app": app, "by": self._identity, "owner": rival.app}
+        connection.call("HSET", self._keys.declared, f"{REFUSED}{name}", json_text.dumps(refusal))
 
     def _keep_one(
-        self, connection: RedisConnection | RedisPool, name: str, published: _Published
+        self, connection: RedisConnection | RedisPool, name: str, published: Published, now: float
     ) -> None:
         app, definition, digest = self._declared[name]
-        _, versions = published.seen.get(name, ("", []))
+        owner, versions = published.seen.get(name, ("", []))
         text = connection.call("HGET", self._keys.schedules, name)
         current = digest_of(text)
-        is_older = digest in versions and current in published.live.get(name, set())
+        if (rival := self._rival(name, published)) is not None:  # both have started at once
+            self._note_refusal(connection, name, rival, now)
+            self._log_once(
+                name,
+                "schedule %s: application %s declares it as well as %s, and otherwise; the one of %s holds: give one of "
+                "them another schedule_name",
+                shown(rival.app),
+                shown(app),
+                shown(rival.app),
+            )
+            return
+        others = published.live.get(name, ())
+        is_older = digest in versions and any(each.digest == current for each in others)
         if current != digest and text and is_older:
             self._log_once(
                 name,
-                "schedule %s: a worker with a newer version of the code declares it otherwise; that one holds",
+                "schedule %s: a worker with a newer version of the code, or of another application of the name %s, "
+                "declares it otherwise; that one holds; give two applications different names (app)",
+                shown(app),
             )
             return
         if current != digest:
@@ -178,10 +225,11 @@ class DeclaredSchedules:
                 self._log_once(name, "a declared schedule is not registered, %s: %s", error)
                 return
             logger.info("schedule %s, declared beside its job, is %s", name, change)
-        if versions[-1:] != [digest] or published.seen[name][0] != app:
+        if owner != app and not any(each.app == owner for each in others):
+            owner = app
+        if versions[-1:] != [digest] or published.seen[name][0] != owner:
             versions = [*(each for each in versions if each != digest), digest][-MOST_VERSIONS:]
-            seen = json_text.dumps({"app": app, "versions": versions})
-            connection.call("HSET", self._keys.declared, f"{_SEEN}{name}", seen)
+            connection.call("HSET", self._keys.declared, f"{SEEN}{name}", _seen(owner, versions))
 
     def _take_over(self, fleets: "FleetWriters", name: str) -> bool:
         """Let a schedule count on here where another fleet ends it; False: it does not end there yet."""
@@ -189,7 +237,7 @@ class DeclaredSchedules:
         for fleet, there in fleets.others():
             try:
                 declared, time = there.pool.run(("HGETALL", there.keys.declared), ("TIME",))
-                if name in _read(pairs_of(declared), "", server_time(time)).live:
+                if name in read_published(pairs_of(declared), "", server_time(time)).live:
                     self._log_once(
                         name,
                         "schedule %s: workers of fleet %s still declare it; it begins here once they have stopped",
@@ -215,7 +263,7 @@ class DeclaredSchedules:
     def _remove(self, connection: RedisConnection | RedisPool, name: str) -> None:
         if remove_declared(self._pool, self._keys, name):
             logger.info("schedule %s is declared by no worker any more: it is removed", name)
-        connection.call("HDEL", self._keys.declared, f"{_SEEN}{name}")
+        connection.call("HDEL", self._keys.declared, f"{SEEN}{name}")
 
     def _log_once(self, name: str, text: str, *more: object) -> None:
         if name not in self._warned:
@@ -223,52 +271,5 @@ class DeclaredSchedules:
             logger.warning(text, name, *more)
 
 
-def undeclared(connection: RedisConnection | RedisPool, keys: Keys) -> list[str]:
-    """Names of schedules that were declared beside a job, and are declared by no live worker; empty if none lives.
-
-    Raises:
-        RedisUnavailable, RedisRefused: nothing was read.
-    """
-    texts, declared, time = connection.run(
-        ("HGETALL", keys.schedules), ("HGETALL", keys.declared), ("TIME",)
-    )
-    published = _read(pairs_of(declared), "", server_time(time))
-    if not published.workers:
-        return []
-    return sorted(
-        text_of(name)
-        for name, text in pairs_of(texts).items()
-        if _parsed(text).get("origin") == "code" and text_of(name) not in published.live
-    )
-
-
-def _read(fields: Mapping[bytes, bytes], own: str, now: float) -> _Published:
-    found = _Published()
-    for field_, text in fields.items():
-        name, value = text_of(field_), _parsed(text)
-        if name.startswith(_SEEN):
-            versions = value.get("versions")
-            found.seen[name.removeprefix(_SEEN)] = (
-                str(value.get("app", "")),
-                [str(each) for each in versions] if isinstance(versions, list) else [],
-            )
-        elif name.startswith(_WORKER) and name != own:
-            at = value.get("at")
-            age = now - at if isinstance(at, int | float) else FORGET_S
-            if age >= FORGET_S:
-                found.old.append(name)
-            if age < -REFRESH_S:
-                found.ahead[name] = value
-            found.workers += age < LIVE_S
-            if age < LIVE_S and isinstance(schedules := value.get("schedules"), Mapping):
-                for schedule, digest in schedules.items():
-                    found.live.setdefault(str(schedule), set()).add(str(digest))
-    return found
-
-
-def _parsed(text: bytes) -> Mapping[str, Any]:
-    try:
-        value = json_text.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, Mapping) else {}
+def _seen(app: str, versions: list[str]) -> bytes:
+    return json_text.dumps({"app": app, "versions": versions})

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import Registry
-from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
+from kiqbridge.clocks.declared import DeclaredSchedules
 from kiqbridge.clocks.placing import Placer
+from kiqbridge.clocks.published import REFRESH_S
 from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.store.redis_connection import RedisConnection
 
@@ -42,17 +43,7 @@ def dynamic_steps(
         notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
-    apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
-    declared = DeclaredSchedules(
-        client,
-        [
-            (apps[each.name], each.schedule)
-            for each in registry
-            if each.schedule is not None and _is_here(client, each.schedule)
-        ],
-        apps=set(apps.values()),
-        identity=identity,
-    )
+    declared = declared_schedules(client, registry, app=app, identity=identity)
 
     def place(connection: RedisConnection) -> None:
         found = placer.place(connection).new
@@ -62,6 +53,23 @@ def dynamic_steps(
     return (
         ScheduleStep("declared schedules", REFRESH_S, declared.keep, always=True),
         ScheduleStep("dynamic schedules", LOOK_S, place),
+    )
+
+
+def declared_schedules(
+    client: Client, registry: Registry, *, app: str, identity: str
+) -> DeclaredSchedules:
+    """Those that the jobs of a registry declare; the arguments are those of `dynamic_steps`."""
+    apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
+    return DeclaredSchedules(
+        client,
+        [
+            (apps[each.name], each.schedule)
+            for each in registry
+            if each.schedule is not None and _is_here(client, each.schedule)
+        ],
+        apps=set(apps.values()),
+        identity=identity,
     )
 
 

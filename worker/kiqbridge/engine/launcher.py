@@ -168,7 +168,8 @@ class Launcher:
             on_signal: called with the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
 
         Raises:
-            ConfigError: a resource or a listener to startup failed; nothing was registered.
+            ConfigError: a resource or a listener to startup failed, or a declared schedule is that of another
+                application; nothing was registered.
             Exception: the process was registered, but not all of it could be started; see
                 `abandon_start`.
         """
@@ -268,6 +269,7 @@ class Launcher:
     def _register(self) -> None:
         with self._composing:
             if not self._stopping.is_set():
+                self.parts.claim_schedules()
                 self.parts.keeper.start()
                 self._is_registered = True
 

@@ -377,6 +377,20 @@ class EngineParts:
             client.middleware.add(entry)
         return client
 
+    def claim_schedules(self) -> None:
+        """Take the names of the schedules that are declared beside jobs.
+
+        Raises:
+            ConfigError: one of them belongs to another application.
+            RedisUnavailable: call again.
+        """
+        if any(each.schedule is not None for each in self.registry):
+            from kiqbridge.engine.dynamic_schedules import declared_schedules  # noqa: PLC0415 - as below
+
+            declared_schedules(
+                self.client, self.registry, app=self._config.app, identity=self.identity
+            ).claim(self.pool)
+
     def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
         # Loaded here, by the thread of the schedules: the first job does not wait for it.
         from kiqbridge.clocks.for_ruby import NEXT_S, REQUESTS_S, ForRuby  # noqa: PLC0415 - see above

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import JobRecord
-from kiqbridge.clocks.declared import undeclared
+from kiqbridge.clocks.published import refused, undeclared
 from kiqbridge.errors import RedisRefused
 from kiqbridge.operate.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.operate.doctor.system import Checks, Sampled, System
@@ -93,6 +93,13 @@ UNDECLARED: Final = _rule(
     reports="schedules that were declared beside a job, and that no living worker declares any more",
     why="they go on firing: only a worker of the application that declared them removes them",
     action="if they were taken out of the code for good: kiqbridge schedule delete NAME",
+)
+
+TWO_APPLICATIONS: Final = _rule(
+    id="schedule-of-two-applications",
+    reports="schedules that a second application has declared within the last hour, in another way than the first",
+    why="workers of the second one do not start, or leave the schedule to the first: its own would never fire",
+    action="give one of them another schedule_name; if it is one application under a new name, set app to the old one",
 )
 
 
@@ -197,6 +204,18 @@ def check_declared(system: System) -> Iterator[Finding]:
     yield UNDECLARED.summed(names, "each declared schedule is declared by a living worker")
 
 
+def check_refused(system: System) -> Iterator[Finding]:
+    """Schedules of one name in two applications."""
+    found = [
+        f"{printable(each.name)} of {printable(each.owner)} is declared by {printable(each.app)} as well "
+        f"({printable(each.by)}, {each.age_s:.0f} s ago)"
+        for each in refused(system.connection, system.keys)
+    ]
+    yield TWO_APPLICATIONS.summed(
+        found, "no schedule is declared by two applications", is_problem=True
+    )
+
+
 def check_namespaces(system: System) -> Iterator[Finding]:
     """By a look at some keys: those of queues show their namespace."""
     own = system.keys.prefix.removesuffix(":")
@@ -275,5 +294,6 @@ CHECKS: Final[Checks] = (
     ((NAMESPACE,), check_namespaces),
     ((FAR_FUTURE,), check_times),
     ((UNDECLARED,), check_declared),
+    ((TWO_APPLICATIONS,), check_refused),
 )
 """Rules, and the function that applies them."""
