@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "schedule": "runtime wire",
     "store": "runtime wire config config/credentials",
     "store/transfer": "wire store",
-    "client": "runtime wire config schedule store",
+    "client": "runtime runtime/logs wire config schedule store",
     "client/contract": "client",
     "flow": "runtime wire store client",
     "compat": "runtime wire client",

@@ -231,7 +231,7 @@ class TestFailures:
 
 
 class TestDeclarations:
-    @pytest.mark.parametrize("encrypted", [["pin"], [], "card", ["card", "pin"]])
+    @pytest.mark.parametrize("encrypted", [["pin"], [], ["card", "pin"]])
     def test_what_names_no_parameter_is_refused(self, encrypted):
         with pytest.raises(ConfigError, match="names no parameters of it"):
             job(name="charge", encrypted=encrypted)(lambda user, card: None)

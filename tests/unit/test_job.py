@@ -9,8 +9,10 @@ import time
 import pytest
 
 from kiqbridge import Job, job
+from kiqbridge.client.job import _CLASS_HANDLING, _CLASS_OPTIONS
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.options import LOCAL, SCHEDULED, DeclaredOptions
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
 
@@ -27,6 +29,10 @@ def declare():
 class Owner:
     def method(self, n):
         pass
+
+
+async def never_awaited(count, error, payload):
+    """No rule is awaited."""
 
 
 class TestFunction:
@@ -96,13 +102,6 @@ class TestFunction:
                 "max_run_s 30 is not longer than timeout_s 30: .*; make it longer",
             ),
             ({"max_run_s": 5, "on_max_run": "drop"}, "on_max_run 'drop' is not requeue or dead"),
-            ({"retry_for": "1h"}, "option retry_for: '1h' is not a number of seconds"),
-            ({"tags": "mail"}, "option tags: 'mail' is not a list of texts"),
-            ({"tags": {"a"}}, "option tags: .* would not arrive as it is"),
-            (
-                {"retry_for": dt.timedelta(hours=1)},
-                "option retry_for: .* would not arrive as it is",
-            ),
             ({"attributes": {"custom": float("nan")}}, "option custom: nan has no JSON text"),
         ],
     )
@@ -112,6 +111,61 @@ class TestFunction:
         if "attributes" not in options:  # those of a class are its sidekiq_options
             with pytest.raises(ConfigError, match=message):
                 type("Wrong", (Job,), {**options, "perform": lambda _self: None})
+
+    @pytest.mark.parametrize(
+        ("option", "values", "wanted"),
+        [
+            ("backtrace", [-1, 2.5, "no", []], "a number of lines; write True"),
+            ("dead", [0, 1, "no", "", []], "true or false; write True or False"),
+            ("tags", ["mail", "", False, {"a"}, ("a",), [5]], "a list of texts; write one such"),
+            ("retry_for", [-1, "1h", True, dt.timedelta(hours=1)], "a number of seconds up to 1,0"),
+            ("log_level", [5, -1, "loud", "", True], "a level; write debug, info, warn, error"),
+            ("skip_default_job_logging", [0, "no"], "true or false; write True or False"),
+            ("display_class", [5, "", [], print], "the name of a class; write a text"),
+            ("profile", [5, True, ""], "a token; write a text"),
+            ("profiler_options", [5, "", [], True], "a dict; write one of names and values"),
+            ("expires_in", [0, -1, "1h", True, 10**400], "a number of seconds above 0, or a timed"),
+            (
+                "retry_in",
+                [5, "x", False, [], dt.timedelta(1)],
+                r"a function of \(count, error, pay",
+            ),
+            (
+                "retry_in",
+                [lambda count: count, never_awaited],
+                r"a function of \(count, error, payload",
+            ),
+            ("retries_exhausted", ["x", 0, ""], r"a function of \(payload, error\), such as `lam"),
+            (
+                "retries_exhausted",
+                [lambda: 1, lambda payload, error, more: 1],
+                r"a function of \(payload, error\)",
+            ),
+            (
+                "on_error",
+                ["kill", "", False, 5, [OSError]],
+                "a dict of exception classes; write one",
+            ),
+            ("check_arguments", [0, "no", None, []], "true or false; write True or False"),
+            ("encrypted", [5, "x", None, {"x": 1}, [5]], "true, false or a list of parameters; w"),
+        ],
+    )
+    def test_a_value_that_means_nothing_is_refused_at_declaration(self, option, values, wanted):
+        for value in values:
+            with pytest.raises(ConfigError, match=rf"^job 'wrong': {option} .* is not {wanted}"):
+                job(name="wrong", **{option: value})(print)
+            is_member = option in _CLASS_OPTIONS or option in _CLASS_HANDLING
+            members = {option: value} if is_member else {"sidekiq_options": {option: value}}
+            with pytest.raises(ConfigError, match=rf"^job 'Wrong': {option} .* is not {wanted}"):
+                type("Wrong", (Job,), {**members, "perform": lambda _self: None})
+
+    def test_each_option_has_a_value_that_is_refused(self):
+        """Of every option that there is, also of those that have no row in a table."""
+        beside = {each: {"cron": "0 3 * * *"} for each in SCHEDULED - {"cron", "every"}}
+
+        for option in DeclaredOptions.__annotations__.keys() | LOCAL | {"queue", "retry"}:
+            with pytest.raises(ConfigError):
+                job(**{"name": "wrong", **beside.get(option, {}), option: object()})(print)
 
     @pytest.mark.parametrize("name", ["", " ", "a\nb", 5])
     def test_a_name_that_no_payload_could_hold_is_refused(self, name):

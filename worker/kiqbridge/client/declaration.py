@@ -1,21 +1,22 @@
 """Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeGuard, cast, get_args
+from typing import Any, cast, get_args
 
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.depends import injected
 from kiqbridge.client.limited import LimiterRule, limited
+from kiqbridge.client.option_values import check_values, is_number
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.options import (
     BESIDE,
     FLOW_OPTIONS,
+    LOCAL,
     DeclaredOptions,
     unknown_declared,
     with_attributes,
@@ -119,6 +120,8 @@ def define(
             )
         if not active_job:
             _check_signature(signature)
+        check_values({key: value for key, value in options.items() if key not in LOCAL})
+        check_values({key: value for key, value in given.items() if key in LOCAL})
         _check_options(name, options)
         definition = registry.JobDefinition(
             name=name,
@@ -169,12 +172,6 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
             fault = "holds white space"
         if fault is not None:
             raise ConfigError(f"{option} {shorten(queue)} {fault}; write a name such as mailers")
-    retry = options.get("retry")
-    if not isinstance(retry, int) or retry < 0:
-        raise ConfigError(
-            f"retry {shorten(retry)} is not a number of retries; write True (25), a whole number, 0 (dead at the "
-            "first failure) or False (dropped)"
-        )
     try:
         for option, value in options.items():
             check_json(value, option)
@@ -217,9 +214,7 @@ def _scheduled(definition: registry.JobDefinition, given: dict[str, Any]) -> reg
     return replace(definition, schedule=made)
 
 
-def _handling_of(  # noqa: C901 - a line for each option
-    function: Callable[..., Any], given: Mapping[str, Any]
-) -> registry.Handling:
+def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> registry.Handling:
     """How jobs of a declaration are run; raises ConfigError for a value that cannot be used."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
@@ -237,14 +232,7 @@ def _handling_of(  # noqa: C901 - a line for each option
     if pool == "async" and not is_async:
         raise ConfigError("pool 'async' is for `async def` jobs")
     timeout_s, max_run_s = given.get("timeout_s"), given.get("max_run_s")
-    for what, value in (("timeout_s", timeout_s), ("max_run_s", max_run_s)):
-        if value is not None and not (_is_number(value) and 0 < value < math.inf):
-            raise ConfigError(
-                f"{what} {shorten(value)} is not a number of seconds above 0; write one such as 30"
-            )
     on_max_run = given.get("on_max_run", "requeue")
-    if on_max_run not in get_args(registry.OnMaxRun):
-        raise ConfigError(f"on_max_run {on_max_run!r} is not requeue or dead")
     if max_run_s is not None and timeout_s is not None and max_run_s <= timeout_s:
         raise ConfigError(
             f"max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job would be taken away before "
@@ -253,7 +241,7 @@ def _handling_of(  # noqa: C901 - a line for each option
     for kind, action in on_error.items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ConfigError(f"on_error {kind!r} is not an exception class")
-        if action not in registry.ERROR_ACTIONS and not (_is_number(action) and action > 0):
+        if action not in registry.ERROR_ACTIONS and not (is_number(action) and action > 0):
             raise ConfigError(
                 f"on_error {kind.__name__}: {action!r} is not one of {', '.join(registry.ERROR_ACTIONS)} or a number of "
                 "seconds above 0"
@@ -277,7 +265,7 @@ def _encrypting(definition: registry.JobDefinition, encrypted: Any) -> registry.
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
     names = placed[-1:] if encrypted is True else encrypted
-    if isinstance(names, str) or not names or not set(names) <= set(placed):
+    if not names or not set(names) <= set(placed):
         raise ConfigError(
             f"encrypted {encrypted!r} names no parameters of it; write True for the last one, or a list out of "
             f"{', '.join(placed) or 'its parameters (it has none)'}"
@@ -296,7 +284,3 @@ def require_definition(declared: object) -> registry.JobDefinition:
         name = getattr(declared, "__qualname__", repr(declared))
         raise ConfigError(f"{name} defines no perform, so it is no job; define perform in it")
     return definition
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)

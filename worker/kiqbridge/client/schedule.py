@@ -108,7 +108,7 @@ def job_item(
     Raises:
         PayloadError: that is no job, or it cannot be called with these arguments.
     """
-    if isinstance(args, str) or not isinstance(args, Sequence):
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise PayloadError(f"args: {shorten(args)} is not a list; write the arguments as a list")
     declared = job if isinstance(job, JobDefinition) else definition_of(job)
     options = DEFAULT_OPTIONS if declared is None else declared.options
@@ -146,14 +146,14 @@ def make_definition(
     if unknown:
         known = ", ".join(ScheduleOptions.__annotations__)
         raise ConfigError(f"schedule {name!r}: {min(unknown)}: no such option; known: {known}")
+    for option in ("timezone", "description"):
+        if not isinstance(options.get(option, ""), str | None):
+            raise _refused(name, option, options[option], "is no text")
     expression, zone = _expression(name, options, options.get("timezone") or "UTC")
     given = {"missed": "last", "grace_s": DEFAULT_GRACE_S, "overlap": "allow", **options}
     enabled, jitter_s = given.get("enabled", True), given.get("jitter_s", 0)
-    description = given.get("description") or ""
     if not isinstance(enabled, bool):
         raise _refused(name, "enabled", enabled, "is not true or false")
-    if not isinstance(description, str):
-        raise _refused(name, "description", description, "is no text")
     if type(jitter_s) is not int or not 0 <= jitter_s <= MAX_JITTER_S:
         wanted = f"is no whole number of seconds from 0 to {MAX_JITTER_S}"
         raise _refused(name, "jitter_s", jitter_s, wanted)
@@ -174,7 +174,7 @@ def make_definition(
         grace_s=_seconds(name, "grace_s", given["grace_s"]) or 0.0,
         overlap=cast("Overlap", given["overlap"]),
         jitter_s=jitter_s,
-        description=description,
+        description=options.get("description") or "",
     )
     check_expression(made)
     return made
