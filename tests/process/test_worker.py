@@ -441,10 +441,6 @@ class TestExitCodes:
                 "from gevent import monkey; monkey.patch_all(thread=False)",
                 "gevent has replaced Python's socket",
             ),
-            (
-                "import eventlet; eventlet.monkey_patch()",
-                "eventlet has replaced Python's threading",
-            ),
         ],
     )
     def test_code_that_replaces_threads_or_sockets_is_refused_in_one_line(

@@ -10,7 +10,7 @@ from support.servers import embedded_server
 from kiqbridge import Client, Schedule, Schedules, job
 from kiqbridge.api import open_operator
 from kiqbridge.client.registry import Registry, definition_of
-from kiqbridge.clocks.declared import LIVE_S
+from kiqbridge.clocks.published import LIVE_S
 from kiqbridge.commands.cli import build_parser, main
 from kiqbridge.contrib.after_commit import DeferringClient
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
