@@ -260,7 +260,7 @@ class TestTwoApplications:
         said = str(refusal.value)
         assert said.startswith("schedule s of application mail is declared by application shop")
         assert "(worker a)" in said and "KIQBRIDGE_APP" in said and "\n" not in said
-        assert not redis.hexists("kb:declared", "worker b")
+        assert set(redis.hkeys("kb:declared")) == {b"worker a", b"schedule s", b"refused s"}
         [found] = refused(client.pool, client.keys)
         assert (found.name, found.app, found.by, found.owner) == ("s", "mail", "b", "shop")
         assert 0 <= found.age_s < 60

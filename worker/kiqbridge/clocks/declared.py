@@ -103,7 +103,7 @@ class DeclaredSchedules:
             return
         key = self._keys.declared
         now = server_time(connection.call("TIME"))
-        *_, fields = connection.run(
+        _, *made, fields = connection.run(
             ("HSET", key, self._field, self._presence(now)),
             # So that of two that start at once only one has it.
             *(
@@ -116,7 +116,10 @@ class DeclaredSchedules:
         for name, (app, *_) in self._declared.items():
             rival = self._rival(name, published)
             if rival is not None:
-                connection.call("HDEL", key, self._field)
+                taken = [
+                    f"{SEEN}{each}" for each, new in zip(self._declared, made, strict=True) if new
+                ]
+                connection.call("HDEL", key, self._field, *taken)
                 self._note_refusal(connection, name, rival, now)
                 raise ConfigError(
                     f"schedule {shown(name)} of application {shown(app)} is declared by application {shown(rival.app)} as "

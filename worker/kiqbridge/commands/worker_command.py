@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_green_threads() -> None:
-    """Called before the first thread starts: under them it would wait for ever.
+    """Called before the engine starts, whose threads would wait for ever under them.
 
     Raises:
         ConfigError: a library has replaced Python's threads or sockets.

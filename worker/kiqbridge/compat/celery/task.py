@@ -227,7 +227,8 @@ class Task(Generic[P, R]):
         request = self.request
         if request.called_directly:
             raise exc or Retry()
-        request.most = max_retries
+        if max_retries is not None:
+            request.most = max_retries
         most = self.max_retries if max_retries is None else max_retries
         if most is not None and request.retries >= most:
             raise exc or MaxRetriesExceededError(
