@@ -28,7 +28,7 @@ COMPILE_IMPORTED := -m kiqbridge worker --help >/dev/null
 # Else each of the processes that share the tests compiles all of them in the first run.
 COMPILE_TESTS := -m pytest --collect-only -q --quick >/dev/null 2>&1 || true
 FOREGROUND := $(PY) .make/foreground.py
-SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
+SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/debian13.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
 PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
@@ -61,7 +61,7 @@ up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (A
 test: $(VENV)/.$(TOOLS) ## For everybody: each promise once, in four minutes (ARGS='tests/unit -k cron' runs a part)
 	@$(PYTEST) $(or $(strip $(ARGS)),--quick)
 
-test-all: $(VENV)/.dev .venv-sam/.sam ## For CI and before a merge: every tier, also on redis-server, with Ruby, Chromium and proofs
+test-all: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## For CI and before a merge: every tier, also on redis-server, with Ruby, Chromium and proofs
 	@if command -v redis-server >/dev/null; then \
 		echo "== tests/redis, on redis-server"; \
 		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis || exit 1; \
@@ -170,6 +170,10 @@ $(VENV)/.unit $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints
 	@sh .make/venv.sh .venv-sam
 	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli || $(PIP_FAILED)
 	@touch $@
+
+# Says why where it cannot be made, and the tests on it say that they did not run.
+.debian13/.root: .make/debian13.sh
+	@.make/debian13.sh .debian13
 
 # LocalStack without Docker. Its Python also runs the function, so it is of the function's version.
 .venv-e2e/.e2e: constraints-e2e.txt

@@ -21,7 +21,14 @@ import redis as redis_py
 from hypothesis import HealthCheck, settings
 from support import proving
 from support.faketime import faketime_library
-from support.ruby import has_active_job, has_cron_gem, has_fugit, has_ruby_sidekiq, has_web_ui
+from support.ruby import (
+    has_active_job,
+    has_cron_gem,
+    has_debian_13,
+    has_fugit,
+    has_ruby_sidekiq,
+    has_web_ui,
+)
 from support.servers import ServerProcess, debian_server, embedded_server
 
 from kiqbridge.runtime.job_forks import _forget_errors_of_others
@@ -64,6 +71,12 @@ NEEDS = (
     Need("rails", "Rails' Active Job", "ruby-activejob", has_active_job),
     Need("fugit", "fugit, which reads sidekiq-cron's schedules,", "ruby-fugit", has_fugit),
     Need("cron", "the gem sidekiq-cron", "ruby-sidekiq-cron", has_cron_gem),
+    Need(
+        "debian_13",
+        "Debian 13 with its Ruby, which `make .debian13/.root` unpacks as root,",
+        "debootstrap",
+        has_debian_13,
+    ),
     Need("systemd", "systemd-analyze", "systemd", has_program("systemd-analyze")),
     Need("redis_server", "redis-server", "redis-server", has_program("redis-server")),
     Need("openssl", "openssl", "openssl", has_program("openssl")),

@@ -11,6 +11,7 @@ LEFT_OUT = (
     "*.egg-info",
     ".git",
     ".venv*",
+    ".debian13*",
     ".kiqbridge",
     ".aws-sam",
     "__pycache__",

@@ -1,4 +1,4 @@
-"""Debian's Ruby Sidekiq: a script against its client and API, and its real worker process."""
+"""Debian's Ruby Sidekiq, of this system or of Debian 13: scripts against its client and API, its real worker process."""
 
 import functools
 import json
@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import redis
 
@@ -18,6 +18,30 @@ from support.workers import find_identity
 PRELUDE = Path(__file__).with_name("sidekiq_client.rb")
 # Ruby reads scripts and output in the locale's encoding; ours is UTF-8 wherever the tests run.
 UTF_8 = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+
+ROOT_OF_13 = Path(__file__).parents[2] / ".debian13"
+"""Debian 13, as `make .debian13/.root` unpacks it."""
+
+Ruby = tuple[str, ...]
+"""What stands before a command that is run with a Ruby."""
+
+HERE: Final[Ruby] = ()
+"""Ruby of this system: Sidekiq 6.4 on Debian 12."""
+
+
+DEBIAN_13: Final[Ruby] = (
+    "unshare",
+    "--mount",
+    *([] if os.geteuid() == 0 else ["--map-root-user"]),
+    str(Path(__file__).with_name("debian_13.sh")),
+)
+"""Ruby of Debian 13: Sidekiq 7.3, Rails 7.2."""
+
+
+@functools.cache
+def has_debian_13() -> bool:
+    """Whether Debian 13 is unpacked, and this process may enter it."""
+    return (ROOT_OF_13 / ".root").exists() and _loads("sidekiq/web", "active_job", ruby=DEBIAN_13)
 
 
 @functools.cache
@@ -52,12 +76,14 @@ def has_cron_gem() -> bool:
     return has_ruby_sidekiq() and _loads("sidekiq", "sidekiq-cron")
 
 
-def _loads(*features: str) -> bool:
-    probe = ["ruby", "-e", "ARGV.each { |feature| require feature }", *features]
+def _loads(*features: str, ruby: Ruby = HERE) -> bool:
+    probe = [*ruby, "ruby", "-e", "ARGV.each { |feature| require feature }", *features]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-def run_ruby(script: str, redis_url: str, timeout_s: float = 30, *, given: Any = None) -> Any:
+def run_ruby(
+    script: str, redis_url: str, timeout_s: float = 30, *, given: Any = None, ruby: Ruby = HERE
+) -> Any:
     """Run `script` in Ruby and return what it answers.
 
     Sidekiq and its API are loaded, its client uses `redis_url`, and `GIVEN` is `given`, carried
@@ -65,7 +91,7 @@ def run_ruby(script: str, redis_url: str, timeout_s: float = 30, *, given: Any =
     in the script prints it.
     """
     result = subprocess.run(
-        ["ruby", "-r", str(PRELUDE), "-"],
+        [*ruby, "ruby", "-r", str(PRELUDE), "-"],
         input=script,
         env={**os.environ, **UTF_8, "REDIS_URL": redis_url, "GIVEN": json.dumps(given)},
         capture_output=True,
@@ -97,12 +123,13 @@ class RubySidekiq(ChildProcess):
         concurrency: int = 2,
         shutdown_timeout_s: int = 5,
         env: Mapping[str, str] | None = None,
+        ruby: Ruby = HERE,
     ) -> None:
         self._redis_url = redis_url
         self._folder = tempfile.TemporaryDirectory(prefix="ruby-sidekiq-")
         jobs_path = Path(self._folder.name, "jobs.rb")
         jobs_path.write_text(jobs, encoding="utf-8")
-        command = ["sidekiq", "-r", str(jobs_path)]
+        command = [*ruby, "sidekiq", "-r", str(jobs_path)]
         command += ["-c", str(concurrency), "-t", str(shutdown_timeout_s)]
         command += [part for queue in queues for part in ("-q", queue)]
         super().__init__(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from support.processes import ChildProcess
-from support.ruby import UTF_8
+from support.ruby import HERE, UTF_8, Ruby
 
 APP = Path(__file__).with_name("web_ui.rb")
 
@@ -61,8 +61,8 @@ def _texts(form: Form) -> Iterator[str]:
 class WebUI(ChildProcess):
     """The Web UI on the server at `redis_url`; requests share one session, as in one browser."""
 
-    def __init__(self, redis_url: str, setup: str = "") -> None:
-        command = ["ruby", "-r", "sidekiq/web", "-e", f"{setup}\nload {str(APP)!r}"]
+    def __init__(self, redis_url: str, setup: str = "", *, ruby: Ruby = HERE) -> None:
+        command = [*ruby, "ruby", "-r", "sidekiq/web", "-e", f"{setup}\nload {str(APP)!r}"]
         super().__init__(command, env={**UTF_8, "REDIS_URL": redis_url})
         cookies = urllib.request.HTTPCookieProcessor(CookieJar())
         direct = urllib.request.ProxyHandler({})
