@@ -40,6 +40,25 @@ class TestNames:
         assert flow_name("A", [1]) != flow_name("B", [1])
         assert flow_name("A", [1]) != flow_name("A", ["1"])
 
+    def test_a_name_stays_the_same_from_version_to_version(self):
+        """That of a lock in Redis; `tests/interop` compares it with Ruby's."""
+        ordinary = [
+            7,
+            'é\u2028\x7f\x01/"\\\n',
+            1.5,
+            -0.25,
+            1e15,
+            None,
+            True,
+            10**25,
+            {"b": [0], "a": {}},
+        ]
+
+        assert flow_name("Bill", ordinary) == "Bill:ad1a0d3cb3daf341af792f55bd6738ef"
+        assert (
+            flow_name("Bill", [1e-5, 1e16, 1e20, 5e-324]) == "Bill:e84760268fec50e29ed9c0ace6f88b01"
+        )
+
     def test_a_function_that_fails_or_answers_no_json_is_an_error_before_redis(self):
         with pytest.raises(PayloadError, match="ZeroDivisionError"):
             named(Unique(by=lambda user_id: 1 / user_id), 0)

@@ -9,12 +9,12 @@ takes it when it begins.
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast, get_args
 
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import flow_of
 
 Until = Literal["start", "done"]
@@ -24,7 +24,11 @@ MOST_NAME: Final = 1_000
 """Characters of a name that is read from a payload."""
 
 _DIGITS: Final = 32
-_NESTED: Final = (dict, list, tuple)
+_text_of: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+"""Not orjson, whose versions write large and small floats differently: names are compared with those of other processes,
+and of Ruby (contrib/ruby/kiqbridge.rb)."""
 
 
 def flow_name(job_class: str, chosen: object) -> str:
@@ -37,7 +41,7 @@ def flow_name(job_class: str, chosen: object) -> str:
     Raises:
         TypeError, ValueError: it has no JSON text.
     """
-    text = json_text.dumps(_sorted(chosen) if isinstance(chosen, _NESTED) else chosen)
+    text = _text_of(chosen).encode()
     return f"{job_class}:{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
 
 
@@ -67,11 +71,3 @@ def lock_of(payload: Mapping[str, Any]) -> LockMark | None:
         float(cast("float", take)) if is_number and 0 < cast("float", take) < math.inf else None
     )
     return LockMark(name, cast("Until", until), seconds)
-
-
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        return [_sorted(each) if isinstance(each, _NESTED) else each for each in value]
-    return value
