@@ -88,6 +88,16 @@ class TestStats:
 
 
 class TestProcesses:
+    def test_one_whose_clock_is_behind_is_not_silent(self, run, redis):
+        add_process(redis, "web-1:7:abc", beat=time.time() - 300)
+        redis.expire("web-1:7:abc", 58)
+        add_process(redis, "web-2:7:abc", beat=time.time())
+        redis.expire("web-2:7:abc", 20)
+
+        found = answer(run("ps", "--json"))["processes"]
+
+        assert [each["silent"] for each in found] == [False, True]
+
     def test_processes_and_their_jobs(self, run, redis):
         add_process(redis, "web-1:7:abc")
         add_process(redis, "web-2:7:abc", quiet="true")

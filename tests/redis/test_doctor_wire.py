@@ -264,8 +264,8 @@ def test_a_registered_process_without_a_heartbeat_is_found(good, bare):
 @pytest.mark.parametrize(
     ("shown", "rule", "what"),
     [
-        (lambda: {"beat": str(time.time() - 50)}, "heartbeat", "py-1:1"),
-        (lambda: {"beat": str(time.time() + 90)}, "process-clock", "py-1:1 by 90 s"),
+        (lambda: {"beat": str(time.time() + 90)}, "process-clock", "py-1:1 90 s ahead"),
+        (lambda: {"beat": str(time.time() - 300)}, "process-clock", "py-1:1 300 s behind"),
         (lambda: {"rtt_us": "80000"}, "rtt", "slow round trips: py-1:1 80 ms"),
         (
             lambda: {"concurrency": "20000"},
@@ -278,6 +278,14 @@ def test_what_a_process_shows_of_itself_is_judged(good, bare, shown, rule, what)
     beat(bare, fields=shown())
 
     assert what in only(good.url, rule).what
+
+
+def test_a_late_heartbeat_is_found_whatever_its_clock_says(good, bare):
+    beat(bare, silent_s=50)
+    assert "the last one of py-1:1:abcdef came 50 s ago" in only(good.url, "heartbeat").what
+
+    beat(bare, silent_s=50, fields={"beat": str(time.time())})
+    assert {each.rule for each in wrong(good.url)} == {"heartbeat", "process-clock"}
 
 
 def test_a_quiet_process_is_found_when_it_is_idle(good, bare):

@@ -416,7 +416,7 @@ class TestHearingFromTheBeat:
     """What a process asks for that does not lead."""
 
     def test_while_another_process_leads_it_asks_for_nothing(self, redis, poller, start):
-        poller.note(leader=b"1 other", server_time=NOW)
+        poller.note(leader=b"1 other", server_time=time.time())
         redis.config_resetstat()
         start(poller)
 

@@ -61,9 +61,10 @@ def beat(
     version: str = "kiqbridge-0.1.0",
     classes=("Mail",),
     fields=None,
+    silent_s=0,
     **info,
 ) -> str:
-    """Register a process as its heartbeat does; its identity."""
+    """Register a process as its heartbeat did so many seconds ago; its identity."""
     identity = f"{name}:1:abcdef"
     ours = version.startswith("kiqbridge")
     shown = {
@@ -88,7 +89,7 @@ def beat(
             "info": json.dumps(shown),
             "concurrency": "10",
             "busy": "0",
-            "beat": str(time.time()),
+            "beat": str(time.time() - silent_s),
             "rtt_us": "120",
             "quiet": "false",
             "rss": "50000",
@@ -96,4 +97,5 @@ def beat(
             **(fields or {}),
         },
     )
+    redis.expire(identity, 60 - silent_s)
     return identity

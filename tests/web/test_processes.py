@@ -123,3 +123,12 @@ def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
         process = ProcessSet(operator).find(RUBY)
         assert [dict(each.queues) for each in process.capsules] == queues
         assert version_of(process) == "Sidekiq before 7"
+
+
+@pytest.mark.parametrize(("left_s", "is_late"), [(58, False), (20, True)])
+def test_a_heartbeat_is_late_by_the_clock_of_the_server(browser, redis, left_s, is_late):
+    redis.sadd("processes", "p")
+    redis.hset("p", mapping={"info": "{}", "busy": 0, "beat": time.time() - 300})
+    redis.expire("p", left_s)
+
+    assert ("late" in browser.open("/processes").text.split("Heartbeat")[-1]) is is_late

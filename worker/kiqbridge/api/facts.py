@@ -18,6 +18,7 @@ from kiqbridge.api.processes import (
     Work,
     parse_process,
     parse_work,
+    process_commands,
     unknown_classes,
 )
 from kiqbridge.api.record import JobRecord
@@ -279,24 +280,31 @@ class _Fetching:
                 )
             ),
             *(
-                ("HGETALL", key(name))
+                command
                 for name in living
-                for key in (keys.process, keys.work, keys.workers)
+                for command in (
+                    *process_commands(keys, name),
+                    ("HGETALL", keys.work(name)),
+                    ("HGETALL", keys.workers(name)),
+                )
             ),
             *(("ZCOUNT", keys.ticks(name), at, at) for at, name in ticks),
         )
         replies = iter(found)
         of_queues: list[Any] = [(name, *islice(replies, 3)) for name in names]
-        beats: list[Any] = [(name, *islice(replies, 3)) for name in living]
+        beats: list[Any] = [(name, *islice(replies, 4)) for name in living]
         came = [
             MissedFact(schedule=name, at=at, came_later=bool(count))
             for (at, name), count in zip(ticks, replies, strict=True)
         ]
-        read = [parse_process(name, reply or [], self._operator) for name, reply, *_ in beats]
+        read = [
+            parse_process(name, reply or [], self._operator, left_ms)
+            for name, reply, left_ms, *_ in beats
+        ]
         processes = [process for process in read if process is not None]
         works = [
             parse_work(name, text_of(tid), text)
-            for name, _, new, old in beats
+            for name, _, _, new, old in beats
             for tid, text in pairs_of(new or old or []).items()
         ]
         jobs = [

@@ -11,8 +11,9 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.record import JobRecord
 from kiqbridge.client.rails import performed_class
-from kiqbridge.store.process_set import remove_gone, send_signal
+from kiqbridge.store.process_set import BEAT_TTL_S, remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown, text_of
 from kiqbridge.wire.payload import read_timestamp
 
@@ -50,12 +51,14 @@ class Process:
         info: what does not change while it lives (§10.2).
         fields: its hash, the fields besides `info`.
         operator: whose.
+        expires_in_s: seconds after which its hash is forgotten, by the server's clock; None: it has no such term.
     """
 
     identity: str
     info: Mapping[str, Any]
     fields: Mapping[str, str]
     operator: Operator
+    expires_in_s: float | None = None
 
     @property
     def hostname(self) -> str:
@@ -140,8 +143,21 @@ class Process:
 
     @property
     def beat_at(self) -> float:
-        """Of its last heartbeat, epoch seconds."""
+        """Of its last heartbeat, epoch seconds by the clock of its machine."""
         return _float(self.fields.get("beat"))
+
+    def silent_s(self, now: float) -> float:
+        """Seconds since its last heartbeat; `now` (epoch seconds) counts only if its hash has no term.
+
+        Each heartbeat sets that term anew (§10.2), so the clock of its machine may be wrong.
+        """
+        if self.expires_in_s is None:
+            return now - self.beat_at
+        return max(0.0, BEAT_TTL_S - self.expires_in_s)
+
+    def clock_ahead_s(self, now: float) -> float:
+        """Seconds by which the clock of its machine is ahead of the server's, whose `now` (epoch seconds) this is."""
+        return self.beat_at - now + self.silent_s(now)
 
     @property
     def started_at(self) -> float:
@@ -204,9 +220,10 @@ class ProcessSet:
         """Two round trips, however many they are; without those whose hash is gone."""
         pool, keys = self.operator.pool, self.operator.keys
         names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.processes))
-        replies = pool.run(*(("HGETALL", keys.process(name)) for name in names)) if names else []
-        for name, reply in zip(names, replies, strict=True):
-            process = parse_process(name, reply, self.operator)
+        asked = [command for name in names for command in process_commands(keys, name)]
+        replies = pool.run(*asked) if names else []
+        for name, reply, left_ms in zip(names, replies[::2], replies[1::2], strict=True):
+            process = parse_process(name, reply, self.operator, left_ms)
             if process is not None:
                 yield process
 
@@ -224,8 +241,9 @@ class ProcessSet:
 
     def find(self, identity: str) -> Process | None:
         """The process of this name, None if it does not live."""
-        reply = self.operator.pool.call("HGETALL", self.operator.keys.process(identity))
-        return parse_process(identity, reply, self.operator)
+        commands = process_commands(self.operator.keys, identity)
+        reply, left_ms = self.operator.pool.run(*commands)
+        return parse_process(identity, reply, self.operator, left_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +301,15 @@ class WorkSet:
         return next((work for work in self if work.job.jid == jid), None)
 
 
-def parse_process(identity: str, reply: Sequence[bytes], operator: Operator) -> Process | None:
-    """A process out of its hash; None: the hash is gone, or is none of a process."""
+def process_commands(keys: Keys, identity: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What is asked of a process: its hash, and for how many milliseconds that is kept."""
+    return ("HGETALL", keys.process(identity)), ("PTTL", keys.process(identity))
+
+
+def parse_process(
+    identity: str, reply: Sequence[bytes], operator: Operator, left_ms: int | None
+) -> Process | None:
+    """A process out of the answers to `process_commands`; None: the hash is gone, or is none of a process."""
     fields = {
         name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
         for name, value in pairs_of(reply).items()
@@ -295,7 +320,10 @@ def parse_process(identity: str, reply: Sequence[bytes], operator: Operator) -> 
         return None
     if not isinstance(info, dict):
         return None
-    return Process(identity=identity, info=info, fields=fields, operator=operator)
+    left_s = None if left_ms is None or left_ms < 0 else left_ms / 1000
+    return Process(
+        identity=identity, info=info, fields=fields, operator=operator, expires_in_s=left_s
+    )
 
 
 def parse_work(process: str, tid: str, text: bytes) -> Work | None:

@@ -276,14 +276,15 @@ def _failing(facts: Facts) -> Iterator[Fact]:
 
 
 def _beats(facts: Facts) -> Iterator[Fact]:
-    late = [each for each in facts.processes if facts.at - each.beat_at > facts.limits.beat_s]
+    silent = {each.identity: each.silent_s(facts.at) for each in facts.processes}
+    late = [identity for identity, for_s in silent.items() if for_s > facts.limits.beat_s]
     if late:
-        oldest = min(late, key=lambda each: each.beat_at)
+        oldest = max(late, key=lambda each: silent[each])
         yield Fact(
             kind="heartbeat",
             severity="warning",
             what=f"{count_text(len(late), 'heartbeat')} {_are(len(late))} late; the last one of "
-            f"{shown(oldest.identity)} came {span_text(facts.at - oldest.beat_at)} ago.",
+            f"{shown(oldest)} came {span_text(silent[oldest])} ago.",
             do="It is stopped, starved of CPU, or cut off from Redis: look at its machine and its log. After a "
             "minute without one it is shown no more.",
             link="/processes",

@@ -97,7 +97,7 @@ def _row(process: Process, now: float) -> Sequence[str]:
 
 
 def _state(process: Process, now: float) -> str:
-    silent_s = now - process.beat_at
+    silent_s = process.silent_s(now)
     if silent_s > SILENT_AFTER_S:
         return f"silent for {span_text(silent_s)}"
     return "quiet" if process.is_quiet else "running"
@@ -108,7 +108,7 @@ def _fields(process: Process, now: float) -> dict[str, Any]:
         **fields_of(process, "identity hostname pid tag labels version is_ours queues concurrency"),
         **fields_of(process, "busy rss_kb rtt_us started_at beat_at"),
         "quiet": process.is_quiet,
-        "silent": now - process.beat_at > SILENT_AFTER_S,
+        "silent": process.silent_s(now) > SILENT_AFTER_S,
     }
 
 

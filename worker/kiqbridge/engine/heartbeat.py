@@ -23,7 +23,7 @@ from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role
 from kiqbridge.store import scripts
-from kiqbridge.store.process_set import sign_off
+from kiqbridge.store.process_set import BEAT_TTL_S, sign_off
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.store.round_trip import Command
@@ -31,7 +31,7 @@ from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
-TTL_S = 60
+TTL_S = BEAT_TTL_S
 """Seconds after which a process that does not beat is gone for every reader."""
 
 WHOLE_EVERY = 10

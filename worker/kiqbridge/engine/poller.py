@@ -16,6 +16,7 @@ script that checks the score again. Ruby's pollers may move the same sets.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import redis
 from redis.connection import AbstractConnection
@@ -26,7 +27,7 @@ from kiqbridge.engine.settle.dying import dead, dead_unread
 from kiqbridge.engine.settle.ending import stopped_ending
 from kiqbridge.engine.settle.failed_payload import failed_payload
 from kiqbridge.engine.settle.settlement import Settlement
-from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
+from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
@@ -54,6 +55,9 @@ ASK_TIME_S = 15.0
 
 GATHER_S = 0.005
 """How long changes are gathered before the heads are read again: many failures are as many changes."""
+
+LOOK_KEPT_S = 3600
+"""For how long it is known what a leader has found when it looked at the clocks; it is written twice as often."""
 
 FORGET_S = 3600.0
 """How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
@@ -85,6 +89,7 @@ class Poller(Role):
         self._keys = keys
         self.client = client
         self._connection = connection
+        self._identity = identity
         self._lead = Lead(connection, keys.poller, identity, LEAD_S)
         self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._clock = SkewTolerantClock()
@@ -96,6 +101,7 @@ class Poller(Role):
         self._forget_at = 0.0
         self._look_at = 0.0
         self._ask_time_at = 0.0
+        self._look_written: tuple[float, float] = 0.0, 0.0  # seconds ahead of Redis, until when
         self._waits = True  # for all that is known
         self._stuck = False
         self._vacant = Hint()
@@ -169,8 +175,7 @@ class Poller(Role):
                 heard, self._heard = self._heard, None
                 if heard is not None:
                     server_time, at = heard
-                    self._clock.observe(server_time + time.monotonic() - at)
-                    self._ask_time_at = time.monotonic() + ASK_TIME_S
+                    self._observe(server_time + time.monotonic() - at)
                 if (self._leads or not self._vacant.says_nothing) and self.lead():
                     self._serve()
                 else:
@@ -208,6 +213,7 @@ class Poller(Role):
             remove_gone(self._connection, self._keys)
             self._forget()
         if self._leads:
+            self._write_look()
             self._unregistered.step(self._connection, time.monotonic())
         return self._leads
 
@@ -275,8 +281,29 @@ class Poller(Role):
 
     def _observe_time(self, replies: Sequence[Sequence[bytes]]) -> None:
         for seconds, micros in replies:  # one, if it was asked for
-            self._clock.observe(int(seconds) + int(micros) / 1_000_000)
-            self._ask_time_at = time.monotonic() + ASK_TIME_S
+            self._observe(int(seconds) + int(micros) / 1_000_000)
+
+    def _observe(self, redis_time: float) -> None:
+        look = None
+        if self._clock.is_at_odds(redis_time):
+            asked = time.monotonic()
+            look = Look.from_text(self._connection.call("GET", self._keys.poller_clock))
+            redis_time += time.monotonic() - asked
+        self._clock.observe(redis_time, look)
+        self._ask_time_at = time.monotonic() + ASK_TIME_S
+
+    def _write_look(self) -> None:
+        """Keep for the next leader how far the clock of Redis is wrong."""
+        now, ahead_s = time.monotonic(), self._clock.ahead_of_redis_s
+        before, until = self._look_written
+        if ahead_s is None or (now < until and abs(ahead_s - before) < SAME_WITHIN_S):
+            return
+        self._look_written = ahead_s, now + LOOK_KEPT_S / 2
+        look = Look(ahead_s, self._identity).to_text()
+        with suppress(
+            KiqbridgeError
+        ):  # a full memory, or a right that is missing: due jobs must not wait
+            self._connection.call("SET", self._keys.poller_clock, look, "EX", LOOK_KEPT_S)
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}

@@ -11,6 +11,9 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
+BEAT_TTL_S: Final = 60
+"""The hash of a process is forgotten so many seconds after its last heartbeat, of Ruby too (§10.2)."""
+
 SIGNAL_TTL_S: Final = 60
 """A signal that nobody takes is forgotten after so many seconds (§10.5)."""
 

@@ -57,6 +57,7 @@ class Keys:
     reaping = _Key("set", "kb:reaping")
     alive = _Key("hash", "kb:alive")
     poller = _Key("string", "kb:poller")
+    poller_clock = _Key("string", "kb:poller:clock")
     watch_1 = _Key("string", "kb:watch:1")
     watch_2 = _Key("string", "kb:watch:2")
     careful = _Key("set", "kb:careful")

@@ -11,7 +11,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.operate.doctor.finding import Finding, Rule, counted, printable
 from kiqbridge.operate.doctor.system import Checks, System
 
-FUTURE_S: Final = 5
+OFF_S: Final = 5
 SLOW_RTT_US: Final = 50_000
 CONNECTIONS_BESIDE_JOBS: Final = 10
 """Of a worker process, besides one for each thread."""
@@ -23,7 +23,7 @@ _rule: Final = partial(Rule, area="worker")
 
 PROCESS_CLOCK: Final = _rule(
     id="process-clock",
-    reports=f"processes whose heartbeat is more than {FUTURE_S} s in the future",
+    reports=f"processes whose clock, by their heartbeat, is more than {OFF_S} s off that of the server",
     why="their clock is wrong: retries and scheduled jobs get wrong times there",
     action="let chrony or the time service of the cloud set the clock of their machines",
 )
@@ -124,15 +124,15 @@ POOL: Final = _rule(
 
 
 def check_process_clocks(system: System) -> Iterator[Finding]:
-    """A heartbeat carries the time of its machine."""
-    now = system.server_now
-    ahead = [
-        f"{_named(each)} by {each.beat_at - now:,.0f} s"
-        for each in system.processes
-        if each.beat_at - now > FUTURE_S
+    """A heartbeat carries the time of its machine, and sets a term by the clock of the server."""
+    by_name = {_named(each): each.clock_ahead_s(system.facts.at) for each in system.processes}
+    off = [
+        f"{name} {abs(ahead_s):,.0f} s {'ahead' if ahead_s > 0 else 'behind'}"
+        for name, ahead_s in by_name.items()
+        if abs(ahead_s) > OFF_S
     ]
     yield PROCESS_CLOCK.summed(
-        ahead, "no heartbeat is in the future", "clocks ahead of the server: "
+        off, "each process has the time of the server", "clocks that differ from the server's: "
     )
 
 
