@@ -1,6 +1,5 @@
 """`kiqbridge export` and `restore`: what is moved between two servers, and what a kill leaves behind."""
 
-import contextlib
 import gzip
 import io
 import itertools
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
+from support.killed import Killed, killed_at
 from support.servers import embedded_server
 from support.waiting import wait_until
 
@@ -33,10 +33,6 @@ ODD = [
 ]
 AUDIT = {b"kb:audit", b"kb:audit:entries", b"kb:audit:counts"}
 COMMAND = [sys.executable, "-m", "kiqbridge"]
-
-
-class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +175,11 @@ def test_what_is_there_already_runs_first(run, redis, other):
 def test_only_what_is_chosen_and_a_dry_run_writes_nothing(run, redis, other):
     fill(redis)
     code, out, _ = run("export", "--queue", "mail", "--set", "retries", "--dry-run")
-    assert (code, out) == (0, "would export 16 jobs\n  queue mail: 9\n  set retry: 7\n")
+    assert code == 0
+    assert out == (
+        "would export 16 jobs\n  queue mail: 9\n  set retry: 7\nnot exported:\n"
+        "  queue b\\xffd: 1\n  queue default: 250\n  set schedule: 7\n  set dead: 257\n"
+    )
 
     run("export", "some.jsonl", "--queue", "mail", "--set", "retries", "--json")
     found = json.loads(run("restore", "some.jsonl", "--dry-run", "--json")[1])
@@ -210,37 +210,6 @@ class TestAKillAtAnyMoment:
         monkeypatch.setattr(reading, "FIRST_COUNT", 3)
         monkeypatch.setattr(reading, "next_count", lambda _members: 3)
 
-    @contextlib.contextmanager
-    def killed_at(self, monkeypatch, moment):
-        """Ends the process at its effect of this number: even ones before, odd ones after it. Half of a write is done.
-
-        Gives a list with how many moments there were.
-        """
-        seen = [0]
-
-        def dying(original, half=None):
-            def effect(*args, **keywords):
-                mine = seen[0]
-                seen[0] += 2
-                if mine == moment:
-                    if half:
-                        half(*args)
-                    raise Killed
-                result = original(*args, **keywords)
-                if mine + 1 == moment:
-                    raise Killed
-                return result
-
-            return effect
-
-        write = os.write
-        with monkeypatch.context() as inner, contextlib.suppress(Killed):
-            inner.setattr(RedisPool, "script", dying(RedisPool.script))
-            half = dying(write, lambda file, text: write(file, text[: len(text) // 2]))
-            inner.setattr(os, "write", half)
-            inner.setattr(os, "fsync", dying(os.fsync))
-            yield seen
-
     def fill(self, redis):
         redis.flushall()
         redis.sadd("queues", "default")
@@ -256,7 +225,7 @@ class TestAKillAtAnyMoment:
             before = self.fill(redis)
             other.flushall()
             Path(name).unlink(missing_ok=True)
-            with self.killed_at(monkeypatch, moment) as seen:
+            with killed_at(monkeypatch, moment) as seen:
                 run("export", name, "--all", "--take", "--yes")
             code, _, err = run("export", name, "--all", "--take", "--yes")
             assert (code, err) == (0, ""), moment
@@ -273,7 +242,7 @@ class TestAKillAtAnyMoment:
 
         for moment in itertools.count():
             other.flushall()
-            with self.killed_at(monkeypatch, moment) as seen:
+            with killed_at(monkeypatch, moment) as seen:
                 run("restore", "q.jsonl")
             assert run("restore", "q.jsonl")[0] == 0
             assert content(other) == before, moment

@@ -39,8 +39,9 @@ from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.store.task_reports import take_reports
-from kiqbridge.store.transfer.form import Place
+from kiqbridge.store.transfer.form import Place, Record
 from kiqbridge.store.transfer.reading import Taker, find_held, give_back
+from kiqbridge.store.transfer.state import StateSource, mark_away, put_records
 from kiqbridge.store.transfer.writing import Restorer
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd
@@ -655,9 +656,9 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_ends audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked operate operate_clear pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
+            acknowledge apply_ends audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch forget_guards forget_ledgers give_back
+            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            reap_suspect record_missed register release_export renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
         """
         assert names == known.split(), "a new script must also run in the test above"
 
@@ -715,7 +716,8 @@ def use_limits(client):
 def move_and_give_back(pool, keys):
     """All scripts of export and restore."""
     place = Place(kind="queue", name="moved")
-    taker = Taker(pool=pool, keys=keys, export="e1", file="f")
+    state = StateSource(pool=pool, keys=keys, takes=True)
+    taker = Taker(pool=pool, keys=keys, export="e1", file="f", state=state, is_all=True)
     pool.call("LPUSH", keys.queue("moved"), "a", "b")
     held = taker.hold(place, 1, 1)
     assert give_back(pool, keys, held) == 1
@@ -723,3 +725,18 @@ def move_and_give_back(pool, keys):
     assert Restorer(pool, keys, "e1").put(held.chunk) == 1
     taker.release(held)
     assert find_held(pool, keys) is None
+    records = [
+        Record("batch", "b", 4e9, [b"created_at", b"1", b"sealed", b"1"]),
+        Record("jobs", "b", 4e9, [b"j", b"p"]),
+        Record("announce", "b", 0.0),
+        *(Record(kind, "x", 4e9, [b"1"]) for kind in ("chain", "result", "lock", "span")),
+        *(Record(kind, "x", 4e9) for kind in ("replaced", "cancelled")),
+        Record("progress", "x", 4e9, [b"c", b"7"]),
+    ]
+    assert put_records(pool, keys, records) == 0
+    assert mark_away(pool, keys, "b", ["j"]) == 1
+    rest = state.rest(is_all=True, with_spans=True)
+    kinds = {record.kind for line in rest for record in line.records}
+    assert kinds >= {"batch", "jobs", "announce", "result", "span"}
+    state.forget()
+    assert not pool.call("EXISTS", keys.batch("b"))

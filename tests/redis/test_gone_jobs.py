@@ -6,7 +6,6 @@ import time
 import pytest
 
 from kiqbridge import Client
-from kiqbridge.client.flow_ops import KEEP_DONE_S
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.gone_jobs import (
     AGAIN_S,
@@ -22,6 +21,7 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
 from kiqbridge.store.locks import LOOK_S
+from kiqbridge.wire.flow_mark import KEEP_DONE_S
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 

@@ -31,6 +31,7 @@ OTHER_FLAGS = {
     "publish_manifest": "#!lua",
     "record_missed": "#!lua",
     "restore_chunk": "#!lua",
+    "restore_state": "#!lua",
     "save_schedule": "#!lua",
     "due": "#!lua flags=no-writes,allow-oom",
     "flow_scan": "#!lua flags=no-writes,allow-oom",

@@ -17,17 +17,12 @@ from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
+from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S
 from kiqbridge.wire.flow_steps import MARKS, Launch, Step, after, member_of
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
 
 _PUSH_FLOW: Final = scripts.load("push_flow")
-
-KEEP_OPEN_S: Final = 180 * 86_400
-"""Seconds that a batch is kept after its last change, as long as the dead set keeps its jobs."""
-
-KEEP_DONE_S: Final = 30 * 86_400
-"""Seconds that a batch is kept after its success."""
 
 KEEP_CHAIN_S: Final = 30 * 86_400
 """Seconds after a step of a chain in which it is not begun again, however often the job before it is done."""

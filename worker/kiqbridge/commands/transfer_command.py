@@ -18,16 +18,19 @@ from typing import IO, Any, Final, cast
 from kiqbridge.api import Operator, open_operator, record_audit
 from kiqbridge.commands.acting import REFUSED, confirm, progress
 from kiqbridge.commands.arguments import add, add_changing, add_example
-from kiqbridge.commands.output import answer, write_json, write_line
+from kiqbridge.commands.output import answer, warn, write_json, write_line
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.transfer import reading
 from kiqbridge.store.transfer.file import ExportFile, read_lines
-from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place
+from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place, State
 from kiqbridge.store.transfer.form import write_line as text_of_line
+from kiqbridge.store.transfer.left import count_left
+from kiqbridge.store.transfer.state import StateSource
 from kiqbridge.store.transfer.writing import Restorer
 from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"
+_SCHEDULE: Final = Place(kind="set", name="schedule")
 SET_NAMES: Final = {
     "retry": "retry",
     "retries": "retry",
@@ -73,7 +76,8 @@ def _export(options: argparse.Namespace) -> int:
     places = _places(operator, options)
     if options.dry_run:
         sizes = {place: reading.size_of(operator.pool, operator.keys, place) for place in places}
-        return _report(options, "would take" if options.take else "would export", sizes)
+        verb = "would take" if options.take else "would export"
+        return _report(options, verb, sizes, count_left(operator.pool, operator.keys, sizes))
     if options.file is None:
         raise PayloadError("name a FILE, or - for a pipe into kiqbridge restore -")
     if options.take:
@@ -87,7 +91,13 @@ def _export(options: argparse.Namespace) -> int:
         write = sys.stdout.buffer.write
         try:
             header = _header(operator, options.id or own)
-            _write_all(operator, places, header, lambda line: write(text_of_line(line)))
+            _write_all(
+                operator,
+                places,
+                header,
+                lambda line: write(text_of_line(line)),
+                is_all=options.all,
+            )
             sys.stdout.buffer.flush()
         except BrokenPipeError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -102,11 +112,11 @@ def _export(options: argparse.Namespace) -> int:
     with ExportFile(unfinished) as file:
         file.clear()
         header = _header(operator, options.id or os.urandom(_ID_BYTES).hex())
-        counts = _write_all(operator, places, header, file.write)
+        counts = _write_all(operator, places, header, file.write, is_all=options.all)
         file.sync()
         unfinished.rename(path)
         file.sync()
-    return _report(options, "exported", counts)
+    return _report(options, "exported", counts, count_left(operator.pool, operator.keys, counts))
 
 
 def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
@@ -121,9 +131,15 @@ def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
 
 
 def _write_all(
-    operator: Operator, places: Sequence[Place], header: Header, write: Callable[[Line], object]
+    operator: Operator,
+    places: Sequence[Place],
+    header: Header,
+    write: Callable[[Line], object],
+    *,
+    is_all: bool,
 ) -> dict[Place, int]:
     counts = dict.fromkeys(places, 0)
+    state = StateSource(pool=operator.pool, keys=operator.keys, takes=False)
     total = sum(reading.size_of(operator.pool, operator.keys, place) for place in places)
     write(header)
     number = 0
@@ -131,9 +147,14 @@ def _write_all(
         for place in places:
             for members, scores in reading.read_place(operator.pool, operator.keys, place):
                 number += 1
-                write(Chunk(number=number, place=place, members=members, scores=scores))
+                chunk = Chunk(number=number, place=place, members=members, scores=scores)
+                for needed in state.needed(state.move(chunk)):
+                    write(needed)
+                write(chunk)
                 counts[place] += len(members)
                 advance(sum(counts.values()))
+        for line in state.rest(is_all=is_all, with_spans=_SCHEDULE in counts):
+            write(line)
     write(End(chunks=number, members=sum(counts.values())))
     return counts
 
@@ -173,7 +194,11 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
             file.write(header)
             file.sync()
         name = f"{file.path.absolute()} on {socket.gethostname()}"
-        taker = reading.Taker(pool=operator.pool, keys=operator.keys, export=header.id, file=name)
+        pool, keys = operator.pool, operator.keys
+        state = StateSource(pool=pool, keys=keys, takes=True)
+        taker = reading.Taker(
+            pool=pool, keys=keys, export=header.id, file=name, state=state, is_all=options.all
+        )
         counts = dict.fromkeys(places, 0)
         try:
             with progress("taking", sum(sizes.values())) as advance:
@@ -182,7 +207,8 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
                     advance(sum(counts.values()))
         finally:  # also of a run that is interrupted: what it has taken is gone
             _record(operator, "export --take", counts, f"to {name}")
-    return _report(options, "took", counts)
+    left = {**_batches_left(state.left), **count_left(pool, keys, counts)}
+    return _report(options, "took", counts, left)
 
 
 def _give_back(operator: Operator, options: argparse.Namespace) -> int:
@@ -203,7 +229,19 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
     return answer(options, {"given_back": moved}, [said])
 
 
-def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int]) -> int:
+def _batches_left(left: Mapping[str, int]) -> dict[str, int]:
+    """As `count_left`: batches of which something was not taken."""
+    if not left:
+        return {}
+    return {
+        f"batches with jobs that are still there, such as {next(iter(left))}": len(left),
+        "pending jobs of these batches": sum(left.values()),
+    }
+
+
+def _report(
+    options: argparse.Namespace, verb: str, counts: Mapping[Place, int], left: Mapping[str, int]
+) -> int:
     total = sum(counts.values())
     document = {
         "dry_run": options.dry_run,
@@ -211,9 +249,13 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
         "take": options.take,
         "count": total,
         "places": _place_rows(counts),
+        "left": [{"name": what, "count": count} for what, count in left.items()],
     }
     to = f" to {options.file}" if options.file else ""
-    return answer(options, document, [f"{verb} {count_text(total, 'job')}{to}", *_lines_of(counts)])
+    lines = [f"{verb} {count_text(total, 'job')}{to}", *_lines_of(counts)]
+    if left:
+        lines += ["left there:" if options.take else "not exported:", *_lines_of(left)]
+    return answer(options, document, lines)
 
 
 def _place_rows(counts: Mapping[Place, int]) -> list[dict[str, Any]]:
@@ -221,9 +263,9 @@ def _place_rows(counts: Mapping[Place, int]) -> list[dict[str, Any]]:
     return [{"kind": each.kind, "name": each.name, "count": n} for each, n in counts.items()]
 
 
-def _lines_of(counts: Mapping[Place, int]) -> list[str]:
-    """The same for people."""
-    return [f"  {place}: {count:,}" for place, count in counts.items() if count]
+def _lines_of(counts: Mapping[Any, int]) -> list[str]:
+    """The same for people, also of what was left."""
+    return [f"  {what}: {count:,}" for what, count in counts.items() if count]
 
 
 def _record(operator: Operator, action: str, counts: Mapping[Place, int], file: str) -> None:
@@ -236,7 +278,7 @@ def _record(operator: Operator, action: str, counts: Mapping[Place, int], file: 
         file: to or from which.
     """
     moved = {place: count for place, count in counts.items() if count}
-    names = [f"queue:{each.name}" if each.kind == "queue" else each.name for each in moved]
+    names = [each.name if each.kind == "set" else f"{each.kind}:{each.name}" for each in moved]
     detail = ", ".join(f"{place}: {count:,}" for place, count in moved.items())
     record_audit(operator, action, ", ".join(names), f"{file} ({detail})", sum(moved.values()))
 
@@ -279,6 +321,8 @@ def _restore_file(operator: Operator, options: argparse.Namespace, file: str) ->
                     if isinstance(line, Chunk):
                         restorer.put(line)
                         advance(restorer.known + sum(restorer.restored.values()))
+                    elif isinstance(line, State):
+                        restorer.put_state(line)
                     is_complete = isinstance(line, End)
         finally:  # also of a file that is damaged: what stands before that place was put in
             if not options.dry_run:
@@ -294,7 +338,9 @@ def _restore_file(operator: Operator, options: argparse.Namespace, file: str) ->
         "count": total,
         "known": restorer.known,
         "places": _place_rows(restorer.restored),
+        "without_batch": sum(restorer.without_batch.values()),
     }
+    _warn_of_state(restorer)
     if not options.json:
         verb = "would put in" if options.dry_run else "put in"
         before = f"; {count_text(restorer.known, 'job')} of it were put in before"
@@ -310,6 +356,22 @@ def _restore_file(operator: Operator, options: argparse.Namespace, file: str) ->
             "finish the export by the same command, and restore it again: nothing is put in twice"
         )
     return document
+
+
+def _warn_of_state(restorer: Restorer) -> None:
+    if restorer.without_batch:
+        count = sum(restorer.without_batch.values())
+        warn(
+            f"{count_text(count, 'job')} that {'was' if count == 1 else 'were'} put in belong to "
+            f"{count_text(len(restorer.without_batch), 'batch')} that this server does not know, such as "
+            f"{next(iter(restorer.without_batch))}: their ends are not counted, and no callback follows. The file has "
+            "no batches if an earlier version wrote it, or they were forgotten before"
+        )
+    if restorer.locks_of_others:
+        warn(
+            f"{count_text(restorer.locks_of_others, 'lock')} of unique jobs that were put in belong to other jobs of "
+            "this server already: both run"
+        )
 
 
 def _header_in(file: str, lines: Iterator[Line]) -> Header:

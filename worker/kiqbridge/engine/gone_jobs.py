@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
-from kiqbridge.client.flow_ops import KEEP_DONE_S, KEEP_OPEN_S
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.errors import KiqbridgeError, RedisRefused
@@ -33,7 +32,7 @@ from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
-from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S, FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import JobEnd

@@ -23,11 +23,11 @@ from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
-from kiqbridge.flow.status import BatchStatus, read_statuses, scan_members
+from kiqbridge.flow.status import PENDING, BatchStatus, read_statuses, scan_members
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
-from kiqbridge.wire.flow_mark import batch_of
+from kiqbridge.wire.flow_mark import KEEP_OPEN_S, batch_of
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid
 
@@ -254,11 +254,11 @@ class Batch(TakesSteps):
 
     def pending_jids(self) -> list[str]:
         """Jobs that have not ended yet; raises as `failed_jids`."""
-        return self._jids("p")
+        return self._jids(*PENDING)
 
-    def _jids(self, state: str) -> list[str]:
+    def _jids(self, *states: str) -> list[str]:
         members = scan_members(self.client, self.bid)
-        return sorted(name for name, found in members if found == state and name[:2] != "b:")
+        return sorted(name for name, found in members if found in states and name[:2] != "b:")
 
     def close(self) -> None:
         """All that belongs to it is in it: for a large batch whose maker was killed while it wrote it.
@@ -288,8 +288,8 @@ class Batch(TakesSteps):
         for bid in self._with_children(client):
             client.pool.run(
                 ("HSETNX", keys.batch(bid), "cancelled_at", repr(now)),
-                ("EXPIRE", keys.batch(bid), flow_ops.KEEP_OPEN_S),
-                ("ZADD", keys.cancelled_batches, repr(now + flow_ops.KEEP_OPEN_S), bid),
+                ("EXPIRE", keys.batch(bid), KEEP_OPEN_S),
+                ("ZADD", keys.cancelled_batches, repr(now + KEEP_OPEN_S), bid),
                 ("ZREMRANGEBYSCORE", keys.cancelled_batches, "-inf", repr(now)),
             )
 

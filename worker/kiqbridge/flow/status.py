@@ -62,6 +62,10 @@ class BatchStatus:
         return self.success_at is not None
 
 
+PENDING: Final = ("p", "m", "e")
+"""States of members that have not ended: here, moved to another server, expected from there (store/transfer/state.py)."""
+
+
 class BatchSet:
     """All batches, the latest change first.
 
@@ -102,7 +106,7 @@ def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | Non
 
 
 def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[str, str]]:
-    """Members of a batch with their states: p, d or f.
+    """Members of a batch with their states: one of `PENDING`, d (done) or f (failed).
 
     Raises:
         RedisUnavailable: the rest was not read.

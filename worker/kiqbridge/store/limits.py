@@ -15,12 +15,13 @@ Times are microseconds since the epoch.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kiqbridge.store import scripts
+from kiqbridge.store.key_scan import scan_keys
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
 
 Kind = Literal["concurrent", "window", "bucket", "leaky", "points"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -143,21 +144,14 @@ def list_limits(pool: RedisPool, keys: Keys, most: int = 1000) -> Iterator[Limit
     found = 0
     for kind in KINDS:
         prefix = keys.limit(kind, "")
-        cursor: Any = b"0"
-        while True:
-            cursor, names = pool.call(
-                "SCAN", cursor, "MATCH", f"{_escaped(prefix)}*", "COUNT", 1000
-            )
-            for raw in names:
-                state = read_limit(pool, keys, kind, text_of(raw)[len(prefix) :])
-                if state is None:
-                    continue
-                if found == most:
-                    return
-                found += 1
-                yield state
-            if int(cursor) == 0:
-                break
+        for key in chain.from_iterable(scan_keys(pool, prefix)):
+            state = read_limit(pool, keys, kind, key[len(prefix) :])
+            if state is None:
+                continue
+            if found == most:
+                return
+            found += 1
+            yield state
 
 
 def read_limit(pool: RedisPool, keys: Keys, kind: Kind, name: str) -> LimitState | None:
@@ -181,7 +175,3 @@ def _number(value: bytes | None, *, last: bool) -> float:
         return float((value or b"").split()[-1 if last else 0])
     except (ValueError, IndexError):
         return 0.0
-
-
-def _escaped(prefix: str) -> str:
-    return "".join(f"\\{sign}" if sign in "*?[]\\" else sign for sign in prefix)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark
 from kiqbridge.wire.names import text_of
@@ -81,7 +82,7 @@ def scan_flow(connection: RedisConnection, key: str, start: int, count: int) -> 
 
 
 def looked_at(
-    connection: RedisConnection,
+    connection: RedisConnection | RedisPool,
     keys: Keys,
     *,
     kept: Sequence[Lock],

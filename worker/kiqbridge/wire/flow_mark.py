@@ -20,12 +20,18 @@ Who settles such a job adds its end to `kb:flow:ends`, in the script that settle
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind
+
+KEEP_OPEN_S: Final = 180 * 86_400
+"""Seconds that a batch is kept after its last change, as long as the dead set keeps its jobs."""
+
+KEEP_DONE_S: Final = 30 * 86_400
+"""Seconds that a batch is kept after its success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,7 @@ def _read(texts: Iterable[tuple[bytes, int]]) -> Iterator[tuple[Line, Written]]:
             chunks, members = chunks + 1, members + len(line.members)
             if line.number != chunks:
                 raise PayloadError(f"line {number}: chunk {chunks} is missing")
-        elif (line.chunks, line.members) != (chunks, members):
+        elif isinstance(line, End) and (line.chunks, line.members) != (chunks, members):
             raise PayloadError(
                 f"line {number}: {line.chunks - chunks} chunks are missing before it"
             )

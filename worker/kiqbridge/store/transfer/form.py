@@ -1,6 +1,7 @@
 """The file of an export: JSON lines, each with a checksum; docs/command_line.md has the form.
 
-The first line is the header, the last one the end; a line between them is a chunk of a queue or set.
+The first line is the header, the last one the end; a line between them is a chunk of a queue or set, or has what
+jobs of the next chunk need besides their text.
 """
 
 import base64
@@ -9,20 +10,23 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text
+from kiqbridge.wire.names import bytes_of, text_of
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of what is written; files of version 1, without what jobs need besides their text, are read as well."""
 _SUM: Final = re.compile(rb'\{"sum":"([0-9a-f]{64})",')
 
-Kind = Literal["queue", "set"]
+Kind = Literal["queue", "suspects", "set"]
+_LISTS: Final[Sequence[Kind]] = ("queue", "suspects")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A queue, or the set `schedule`, `retry` or `dead`."""
+    """A queue, the suspects of a queue, or one of the sets in `reading.SETS`."""
 
     kind: Kind
     name: str
@@ -65,6 +69,29 @@ class Chunk:
     scores: Sequence[bytes] = field(default=())
 
 
+class Record(NamedTuple):
+    """Something that jobs need besides their text.
+
+    Attributes:
+        kind: see state.py.
+        name: of what.
+        until: epoch seconds at which it is over; 0 = never.
+        fields: its value, or fields and values, one after the other.
+    """
+
+    kind: str
+    name: str
+    until: float
+    fields: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Records that are to be there before the next chunk is."""
+
+    records: Sequence[Record]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line: how many chunks and members stand before it."""
@@ -73,7 +100,7 @@ class End:
     members: int
 
 
-Line = Header | Chunk | End
+Line = Header | Chunk | State | End
 
 
 def write_line(line: Line) -> bytes:
@@ -109,10 +136,17 @@ def _fields(line: Line) -> dict[str, Any]:
         return {"kiqbridge_export": VERSION, **asdict(line)}
     if isinstance(line, End):
         return {"end": True, **asdict(line)}
+    if isinstance(line, State):
+        return {
+            "state": [
+                [kind, _packed(bytes_of(name)), until, *map(_packed, fields)]
+                for kind, name, until, fields in line.records
+            ]
+        }
     scores = {"scores": [score.decode() for score in line.scores]} if line.scores else {}
     return {
         "n": line.number,
-        line.place.kind: _packed(line.place.name.encode("utf-8", "surrogateescape")),
+        line.place.kind: _packed(bytes_of(line.place.name)),
         "members": [_packed(member) for member in line.members],
         **scores,
     }
@@ -120,13 +154,20 @@ def _fields(line: Line) -> dict[str, Any]:
 
 def _read(fields: dict[str, Any]) -> Line:
     if "kiqbridge_export" in fields:
-        if fields["kiqbridge_export"] != VERSION:
+        if fields["kiqbridge_export"] not in (1, VERSION):
             raise ValueError(f"version {fields['kiqbridge_export']} is unknown here")
         return Header(**{name: fields[name] for name in ("id", "at", "source", "namespace")})
     if "end" in fields:
         return End(chunks=fields["chunks"], members=fields["members"])
-    kind: Kind = "queue" if "queue" in fields else "set"
-    name = _unpacked(fields[kind]).decode("utf-8", "surrogateescape")
+    if "state" in fields:
+        return State(
+            [
+                Record(kind, text_of(_unpacked(name)), float(until), [*map(_unpacked, rest)])
+                for kind, name, until, *rest in fields["state"]
+            ]
+        )
+    kind: Kind = next((each for each in _LISTS if each in fields), "set")
+    name = text_of(_unpacked(fields[kind]))
     members = [_unpacked(member) for member in fields["members"]]
     scores = [score.encode() for score in fields.get("scores", ())]
     if len(scores) != (len(members) if kind == "set" else 0):

@@ -6,8 +6,8 @@ New jobs of a queue come at the end; what workers take meanwhile is noticed by t
 What is taken is in Redis until it is safely written:
 
 1. A script moves a chunk into the list `kb:exporting`, with the id of the export and the chunk's number in front.
-2. The chunk is written to the file, and synced.
-3. A script deletes the list.
+2. What its jobs need (state.py), then the chunk is written to the file, and synced.
+3. What belongs to these jobs alone is removed; a script deletes the list.
 
 Killed after 1 or 2, the next run finds the list, and in the file whether the chunk is there already.
 """
@@ -18,15 +18,27 @@ from typing import Final
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.store import scripts
+from kiqbridge.store.key_scan import scan_keys
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.transfer.file import ExportFile, Written
 from kiqbridge.store.transfer.form import Chunk, End, Place
+from kiqbridge.store.transfer.state import StateSource
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
 
-SETS: Final = ("schedule", "retry", "dead")
+SETS: Final = {
+    "schedule": "schedule",
+    "retry": "retry",
+    "dead": "dead",
+    "ends": "flow_ends",
+    "reports": "task_reports",
+}
+"""Sets that can be exported → what `Keys` calls them. The last two have ends of jobs that are still to be applied, and
+outcomes that are still to be sent to Step Functions."""
+
+OF_JOBS: Final = ("schedule", "retry", "dead")
 
 FIRST_COUNT: Final = 100
 MOST_COUNT: Final = 1000
@@ -42,29 +54,36 @@ _RETURN = scripts.load("return_export")
 
 
 def all_places(pool: RedisPool, keys: Keys) -> list[Place]:
-    """All queues by name, then the sets."""
+    """All queues by name, the suspects beside them, then the sets; without empty ones that most servers do not have."""
     names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.queues))
+    prefix = keys.suspects("")
+    suspects = {key[len(prefix) :] for page in scan_keys(pool, prefix) for key in page}
+    rest = [Place(kind="set", name=name) for name in SETS if name not in OF_JOBS]
     return [
         *(Place(kind="queue", name=name) for name in names),
-        *(Place(kind="set", name=name) for name in SETS),
+        *(Place(kind="suspects", name=name) for name in sorted(suspects)),
+        *(Place(kind="set", name=name) for name in OF_JOBS),
+        *(place for place in rest if size_of(pool, keys, place)),
     ]
 
 
 def key_of(keys: Keys, place: Place) -> str:
     """The key in Redis."""
-    return keys.queue(place.name) if place.kind == "queue" else str(getattr(keys, place.name))
+    if place.kind == "set":
+        return str(getattr(keys, SETS[place.name]))
+    return keys.queue(place.name) if place.kind == "queue" else keys.suspects(place.name)
 
 
 def size_of(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> int:
     """How many members it has."""
-    command = "LLEN" if place.kind == "queue" else "ZCARD"
+    command = "ZCARD" if place.kind == "set" else "LLEN"
     return int(pool.call(command, key_of(keys, place)))
 
 
 def read_place(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> Iterator[Read]:
     """As many members as there are when it begins, in chunks; so it ends, however fast jobs are pushed."""
     left = size_of(pool, keys, place)
-    read = _read_queue if place.kind == "queue" else _read_set
+    read = _read_set if place.kind == "set" else _read_queue
     for members, scores in read(pool, key_of(keys, place)):
         yield members[:left], scores[:left]
         left -= len(members)
@@ -168,12 +187,16 @@ class Taker:
         pool, keys: where from.
         export: its id.
         file: where to, for people who find what it holds.
+        state: what jobs need besides their text.
+        is_all: all of the server is exported.
     """
 
     pool: RedisPool
     keys: Keys
     export: str
     file: str
+    state: StateSource
+    is_all: bool
 
     def take(
         self, file: ExportFile, written: Written, sizes: Mapping[Place, int]
@@ -192,16 +215,25 @@ class Taker:
                 if held is None:
                     break
                 chunk = held.chunk
+                needs = self.state.move(chunk)
                 if chunk.number > number:
+                    for line in self.state.needed(needs):
+                        file.write(line)
                     file.write(chunk)
                     file.sync()
                     number, members = chunk.number, members + len(chunk.members)
+                self.state.drop(needs)
                 self.release(held)
                 held = None
                 yield chunk.place, len(chunk.members)
                 if not is_earlier:
                     taken += len(chunk.members)
                     count = next_count(chunk.members)
+        spans = Place(kind="set", name="schedule") in sizes
+        for line in self.state.rest(is_all=self.is_all, with_spans=spans):
+            file.write(line)
+        file.sync()
+        self.state.forget()
         file.write(End(chunks=number, members=members))
         file.sync()
 
@@ -222,7 +254,7 @@ class Taker:
         self.pool.script(
             _HOLD,
             [key_of(self.keys, place), self.keys.exporting],
-            [json_text.dumps(fields), place.kind, count],
+            [json_text.dumps(fields), "set" if place.kind == "set" else "queue", count],
         )
         held = find_held(self.pool, self.keys)
         if held is not None and held.export != self.export:
@@ -263,8 +295,10 @@ def find_held(pool: RedisPool, keys: Keys) -> Held | None:
 def give_back(pool: RedisPool, keys: Keys, held: Held) -> int:
     """Put what is held back to where it was; how many members."""
     place = held.chunk.place
+    StateSource(pool=pool, keys=keys, takes=True).move_back(held.chunk)
     names = [key_of(keys, place), keys.exporting]
-    return int(pool.script(_RETURN, names, [held.mark, place.kind]))
+    kind = "set" if place.kind == "set" else "queue"
+    return int(pool.script(_RETURN, names, [held.mark, kind]))
 
 
 def held_by_another(held: Held) -> PayloadError:

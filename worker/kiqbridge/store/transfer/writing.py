@@ -5,6 +5,7 @@ the checksum over them. A later run of the same export passes over as many, and 
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,8 +13,9 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.transfer.form import Chunk, Place
+from kiqbridge.store.transfer.form import Chunk, Place, Record, State
 from kiqbridge.store.transfer.reading import SETS, key_of
+from kiqbridge.store.transfer.state import OF_ONE_JOB, Needs, jid_of, needs_of, put_records
 from kiqbridge.wire.dead_bounds import FIELD, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of
@@ -54,6 +56,8 @@ class Restorer:
     Attributes:
         restored: place → members that were put in, or would be.
         known: members that an earlier run has put in.
+        without_batch: batch that is not there → members that belong to it.
+        locks_of_others: locks of members that other jobs own there already.
     """
 
     def __init__(self, pool: RedisPool, keys: Keys, export: str, *, dry_run: bool = False) -> None:
@@ -65,6 +69,28 @@ class Restorer:
         self._progress: dict[Place, _Progress] = {}
         self.restored: dict[Place, int] = {}
         self.known = 0
+        self.without_batch: dict[str, int] = {}
+        self.locks_of_others = 0
+        self._waiting: list[Record] = []
+        self._batches: dict[str, bool] = {}  # whether they are there, or in the export
+
+    def put_state(self, state: State) -> None:
+        """Put in what jobs need besides their text; what belongs to one job waits for its chunk."""
+        self._batches |= {record.name: True for record in state.records if record.kind == "batch"}
+        self._waiting += [each for each in state.records if each.kind in OF_ONE_JOB]
+        self._put_records(each for each in state.records if each.kind not in OF_ONE_JOB)
+
+    def _put_records(self, records: Iterable[Record]) -> None:
+        if not self._dry_run:
+            self.locks_of_others += put_records(self._pool, self._keys, records)
+
+    def _seek_batches(self, needs: Needs) -> None:
+        unknown = [bid for bid in needs.members if bid not in self._batches]
+        found = self._pool.run(*(("EXISTS", self._keys.batch(bid)) for bid in unknown))
+        self._batches |= {bid: bool(each) for bid, each in zip(unknown, found, strict=True)}
+        for bid, members in needs.members.items():
+            if not self._batches[bid]:
+                self.without_batch[bid] = self.without_batch.get(bid, 0) + len(members)
 
     def put(self, chunk: Chunk) -> int:
         """Put in what is not there yet of a chunk; how many members.
@@ -98,6 +124,10 @@ class Restorer:
                     f"these {count:,}; nothing more was put in. Raise dead_max_jobs, set dead_overflow: keep, or retry "
                     "dead jobs (kiqbridge dead); then restore it again: nothing is put in twice"
                 )
+        needs = needs_of(new[1::2] if place.kind == "set" else new)
+        self._seek_batches(needs)
+        waiting, self._waiting = self._waiting, []
+        self._put_records(each for each in waiting if jid_of(each) in needs.jids)
         if new and not self._dry_run:
             self._write(place, before, progress.mark_now(), new)
             progress.mark = progress.mark_now()
@@ -123,7 +153,7 @@ class Restorer:
         return progress
 
     def _write(self, place: Place, before: bytes, after: bytes, new: list[bytes]) -> None:
-        queue = bytes_of(place.name) if place.kind == "queue" else b""
+        queue = b"" if place.kind == "set" else bytes_of(place.name)
         written = self._pool.script(
             _RESTORE,
             [key_of(self._keys, place), self._marks_key, self._keys.queues],

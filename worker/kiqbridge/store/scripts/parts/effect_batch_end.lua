@@ -25,8 +25,11 @@ local function effect_batch_end(keys, args)
     redis.call('HSET', keys[2], member, state)
     if not former then
       total, is_new = total + 1, true
-    elseif former == 'p' then
+    elseif former ~= 'f' then
       pending = pending - 1
+      if former == 'm' then -- moved away, and run here too, since its worker was given up
+        redis.call('HINCRBY', keys[1], 'away', -1)
+      end
     end
     if state == 'f' then
       failed = failed + 1
