@@ -5,12 +5,14 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis as redis_py
 from support.jobs import own_declarations
 from support.killed import killed_at
 from support.proving import sized
+from support.rights import more_of_operators, rules_of
 from support.servers import embedded_server
 
 from kiqbridge import Client, job
@@ -516,3 +518,22 @@ def test_jobs_that_are_given_back_are_pending_there_again(made, old, run, monkey
     old.work()
 
     assert old.performed["Note", "success"] == 1
+
+
+def test_the_rights_of_operators_are_enough(made, once, old, new, run):
+    batch = made(3)
+    once.perform_async(1)
+    rules = [*rules_of("kiqbridge-worker"), *more_of_operators()]
+    users = []
+    for fleet in (old, new):
+        fleet.redis.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">pw", *rules)
+        fleet.redis.execute_command("ACL", "LOG", "RESET")
+        users.append(SimpleNamespace(url=fleet.url.replace("redis://", "redis://mover:pw@")))
+
+    assert run("export", "q.jsonl", *TAKE, at=users[0])[::2] == (0, "")
+    assert run("restore", "q.jsonl", at=users[1])[::2] == (0, "")
+
+    for fleet in (old, new):
+        assert {each["object"] for each in fleet.redis.acl_log()} <= {"client|setinfo"}
+        fleet.redis.execute_command("ACL", "DELUSER", "mover")
+    assert new.batch(batch.bid).status().pending == 3

@@ -1,6 +1,5 @@
 """A fleet moves to another server as docs/move.md says, command by command, while both servers have workers."""
 
-import json
 import os
 import re
 import subprocess
@@ -69,14 +68,6 @@ def new():
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "app"
-    lay_out(folder)
-    (folder / "jobs.py").write_text(JOBS, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
 def fleets(redis_url, new):
     """The setting of the page, with servers that are there."""
     text = PAGE[0].commands[0].variables[FLEETS]
@@ -87,43 +78,26 @@ def fleets(redis_url, new):
     return text
 
 
-@pytest.fixture
-def note():
-    """As the workers declare it."""
-    with own_declarations():
+class App:
+    """The user's folder: commands and workers there, at the old server unless the setting `fleets` says otherwise."""
 
-        @job(name="Note", queue="mail")
-        def note(text: str) -> None: ...
+    def __init__(self, folder, redis_url, fleets):
+        self.folder, self.redis_url, self.fleets = folder, redis_url, fleets
+        self.workers = []
+        lay_out(folder)
+        (folder / "jobs.py").write_text(JOBS, encoding="utf-8")
 
-        yield note
-
-
-@pytest.fixture
-def performed(tmp_path):
-    def performed():
-        path = tmp_path / "performed"
-        return Counter(path.read_text().splitlines() if path.exists() else ())
-
-    return performed
-
-
-def test_a_fleet_moves_by_the_commands_of_the_page(
-    redis, redis_url, new, folder, fleets, performed, note, tmp_path, monkeypatch
-):
-    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
-    workers = []
-
-    def start(*words, **more):
-        worker = WorkerProcess(*words, redis_url=redis_url, cwd=folder, env={**env, **more})
-        workers.append(worker)
+    def start(self, *words, **env):
+        env = {"MARKS": str(self.folder), "KIQBRIDGE_LOG_FORMAT": "plain", **env}
+        worker = WorkerProcess(*words, redis_url=self.redis_url, cwd=self.folder, env=env)
+        self.workers.append(worker)
         return worker
 
-    def run(words, **more):
-        command = [sys.executable, "-m", "kiqbridge", *words]
+    def run(self, *words, **env):
         done = subprocess.run(
-            command,
-            env={**os.environ, "REDIS_URL": redis_url, **more},
-            cwd=folder,
+            [sys.executable, "-m", "kiqbridge", *words],
+            env={**os.environ, "REDIS_URL": self.redis_url, **env},
+            cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
@@ -131,72 +105,103 @@ def test_a_fleet_moves_by_the_commands_of_the_page(
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
-    def follow(number):
+    def follow(self, number):
         """The commands of a step of the page; what each printed, by its verb."""
-        said = {}
+        said, setting = {}, {FLEETS: self.fleets}
         for command in PAGE[number].commands:
-            if command.words[1:2] == ["worker"]:
-                start(*command.words[2:], KIQBRIDGE_FLEETS=fleets).wait_for_output("still declare")
-            elif command.words:
-                if command.words[1] == "stop":
-                    (tmp_path / "go").touch()
-                    wait_until(lambda: '"busy": 0' in ps(), what="the end of what runs")
-                said[command.words[1]] = run(command.words[1:], KIQBRIDGE_FLEETS=fleets)
+            if not command.words:
+                continue
+            verb, *words = command.words[1:]
+            if verb == "worker":
+                self.start(*words, **setting).wait_for_output("still declare")
+                continue
+            if verb == "stop":
+                (self.folder / "go").touch()
+                wait_until(self.is_idle, what="the end of jobs")
+            said[verb] = self.run(verb, *words, **setting)
         return said
 
-    def ps():
-        return run(["ps", "--json", "--fleet", "old"], KIQBRIDGE_FLEETS=fleets)
+    def is_idle(self):
+        shown = self.run("ps", "--json", "--fleet", "old", **{FLEETS: self.fleets})
+        return '"busy": 0' in shown
 
-    try:
-        old_worker = start("-r", "jobs.py", "-q", "default", "-c", "2")
-        old_worker.wait_ready()
-        wait_until(lambda: redis.hexists("kb:schedules", "Hourly"), what="its schedule")
-        run(["schedule", "save", "nightly", "--cron", "0 3 * * *", "--class", "Report"])
+    def performed(self):
+        path = self.folder / "performed"
+        return Counter(path.read_text().splitlines() if path.exists() else ())
+
+
+@pytest.fixture
+def app(tmp_path, redis_url, fleets):
+    app = App(tmp_path / "app", redis_url, fleets)
+    yield app
+    for worker in app.workers:
+        worker.close()
+
+
+@pytest.fixture
+def batch(redis_url):
+    """Makes a batch of 300 jobs for the new workers and three that run for long, and a job for later."""
+    with own_declarations():
+
+        @job(name="Note", queue="mail")
+        def note(text: str) -> None: ...
+
         client = Client(redis_url)
-        callbacks = {f"on_{event}": call(note, event) for event in ("success", "death")}
-        with Batch(client=client, **callbacks) as batch:
-            for number in range(300):
-                client.push({"class": "Send", "args": [number], "queue": "mail"})
-            for number in range(3):
-                client.push({"class": "Slow", "args": [number]})
-        client.push({"class": "Send", "args": [999], "queue": "mail", "at": time.time() + 3600})
-        wait_until(lambda: (tmp_path / "began 1").exists(), what="jobs that run")
 
-        step = follow(0)
-        assert "  queue mail: 300\n" in step["export"]
-        follow(1)
-        follow(2)
-        monkeypatch.setenv(FLEETS, fleets)
-        with_fleets = Client()
-        with_fleets.push({"class": "Send", "args": [1000], "queue": "mail"})
-        with_fleets.close()
-        wait_until(lambda: performed()["send 1000"], what="what is enqueued from now on")
-        assert new.hexists("kb:schedules", "nightly")
-        assert not redis.hexists("kb:schedules", "nightly")
+        def batch():
+            callbacks = {f"on_{event}": call(note, event) for event in ("success", "death")}
+            with Batch(client=client, **callbacks) as made:
+                for number in range(300):
+                    client.push({"class": "Send", "args": [number], "queue": "mail"})
+                for number in range(3):
+                    client.push({"class": "Slow", "args": [number]})
+            later = {"class": "Send", "args": [999], "queue": "mail", "at": time.time() + 3600}
+            client.push(later)
+            return made
 
-        step = follow(3)
-        assert "  queue mail: 300\n" in step["export"]
-        assert f"such as {batch.bid}: 1\n" in step["export"]
-        assert "jobs that workers hold: " in step["export"]
-        assert old_worker.wait() == 0
-
-        follow(4)
-        wait_until(lambda: performed()["success"], what="the callback")
-        left = follow(5)["export"]
-
-        expected = [*(f"send {n}" for n in (*range(300), 1000)), *(f"slow {n}" for n in range(3))]
-        assert performed() == Counter([*expected, "success"])
-        assert new.zcard("schedule") >= 1
-        assert not redis.exists("schedule", "retry", "dead", "queue:mail", "queue:default")
-        assert not redis.keys("kb:flow:*")
-        assert not re.search(r"batches|queue|set |workers hold", left.partition("not exported")[2])
-
-        # Its last worker is counted for 90 s more.
-        redis.hdel("kb:declared", *(n for n in redis.hkeys("kb:declared") if n[:6] == b"worker"))
-        wait_until(lambda: new.hexists("kb:schedules", "Hourly"), what="the declared schedule")
-        assert not redis.hexists("kb:schedules", "Hourly")
-        assert [worker.stop() for worker in workers[1:]] == [0]
+        yield batch
         client.close()
-    finally:
-        for worker in workers:
-            worker.close()
+
+
+def test_a_fleet_moves_by_the_commands_of_the_page(redis, new, app, batch, monkeypatch):
+    old_worker = app.start("-r", "jobs.py", "-q", "default", "-c", "2")
+    old_worker.wait_ready()
+    wait_until(lambda: redis.hexists("kb:schedules", "Hourly"), what="its schedule")
+    app.run("schedule", "save", "nightly", "--cron", "0 3 * * *", "--class", "Report")
+    made = batch()
+    wait_until((app.folder / "began 1").exists, what="jobs that run")
+
+    assert "  queue mail: 300\n" in app.follow(0)["export"]
+    app.follow(1)
+    app.follow(2)
+    with monkeypatch.context() as deployed:
+        deployed.setenv(FLEETS, app.fleets)
+        client = Client()
+        client.push({"class": "Send", "args": [1000], "queue": "mail"})
+        client.close()
+    wait_until(lambda: app.performed()["send 1000"], what="what is enqueued from now on")
+    assert new.hexists("kb:schedules", "nightly")
+    assert not redis.hexists("kb:schedules", "nightly")
+
+    exported = app.follow(3)["export"]
+    assert "  queue mail: 300\n" in exported
+    assert f"such as {made.bid}: 1\n" in exported
+    assert "jobs that workers hold: " in exported
+    assert old_worker.wait() == 0
+
+    app.follow(4)
+    wait_until(lambda: app.performed()["success"], what="the callback")
+    left = app.follow(5)["export"].partition("not exported")[2]
+
+    expected = [*(f"send {n}" for n in (*range(300), 1000)), *(f"slow {n}" for n in range(3))]
+    assert app.performed() == Counter([*expected, "success"])
+    assert new.zcard("schedule") >= 1
+    assert not redis.exists("schedule", "retry", "dead", "queue:mail", "queue:default")
+    assert not redis.keys("kb:flow:*")
+    assert not re.search(r"batches|queue|set |workers hold", left)
+
+    # Its last worker counts for 90 s more.
+    redis.hdel("kb:declared", *(n for n in redis.hkeys("kb:declared") if n[:6] == b"worker"))
+    wait_until(lambda: new.hexists("kb:schedules", "Hourly"), what="the declared schedule")
+    assert not redis.hexists("kb:schedules", "Hourly")
+    assert app.workers[1].stop() == 0

@@ -1,17 +1,15 @@
 """The rights that docs/security.md asks for the page: all screens and actions work under them."""
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from support.pages import Browser, Page
+from support.rights import more_of_operators, rules_of
 from support.running_system import fill
 
 from kiqbridge.api import open_operator
 from kiqbridge.web import create_app
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 PAGES = (
     "/",
     "/queues",
@@ -29,17 +27,6 @@ PAGES = (
 )
 OF_THE_LIBRARY = {"client|setinfo"}
 """redis-py names itself to the server, and copes when it may not."""
-
-
-def rules_of(user):
-    text = SECURITY.read_text("utf-8")
-    block = re.search(rf"```text\nuser {user} on >CHANGE-ME\n(.*?)```", text, re.DOTALL)[1]
-    return block.replace("~myapp:*", "~*").split()
-
-
-def more_of_the_page():
-    text = SECURITY.read_text("utf-8").partition("## Pages and commands of operators")[2]
-    return re.search(r"```text\n(.*?)```", text, re.DOTALL)[1].split()
 
 
 @pytest.fixture
@@ -92,7 +79,7 @@ def test_a_page_for_viewers_needs_no_right_to_write(under, redis):
 
 
 def test_an_operators_page_does_all_under_a_workers_rights_and_those_of_operators(under, redis):
-    rules = [*rules_of("kiqbridge-worker"), *more_of_the_page()]
+    rules = [*rules_of("kiqbridge-worker"), *more_of_operators()]
     browser = under(rules, "admin")
 
     statuses = {path: browser.request("GET", path).status_code for path in pages(redis)}

@@ -27,7 +27,7 @@ local function is_over(till)
 end
 local function expire(key, till)
   if tonumber(till) > 0 then
-    redis.call('PEXPIRE', key, math.ceil(1000 * (till - now)))
+    redis.call('EXPIRE', key, math.max(1, math.floor(till - now + 0.5)))
   end
 end
 local act = {}
@@ -64,7 +64,7 @@ function act.jobs(keys, args)
       redis.call('HINCRBY', keys[1], name, change)
     end
   end
-  if redis.call('TTL', keys[2]) == -1 then
+  if redis.call('PTTL', keys[2]) == -1 then
     expire(keys[2], args[1])
   end
   return 1

@@ -47,7 +47,7 @@ local function effect_batch_end(keys, args)
   if died then
     redis.call('HSET', keys[1], 'dead', 1)
   end
-  if is_new and redis.call('TTL', keys[2]) == -1 then
+  if is_new and redis.call('PTTL', keys[2]) == -1 then
     redis.call('EXPIRE', keys[2], args[3])
   end
   local left = pending ~= 0 and redis.call('HINCRBY', keys[1], 'pending', pending) or 0
