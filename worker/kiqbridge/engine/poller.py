@@ -300,9 +300,8 @@ class Poller(Role):
             return
         self._look_written = ahead_s, now + LOOK_KEPT_S / 2
         look = Look(ahead_s, self._identity).to_text()
-        with suppress(
-            KiqbridgeError
-        ):  # a full memory, or a right that is missing: due jobs must not wait
+        # A full memory, or a right that is missing: due jobs must not wait for it.
+        with suppress(KiqbridgeError):
             self._connection.call("SET", self._keys.poller_clock, look, "EX", LOOK_KEPT_S)
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
