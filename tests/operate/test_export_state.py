@@ -199,6 +199,7 @@ class TestBatches:
         members = f"kb:flow:batch:{batch.bid}:jobs"
         assert Counter(new.redis.hvals(members)) == {b"p": 15, b"e": 5}
         assert Counter(old.redis.hvals(members)) == {b"m": 15, b"p": 5}
+        new.end(new.claim(), "dead")
         new.work()
         assert not new.performed["Note", "success"]
         for each in running[1:]:
@@ -211,7 +212,7 @@ class TestBatches:
         assert of_flow(old.redis) == set()
         assert not any(name == "Note" for name, *_ in old.performed)
         status = new.batch(batch.bid).status()
-        assert (status.total, status.pending, status.failed) == (20, 0, 1)
+        assert (status.total, status.pending, status.failed) == (20, 0, 2)
         assert {what: n for what, n in new.performed.items() if what[0] == "Note"} == {
             ("Note", "complete"): 1,
             ("Note", "death"): 1,
