@@ -61,6 +61,7 @@ AWAY = {"is_leased": False, "heartbeat_at": NOW - 300}
         ({"has_reached_redis": True, "started_at": NOW - 9999}, [], []),
         ({"state": "stopping"}, [], ["it is stopping"]),
         ({"is_leased": False}, [], ["Redis has not confirmed its lease"]),
+        ({"troubles": ["it may not run ZRANGE"]}, [], ["it may not run ZRANGE"]),
         ({"unled_s": 20.0}, [], []),
         (
             {"unled_s": 21.0},

@@ -1,5 +1,6 @@
 """The rules of a verdict: what is wrong is said with its numbers, and nothing is where all is well."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,11 +19,18 @@ DEAD_WORKER = Incarnation(
 )
 
 
-def process(queues=("default",), *, beat=NOW - 3, quiet="false", identity="host:1:aaa"):
+def process(
+    queues=("default",), *, beat=NOW - 3, quiet="false", identity="host:1:aaa", troubles=()
+):
     return Process(
         identity=identity,
         info={"queues": list(queues), "concurrency": 10},
-        fields={"busy": "4", "beat": str(beat), "quiet": quiet},
+        fields={
+            "busy": "4",
+            "beat": str(beat),
+            "quiet": quiet,
+            "kb_troubles": json.dumps(troubles),
+        },
         operator=None,
     )
 
@@ -183,6 +191,16 @@ FOUND = {
         {"unknown": {"Male in retry": 1, "Female in queue default": 3}},
         "No process that may take them declares Male in retry (1), Female in queue default (3).",
         "/retries?error_class=NameError",
+    ),
+    "not-ready": (
+        {
+            "processes": [
+                process(troubles=["the poller may not run ZRANGE; allow it"]),
+                process(identity="host:2:bbb"),
+            ]
+        },
+        "1 worker is not ready (host:1:aaa): the poller may not run ZRANGE; allow it.",
+        "/processes",
     ),
     "memory of the machine": (
         {

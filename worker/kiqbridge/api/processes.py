@@ -20,6 +20,8 @@ from kiqbridge.wire.payload import read_timestamp
 LABEL: Final = "kiqbridge"
 CLASSES: Final = "kb_classes"
 """Field of a process' hash: the classes that its code declares, as a JSON list; empty if they are too many."""
+TROUBLES: Final = "kb_troubles"
+"""Field of a process' hash: what it cannot do until somebody changes something, as a JSON list; empty: nothing."""
 Signal = Literal["TSTP", "TERM", "TTIN"]
 RETRY: Final = "retry"
 NOT_FOUND: Final = "uninitialized constant"
@@ -180,13 +182,15 @@ class Process:
         return _int(self.fields.get("rtt_us"))
 
     @property
+    def troubles(self) -> Sequence[str]:
+        """What it cannot do until somebody changes something; Ruby's processes do not say."""
+        return _texts(self.fields.get(TROUBLES, "")) or []
+
+    @property
     def declared(self) -> AbstractSet[str] | None:
         """The classes that its code declares; None = not known: Ruby's do not say, nor those with too many."""
-        try:
-            names = json.loads(self.fields.get(CLASSES, ""))
-        except ValueError:
-            return None
-        return {str(name) for name in names} if isinstance(names, list) else None
+        names = _texts(self.fields.get(CLASSES, ""))
+        return None if names is None else set(names)
 
     def quiet(self) -> None:
         """Ask it to take no new jobs (§10.5); it does within seconds, and there is no way back."""
@@ -364,6 +368,15 @@ def unknown_classes(
         if failed or nobody:
             found[f"{shown(name)} in {shown(place)}"] += 1
     return found
+
+
+def _texts(field: str) -> list[str] | None:
+    """A JSON list of texts; None: it is none."""
+    try:
+        texts = json.loads(field)
+    except ValueError:
+        return None
+    return [str(text) for text in texts] if isinstance(texts, list) else None
 
 
 def _int(value: object) -> int:

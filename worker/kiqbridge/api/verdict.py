@@ -15,6 +15,7 @@ Kind = Literal[
     "all-quiet",
     "unserved-queue",
     "unknown-class",
+    "not-ready",
     "overdue",
     "orphans",
     "cluster",

@@ -83,6 +83,21 @@ def _unknown(facts: Facts) -> Iterator[Fact]:
         )
 
 
+def _not_ready(facts: Facts) -> Iterator[Fact]:
+    said: dict[str, list[str]] = {}
+    for each in facts.processes:
+        for text in each.troubles:
+            said.setdefault(text, []).append(each.identity)
+    for text, names in said.items():
+        yield Fact(
+            kind="not-ready",
+            severity="critical",
+            what=f"{count_text(len(names), 'worker')} {_are(len(names))} not ready ({_names(names)}): {shown(text)}.",
+            do="Do what it says: the worker tries again, and needs no restart. Its log has the same line.",
+            link="/processes",
+        )
+
+
 def _pollers(facts: Facts) -> Iterator[Fact]:
     if not facts.processes:
         return
@@ -369,7 +384,18 @@ def _unreadable(facts: Facts) -> Iterator[Fact]:
 
 
 RULES: Final[Sequence[Callable[[Facts], Iterator[Fact]]]] = (
-    *(_no_worker, _all_quiet, _unserved, _unknown, _pollers, _orphans, _cluster, _memory, _missed),
+    *(
+        _no_worker,
+        _all_quiet,
+        _unserved,
+        _unknown,
+        _not_ready,
+        _pollers,
+        _orphans,
+        _cluster,
+        _memory,
+        _missed,
+    ),
     _latency,
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )

@@ -27,6 +27,7 @@ LIMIT_OF: Final[Mapping[str, str]] = {
     "all-quiet": "",
     "unserved-queue": "",
     "unknown-class": "",
+    "not-ready": "",
     "overdue": "overdue_s",
     "orphans": "",
     "memory": "memory_warning",

@@ -71,6 +71,7 @@ from kiqbridge.engine.step_functions.service import StepFunctions
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
+from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
@@ -106,6 +107,7 @@ class EngineParts:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; read by `build_capsules`.
         client: what the engine and its jobs push through.
+        troubles: what the process cannot do until somebody changes something.
         capsules: empty before `build_capsules`.
         manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
             fetch there is no isolation.
@@ -136,6 +138,7 @@ class EngineParts:
             settle_replicas=config.settle_replicas,
         )
         self._connect = self.pool.shared_connection
+        self.troubles = Troubles()
         self.client = self._make_client()
         self.keeper = LeaseKeeper(
             identity=self.identity,
@@ -274,6 +277,7 @@ class EngineParts:
                     **self.ages().fields(),
                     **declared.fields(),
                     FIELD: self._config.dead_bounds.field(),
+                    **self.troubles.fields(),
                 },
             ),
             counters=self._counters,

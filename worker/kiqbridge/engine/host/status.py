@@ -55,6 +55,8 @@ class Status:
     stuck_after_s: float = 30.0
     is_wedged: bool = False
     """The worker ends itself because a thread is stuck, or has ended and cannot be started anew."""
+    troubles: Sequence[str] = field(default_factory=list)
+    """What it cannot do until somebody changes something (runtime/troubles.py)."""
     overran: int = 0
     """Jobs that were taken away from this process because they ran longer than their `max_run_s`."""
     lost_threads: int = 0
@@ -204,6 +206,7 @@ def _never_reached(status: Status, now: float) -> Iterator[str]:
 def _no_progress(status: Status, now: float) -> Iterator[str]:
     if status.state != "running":
         yield f"it is {status.state}"
+    yield from status.troubles
     if status.unled_s > UNLED_AFTER_S:
         yield f"no process of the fleet has moved due jobs and schedules for {status.unled_s:.0f} s"
     if not status.is_leased:

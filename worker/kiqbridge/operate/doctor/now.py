@@ -42,6 +42,13 @@ UNKNOWN_CLASS: Final = _rule(
     why="each attempt fails, and after the last retry the job is dead",
     action="load the module in the worker (-r), serve the queue by a process that knows it, or correct the name",
 )
+NOT_READY: Final = _rule(
+    id="not-ready",
+    reports="Python workers that cannot do a part of their work until somebody changes something, such as a right "
+    "that the server refuses them",
+    why="that part stands still; `kiqbridge health --ready` fails on their machines",
+    action="do what the finding says; a worker tries again, and needs no restart",
+)
 OVERDUE: Final = _rule(
     id="overdue",
     reports=f"jobs in schedule or retry, due for more than {_LIMITS.overdue_s:.0f} s while a process lives",
@@ -134,6 +141,7 @@ _WELL: Final[Sequence[tuple[Rule, str]]] = (
     (NO_WORKER, "no job waits without any process"),
     (ALL_QUIET, "no job waits for quiet processes alone"),
     (UNSERVED_QUEUE, "each queue with jobs is served or paused"),
+    (NOT_READY, "no worker lacks what it needs"),
     (OVERDUE, "what is due is moved to its queue"),
     (ORPHANS, "no silent worker holds jobs"),
     (MISSED_TICKS, "no tick is missing"),
