@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.engine import EngineProcess, in_flight, poller_on, put_back
-from support.servers import one_node_cluster
+from support.servers import one_node_cluster, without_command
 from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
@@ -50,6 +50,9 @@ from kiqbridge.wire.locks import LockMark
 from kiqbridge.wire.tick_mark import TickMark
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
+
+MUST_CLAIM = {1: {"hset", "del"}, 3: {"hset", "del", "lrange", "rpush", "ltrim"}}
+"""Jobs that are taken at once → commands without which none can be."""
 
 
 @pytest.fixture
@@ -266,6 +269,30 @@ class TestLostReplies:
             claimer.claim(["default"], 1)
 
         assert waiting(redis) == [b"job"]
+
+    @pytest.mark.parametrize("most", [1, 3])
+    @pytest.mark.parametrize("command", ["hset", "del", "lrange", "rpush", "ltrim", "lmove"])
+    def test_a_command_that_is_refused_in_the_middle_costs_no_job_and_repeats_none(
+        self, redis, redis_url, server, command, most
+    ):
+        with without_command(redis, server, "scan") as url, EngineProcess(url) as process:
+            claimer = process.claimer()
+            enqueue(redis, *JOBS)
+            got = run_order(claimer.claim(["default"], most))
+            redis.execute_command("ACL", "SETUSER", "poor", f"-{command}")
+            refused = 0
+            for _ in range(3):
+                try:
+                    got += run_order(claimer.claim(["default"], most))
+                except RedisRefused:
+                    refused += 1
+            redis.execute_command("ACL", "SETUSER", "poor", f"+{command}")
+            while (chunk := claimer.claim(["default"], most)) is not None:
+                got += run_order(chunk)
+
+        assert sorted(got) == sorted(JOBS)
+        assert waiting(redis) == in_flight(redis) == []
+        assert refused == (3 if command in MUST_CLAIM[most] else 0)
 
     @pytest.mark.parametrize("step", range(1, 6))
     def test_a_reply_lost_at_any_step_costs_no_job_and_doubles_none(self, redis, process, step):

@@ -3,16 +3,22 @@
 import dataclasses
 import json
 import threading
+from contextlib import suppress
 
 import pytest
+from support.jobs import own_declarations
+from support.servers import without_command
 from support.waiting import wait_until
 
+from kiqbridge import job
 from kiqbridge.api import RetrySet, open_operator
 from kiqbridge.engine.outbox.effects import EffectContext, pass_report
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.errors import RedisRefused
 from kiqbridge.flow import Batch
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, take_ends
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 
@@ -162,6 +168,47 @@ def test_with_a_key_of_another_type_the_end_stays_and_holds_up_no_other(outbox, 
     assert redis.zrange("kb:reports", 0, -1) == [b"{}"]
     assert redis.llen("queue:low") == 2
     assert not redis.exists("kb:flow:ends")
+
+
+@pytest.mark.parametrize("command", ["hsetnx", "hset", "hmget", "hincrby", "zadd", "exists"])
+def test_the_end_of_a_batch_whose_effect_is_refused_in_the_middle_comes_about_later(
+    client, redis, server, command
+):
+    with own_declarations():
+
+        @job(name="Report")
+        def report(): ...
+
+        with Batch(on_success=report, client=client) as batch:
+            batch.push({"class": "Bill", "args": []})
+        payload = json.loads(redis.lpop("queue:default"))
+        end = FlowEnd(
+            flow=payload["flow"], jid=payload["jid"], job_class="Bill", outcome="done", at=5.0
+        )
+        leave(redis, end)
+        with without_command(redis, server, command) as url:
+            connection = RedisPool(url).connection()
+            refused = Outbox(EffectContext(Keys(), client), connection)
+            for _ in "12":
+                with suppress(RedisRefused):  # at once where it is the first command
+                    refused.look()
+                due_again(redis)
+            connection.close()
+
+        outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
+        while outbox.look():
+            due_again(redis)
+
+    assert [json.loads(text)["class"] for text in redis.lrange("queue:default", 0, -1)] == [
+        "Report"
+    ]
+    assert not redis.exists("kb:flow:ends")
+
+
+def due_again(redis):
+    """As if the time were over for which an outbox has taken ends."""
+    for text in redis.zrange("kb:flow:ends", 0, -1):
+        redis.zadd("kb:flow:ends", {text: 0})
 
 
 def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):

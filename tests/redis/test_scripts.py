@@ -42,7 +42,7 @@ CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
 DEFINED = re.compile(r"local function (\w+)\(")
 PARAMETERS = re.compile(r"function \w*\(([^)]*)\)")
 OF_LUA = {
-    *("function", "ipairs", "pairs", "pcall", "tonumber", "tostring", "type", "unpack"),
+    *("error", "function", "ipairs", "pairs", "pcall", "tonumber", "tostring", "type", "unpack"),
     *("if", "and", "or"),
 }
 

@@ -4,7 +4,8 @@
 -- KEYS 1 ends of jobs under flow control (sorted set), then for each effect its keys
 -- ARGV for each end: the end as it was read, then its effects (parts/each_effect.lua)
 -- Returns for each end 0 when it is gone, else a list of what each effect answers. An error: a key has a value of
--- another type; nothing was done, and the ends stay, so that no job that is to follow is lost.
+-- another type, and nothing was done; or the user may not run a command, and effects up to there come about again. The
+-- end stays, so that no job that is to follow is lost.
 -- Repeated: the ends are gone, and nothing is done.
 -- See reliability §14.
 -- include apply_effects
@@ -34,11 +35,22 @@ end
 if refused then
   return refused
 end
-local answers, answer = {}, nil
+-- An end whose effects are refused in the middle is added again below: this is refused before anything is done.
+if #ARGV > 0 then
+  redis.call('ZADD', KEYS[1], 'XX', 0, ARGV[1])
+end
+local answers, answer, is_applied = {}, nil, nil
 key, i = 2, 1
 while i <= #ARGV do
   if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then
-    answer, key, i = apply_effects(key, i + 1)
+    local text, first, at = ARGV[i], key, i + 1
+    is_applied, answer, key, i = pcall(function()
+      return apply_effects(first, at)
+    end)
+    if not is_applied then
+      redis.call('ZADD', KEYS[1], 0, text)
+      return type(answer) == 'table' and answer or redis.error_reply(answer)
+    end
   else
     answer = 0
     key, i = each_effect(key, i + 1, function() end)

@@ -15,12 +15,19 @@ end
 if stored + 1 ~= sequence then
   return -2
 end
+-- Before anything is taken: where the server refuses it, the list would be answered again with what comes into it.
+if queue ~= '' then  -- else the claim before has brought nothing
+  redis.call('DEL', KEYS[4])
+end
 -- Jobs from the tail of a list, newest first: up to `most`, and as many as have 1 MB together, or one that
 -- is longer. How many are read at once follows from the longest seen so far, first of the two at the ends:
 -- short jobs are read in one go, long ones in steps that hold a quarter of what is left.
 local function tail_of(key, most)
   -- pcall: one key of a foreign type must not keep the other queues from being served
   local jobs = redis.pcall('LRANGE', key, -1, -1)
+  if jobs.err and not string.find(jobs.err, '^WRONGTYPE') then
+    error(jobs) -- no right: the queues must not look empty
+  end
   if most == 1 or #jobs == 0 then
     return jobs
   end
@@ -77,7 +84,7 @@ end
 -- queue, and a single job is moved rather than read, added and cut off.
 local most, sharers = string.match(ARGV[4], '^(%d+)/?(%d*)$')
 most, sharers = tonumber(most), tonumber(sharers) or 0
-local reply = {''}
+local reply, source, is_moved = {''}, nil, false
 -- An idle process asks when there is nothing, or one job: that is found out with one call for all queues.
 local last_queue = #KEYS
 if #KEYS > 8 and not is_notified and redis.call('EXISTS', unpack(KEYS, 8)) == 0 then
@@ -94,7 +101,7 @@ for i = 8, last_queue do
   local is_one = length ~= 0 and (length == 1 or share == 1)
   local moved = is_plain and is_one and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
   if type(moved) == 'string' then
-    reply = {ARGV[i - 3], moved}
+    reply, source, is_moved = {ARGV[i - 3], moved}, KEYS[i], true
     break
   end
   -- An error has moved nothing: then it is read as any other queue.
@@ -124,13 +131,21 @@ for i = 8, last_queue do
     end
     redis.call('RPUSH', KEYS[3], unpack(jobs))
     redis.call('LTRIM', KEYS[i], 0, -(#jobs + 1))
-    reply = {ARGV[i - 3], unpack(jobs)}
+    reply, source = {ARGV[i - 3], unpack(jobs)}, KEYS[i]
     break
   end
 end
-redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ' ' .. reply[1])
-if queue ~= '' then  -- else the claim before has brought nothing
-  redis.call('DEL', KEYS[4])
+local noted = redis.pcall('HSET', KEYS[2], ARGV[2], ARGV[3] .. ' ' .. reply[1])
+if type(noted) == 'table' then
+  -- The server refuses it, and a later claim would delete what lies in a list of no number: back with it, by the
+  -- commands by which it came.
+  if is_moved then
+    redis.call('LMOVE', KEYS[3], source, 'RIGHT', 'RIGHT')
+  elseif source then
+    redis.call('RPUSH', source, unpack(reply, 2))
+    redis.call('LTRIM', KEYS[3], 1, 0)
+  end
+  return noted
 end
 return reply
 end

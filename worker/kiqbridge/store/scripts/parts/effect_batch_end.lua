@@ -14,21 +14,39 @@ local function effect_batch_end(keys, args)
     return 0
   end
   local total, pending, failed = 0, 0, 0
+  local made = {}
   for i = 8, #args do
-    local added = redis.call('HSETNX', keys[2], args[i], 'p')
-    total, pending = total + added, pending + added
+    if redis.call('HSETNX', keys[2], args[i], 'p') == 1 then
+      made[#made + 1] = args[i]
+    end
   end
+  total, pending = #made, #made
   local is_new = total > 0
   local member, state = args[5], args[6]
   local former = member ~= '' and redis.call('HGET', keys[2], member)
+  local function count(field, by)
+    local answer = redis.pcall('HINCRBY', keys[1], field, by)
+    if type(answer) ~= 'table' then
+      return answer
+    end
+    -- Refused, as the first of these is: a member that stands as ended, and was not counted, never would be.
+    if former then
+      redis.call('HSET', keys[2], member, former)
+    end
+    for _, name in ipairs(made) do
+      redis.call('HDEL', keys[2], name)
+    end
+    error(answer)
+  end
   if member ~= '' and former ~= 'd' and former ~= state then
     redis.call('HSET', keys[2], member, state)
     if not former then
       total, is_new = total + 1, true
+      made[#made + 1] = member
     elseif former ~= 'f' then
       pending = pending - 1
       if former == 'm' then -- moved away, and run here too, since its worker was given up
-        redis.call('HINCRBY', keys[1], 'away', -1)
+        count('away', -1)
       end
     end
     if state == 'f' then
@@ -38,10 +56,10 @@ local function effect_batch_end(keys, args)
     end
   end
   if total ~= 0 then
-    redis.call('HINCRBY', keys[1], 'total', total)
+    count('total', total)
   end
   if failed ~= 0 then
-    redis.call('HINCRBY', keys[1], 'failed', failed)
+    count('failed', failed)
   end
   local died = args[7] == '1' and former ~= 'd'
   if died then
@@ -50,7 +68,7 @@ local function effect_batch_end(keys, args)
   if is_new and redis.call('PTTL', keys[2]) == -1 then
     redis.call('EXPIRE', keys[2], args[3])
   end
-  local left = pending ~= 0 and redis.call('HINCRBY', keys[1], 'pending', pending) or 0
+  local left = pending ~= 0 and count('pending', pending) or 0
   if left > 0 and not died then
     return 0 -- most ends are such: there is nothing to announce
   end
