@@ -14,7 +14,7 @@ from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
 
-from kiqbridge.store.replies import HINT
+from kiqbridge.store.refusals import WRONG_TYPE
 
 JOBS = Path(__file__).with_name("jobs_for_bad_input.py")
 POOLS = ("Thread", "Loop", "Process")
@@ -254,7 +254,7 @@ class TestKeysOfAForeignType:
                     evidence.wait(f"{job_class} retried")
                     evidence.wait(f"{job_class} dies")
             if key not in SILENT:
-                wait_until(lambda: HINT in caplog.text, what="its being told")
+                wait_until(lambda: WRONG_TYPE in caplog.text, what="its being told")
             assert launcher.health.status().ended_threads == []
             if key == "kb:stats:IDENTITY":  # counting waits, the heartbeat does not
                 beat = redis.hget(launcher.identity, "beat")
@@ -278,7 +278,7 @@ class TestKeysOfAForeignType:
             names = [f"{job_class} {number}" for job_class in POOLS for number in range(3)]
             for name in names:
                 client.push({"class": name.partition(" ")[0], "args": [name]})
-            wait_until(lambda: HINT in caplog.text, 30, "its being told")
+            wait_until(lambda: WRONG_TYPE in caplog.text, 30, "its being told")
             assert launcher.health.status().ended_threads == []
 
             mend()

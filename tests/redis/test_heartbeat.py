@@ -278,7 +278,7 @@ class TestMetrics:
 
         assert process.signals == ["TSTP"]
         [message] = caplog.messages
-        assert message.startswith("metrics are kept here until Redis takes them: ")
+        assert message.startswith("writing metrics fails: ")
         assert "WRONGTYPE" in message
 
         redis.delete(f"kb:metrics:{IDENTITY}")
@@ -309,11 +309,11 @@ class TestThread:
         assert 0 < redis.ttl(IDENTITY) <= 60  # left to expire, as Sidekiq does
 
     def test_an_outage_is_survived(self, redis, redis_url, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.engine.heartbeat")
+        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.troubles")
         process = Process(redis_url)
         process.connection.down = True
         process.heartbeat.start()
-        wait_until(lambda: "no heartbeat" in caplog.text)
+        wait_until(lambda: "heartbeat) waits: " in caplog.text)
 
         process.connection.down = False
 

@@ -14,10 +14,10 @@ from support.waiting import wait_until
 from kiqbridge import Client
 from kiqbridge.config.credentials.iam_token import TOKEN_LIFE_S, IamTokens
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.errors import RedisMisconfigured
+from kiqbridge.errors import KiqbridgeError, RedisMisconfigured
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.wake_connection import FAILURES, TrackingConnection
+from kiqbridge.store.wake_connection import TrackingConnection
 
 NOON = 1_795_348_800.0
 
@@ -136,7 +136,7 @@ def test_a_reader_that_is_cut_off_logs_in_anew(pool, cache, now, redis):
     def is_cut_off():
         try:
             tracking.read(("GET", "a"))
-        except FAILURES:
+        except KiqbridgeError:
             return True
         return False
 

@@ -358,12 +358,12 @@ class TestLeading:
         assert redis.zcard("schedule") == 1
 
     def test_without_redis_it_goes_on_when_redis_is_back(self, redis, redis_url, start, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.engine.poller")
+        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.troubles")
         connection = UnreliableConnection(RedisPool(redis_url).connection())
         connection.down = True
         redis.zadd("schedule", {job(): 1.0})
         start(make_poller(redis_url, connection=connection))
-        wait_until(lambda: "polling waits for Redis" in caplog.text)
+        wait_until(lambda: "moving due jobs and retries waits: " in caplog.text)
 
         connection.down = False
 
@@ -409,7 +409,7 @@ class TestForgetting:
         start(make_poller(redis_url))
 
         wait_until(lambda: redis.llen("queue:default") == 1, what="the job is moved")
-        assert "that are over stay in Redis" in caplog.text
+        assert "removing guards and ledgers that are over fails: " in caplog.text
 
 
 class TestHearingFromTheBeat:

@@ -270,7 +270,7 @@ def test_a_key_of_a_foreign_type_is_reported_once(redis, started, caplog):
     wait_until(lambda: len(looks) > 3)
     reporter.stop(10)
 
-    messages = [each for each in caplog.messages if "the reporter to Step Functions waits" in each]
+    messages = [each for each in caplog.messages if "reporting to Step Functions fails: " in each]
     assert len(messages) == 1
     assert "WRONGTYPE" in messages[0]
 

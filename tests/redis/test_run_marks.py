@@ -147,7 +147,8 @@ def test_a_key_of_another_type_stops_no_job_and_is_logged(marks, process, redis,
 
     assert begin(marks, process, execution()) is None
 
-    assert "runs without a look at overlap and age of schedule s" in caplog.text
+    assert "beginning jobs of schedules under their rules of overlap and age" in caplog.text
+    assert marks.troubles
 
 
 def test_while_redis_is_away_nothing_begins(marks, process):

@@ -9,6 +9,7 @@ from kiqbridge.commands import cli
 from kiqbridge.engine.inflight import unregistered as module
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import UnregisteredWatch, find_unregistered
+from kiqbridge.errors import RedisRefused
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -112,8 +113,11 @@ def test_a_server_that_refuses_to_be_searched_holds_up_nothing(redis, redis_url,
         narrow = RedisPool(redis_url.replace("://", "://narrow:any@")).connection()
         watch = UnregisteredWatch(KEYS)
 
-        for now in (0.0, 60.0, 61.0, 10_000.0):
-            watch.step(narrow, now)
+        watch.step(narrow, 0.0)
+        for now in (60.0, 10_000.0):
+            with pytest.raises(RedisRefused, match=r"allow it: ACL SETUSER narrow \+scan"):
+                watch.step(narrow, now)
+            watch.step(narrow, now + 1)  # the next search is not due
         narrow.close()
     finally:
         redis.acl_deluser("narrow")

@@ -5,10 +5,13 @@ import threading
 
 import pytest
 import redis as redis_py
+from support.proxy import Answer, InterceptingRedis
 from support.servers import without_command
 from support.waiting import wait_until
 
+from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import pack
 from kiqbridge.store.wake_connection import NIL, News, TrackingConnection, WakeConnection
 
@@ -163,6 +166,68 @@ def test_it_is_asked_for_again_and_the_wait_ends_with_the_news_as_before(redis, 
         "this Redis refuses CLIENT TRACKING",
         "this Redis allows CLIENT TRACKING again for queues",
     ]
+
+
+def without_hello(command):
+    """What a proxy that knows RESP 2 alone answers."""
+    quoted = b" ".join(b"'%b'" % each for each in command[1:])
+    reply = b"-ERR unknown command 'HELLO', with args beginning with: %b\r\n" % quoted
+    return Answer(reply) if command[0].upper() == b"HELLO" else None
+
+
+def test_without_resp_3_it_looks_again_and_again_until_the_server_allows_it(redis, server, caplog):
+    """As before a proxy that knows RESP 2 alone, or where HELLO is renamed."""
+    caplog.set_level(logging.INFO, "kiqbridge.store.wake_connection")
+    redis.zadd("schedule", {"job": 7.5})
+    with InterceptingRedis(server.port) as proxy:
+        proxy.decide = without_hello
+        tracking = TrackingConnection(connector(proxy.url), retry_s=0.05)
+
+        [head] = tracking.read(("ZRANGE", "schedule", 0, 0, "WITHSCORES"))
+        assert first_score(head) == 7.5
+        assert not tracking.wait(0.01)
+        assert not tracking.tracks
+        proxy.decide = lambda _command: None
+
+        wait_until(lambda: tracking.read(("EXISTS", "schedule")) and tracking.tracks)
+        [head] = tracking.read(("ZRANGE", "schedule", 0, 0, "WITHSCORES"))
+        assert first_score(head) == 7.5
+        tracking.close()
+    assert [message.split(": queues")[0] for message in caplog.messages] == [
+        "this Redis refuses HELLO 3 (ERR unknown command 'HELLO')",
+        "this Redis allows CLIENT TRACKING again for queues",
+    ]
+
+
+def test_a_wrong_password_is_no_server_without_resp_3(redis, server, caplog):
+    redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all")
+    tracking = TrackingConnection(connector(server.url.replace("redis://", "redis://poor:s3cret@")))
+    try:
+        with pytest.raises(RedisMisconfigured, match="the user or the password is wrong") as wrong:
+            tracking.read(("EXISTS", "queue:a"))
+    finally:
+        redis.execute_command("ACL", "DELUSER", "poor")
+
+    assert "s3cret" not in str(wrong.value)
+    assert "HELLO" not in caplog.text
+
+
+def test_no_line_quotes_the_password_that_a_server_without_hello_sends_back(redis, server, caplog):
+    caplog.set_level(logging.DEBUG)
+    with (
+        without_command(redis, server, "scan"),
+        InterceptingRedis(server.port) as proxy,
+    ):
+        proxy.decide = without_hello
+        redis.execute_command("ACL", "SETUSER", "poor", ">s3cret")
+        tracking = TrackingConnection(
+            connector(proxy.url.replace("redis://", "redis://poor:s3cret@"))
+        )
+        assert tracking.read(("EXISTS", "queue:a")) == [0]
+        tracking.close()
+
+    assert "refuses HELLO 3 (ERR unknown command 'HELLO')" in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_it_is_not_asked_for_with_every_look(redis, server):

@@ -44,6 +44,10 @@ class UnreliableConnection:
     def batch_bytes(self) -> int:
         return self.most_bytes or self._real.batch_bytes
 
+    @property
+    def address(self) -> str:
+        return self._real.address
+
     def call(self, *command: Any) -> Any:
         self._check()
         return self._real.call(*command)

@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
-from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.engine.inflight.outage import RETRY_S, SETTLING, Outage, retry_until_written
 from kiqbridge.errors import RedisRefused, RedisUnavailable, Shutdown
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.troubles import Troubles
 
 AWAY = RedisUnavailable("Redis at somewhere cannot be reached")
 
@@ -41,7 +42,7 @@ class Waits:
 
 @pytest.fixture
 def log(caplog):
-    caplog.set_level(logging.INFO, "kiqbridge.engine.inflight.outage")
+    caplog.set_level(logging.INFO, "kiqbridge")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
@@ -66,7 +67,7 @@ def test_an_outage_is_logged_once_for_all_who_write(log):
         retry_until_written(other, outage=outage, wait=Waits())
 
     retry_until_written(
-        Attempts(AWAY), outage=outage, wait=Waits(meanwhile=lambda: outage.report(AWAY))
+        Attempts(AWAY), outage=outage, wait=Waits(meanwhile=lambda: outage.report(AWAY, SETTLING))
     )
     assert len(log()) == 2
     write_too()
@@ -77,15 +78,32 @@ def test_an_outage_is_logged_once_for_all_who_write(log):
     ] * 2
 
 
-def test_what_redis_refuses_is_repeated_too_and_each_time_logged(log):
+def test_what_redis_refuses_is_repeated_too_and_is_a_trouble_until_it_is_written(log):
     write = Attempts(RedisRefused("WRONGTYPE retry"), RedisRefused("WRONGTYPE retry"))
+    troubles, seen = Troubles(), []
+    waits = Waits(meanwhile=lambda: seen.append(list(troubles)))
 
-    assert retry_until_written(write, outage=Outage(), wait=Waits()) == "written"
+    assert retry_until_written(write, outage=Outage(troubles), wait=waits) == "written"
 
-    assert (
-        log()
-        == ["Redis refuses to take a job, which stays in flight; trying again: WRONGTYPE retry"] * 2
-    )
+    told = f"{SETTLING} fails: WRONGTYPE retry"
+    assert seen == [[told]] * 2
+    assert list(troubles) == []
+    assert log() == [
+        f"{told}; it is tried again, and until then this worker is not ready",
+        f"{SETTLING} works again",
+    ]
+
+
+def test_what_is_refused_to_one_is_not_over_when_another_one_succeeds():
+    troubles = Troubles()
+    outage = Outage(troubles)
+
+    outage.report(RedisRefused("NOPERM"), "taking jobs of mail")
+    outage.over("taking jobs of low")
+    assert list(troubles) == ["taking jobs of mail fails: NOPERM"]
+    outage.over("taking jobs of mail")
+
+    assert list(troubles) == []
 
 
 def test_it_is_given_up_when_the_process_ends_and_another_error_passed_on():

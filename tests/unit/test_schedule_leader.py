@@ -71,7 +71,7 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
         it.run_due()
 
     assert len(taken) == 2
-    assert caplog.text.count("schedules: a: no Redis; it is tried again") == 2
+    assert "no Redis" not in caplog.text  # an outage is reported once, by those who take jobs
     assert caplog.text.count("schedules: b failed; it is tried again") == 2
 
 

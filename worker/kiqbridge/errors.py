@@ -24,8 +24,10 @@ class KiqbridgeError(Exception):
         pushed, not_pushed, unknown: place among the jobs of the call → jid, after a push of many jobs that was
             ended by this error (`perform_bulk`, `push_bulk`): the jobs that are in Redis, those that are not,
             and those of which nobody can say. Empty for other calls.
+        may_pass: whether what failed may succeed later without anybody's doing, as after an outage of Redis.
     """
 
+    may_pass: bool = False
     pushed: Mapping[int, str] = MappingProxyType({})
     not_pushed: Mapping[int, str] = MappingProxyType({})
     unknown: Mapping[int, str] = MappingProxyType({})
@@ -80,13 +82,16 @@ class RedisUnavailable(KiqbridgeError):  # noqa: N818 - a name that users alread
     """
 
     refused: Sequence[int] = ()
+    may_pass = True
 
 
 class RedisMisconfigured(RedisUnavailable):
     """Redis cannot be used for a reason that waiting does not change: TLS, password, database number.
 
-    At its start a worker ends because of it; one that runs tries again, as after any outage.
+    At its start a worker ends because of it; one that runs tries again, and is not ready.
     """
+
+    may_pass = False
 
 
 class PushOutcomeUnknown(KiqbridgeError):  # noqa: N818 - a name that users already rely on
@@ -96,6 +101,8 @@ class PushOutcomeUnknown(KiqbridgeError):  # noqa: N818 - a name that users alre
         jid: the id of the job in doubt. Push again with the same jid if running twice is better
             than not at all, or use a guarded push (`dedupe_key`), which can be repeated safely.
     """
+
+    may_pass = True
 
     def __init__(self, message: str, jid: str) -> None:
         super().__init__(message)
@@ -111,6 +118,8 @@ class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened,
         jids: the ids of the jobs in doubt, all of one round trip.
         jid: the first of them.
     """
+
+    may_pass = True
 
     def __init__(self, message: str, jids: Sequence[str]) -> None:
         super().__init__(message)
@@ -129,6 +138,8 @@ class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, besi
         queues: name → number of jobs that wait in it, of each queue that is at its limit.
         places: place among the items of the call → the same number, for each job that was refused.
     """
+
+    may_pass = True
 
     def __init__(self, queues: Mapping[str, int], places: Mapping[int, int] | None = None) -> None:
         self.queues = dict(queues)
@@ -197,9 +208,11 @@ class RedisRefused(KiqbridgeError):  # noqa: N818 - reads as what happened, besi
 
     Attributes:
         refused: as of `RedisUnavailable`.
+        is_forbidden: the user lacks a right, or the server the command: no fault of what was sent.
     """
 
     refused: Sequence[int] = ()
+    is_forbidden: bool = False
 
 
 class Shutdown(BaseException):

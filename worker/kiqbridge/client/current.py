@@ -12,6 +12,7 @@ from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
+    from kiqbridge.runtime.troubles import Troubles
     from kiqbridge.store.redis_pool import RedisPool
 
 
@@ -26,6 +27,7 @@ class Runtime:
         timeout_s: seconds that running jobs have after TERM.
         max_iteration_runtime_s: seconds after which an iterable job makes room for others, or None.
         incarnation: the name under which the worker is registered now; "" where it is under none.
+        troubles: what the worker cannot do until somebody changes something.
     """
 
     client: "Client"
@@ -34,6 +36,7 @@ class Runtime:
     timeout_s: float
     max_iteration_runtime_s: float | None
     incarnation: Callable[[], str] = str
+    troubles: "Troubles | None" = None
 
 
 RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=None)

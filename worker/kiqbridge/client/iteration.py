@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 FLUSH_S = 5.0
 """Seconds between two flushes: so much is done again after a kill, so late is a cancel noticed."""
 
+_KEEPING = "keeping the progress of iterable jobs"
+
 RETRY_S = 1.0
 """Pause between two attempts to reach Redis."""
 
@@ -259,18 +261,27 @@ class Iteration:
         await _result(self._job.on_cancel())
 
     async def _redis(self, call: Callable[[], T]) -> T:
-        """Repeat until Redis answers: what is done meanwhile could not be saved.
+        """Repeat until Redis answers: what is done meanwhile could not be saved. Nor is it the job's fault if a right is missing.
 
         A worker that stops ends this wait as it ends all running jobs.
         """
         is_reported = False
+        troubles = self._runtime.troubles if self._runtime is not None else None
         while True:
             try:
-                return await _off_loop(call) if self._is_async else call()
-            except errors.RedisUnavailable as error:
-                if not is_reported:
+                result = await _off_loop(call) if self._is_async else call()
+            except (errors.RedisUnavailable, errors.RedisRefused) as error:
+                if isinstance(error, errors.RedisRefused) and not error.is_forbidden:
+                    raise
+                if troubles is not None and not error.may_pass:
+                    troubles.failed(_KEEPING, error)
+                elif not is_reported:
                     logger.warning("the iteration waits for Redis: %s", error)
                 is_reported = True
+            else:
+                if is_reported and troubles is not None:
+                    troubles.worked(_KEEPING)
+                return result
             if self._is_async:
                 import asyncio  # noqa: PLC0415 - as above
 

@@ -31,6 +31,7 @@ from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
@@ -55,6 +56,7 @@ class EngineContext:
     fetch: str
     loop_blocked_s: float
     run_marks: RunMarks | None = None
+    troubles: Troubles | None = None
 
 
 class CapsuleRuntime:
@@ -72,7 +74,7 @@ class CapsuleRuntime:
         capsule: Capsule,
         runner: JobRunner[Settlement],
         context: EngineContext,
-        track: Callable[[], AbstractConnection],
+        track: Callable[..., AbstractConnection],
         resources: LoopResources | None,
     ) -> None:
         self.capsule = capsule
@@ -95,6 +97,7 @@ class CapsuleRuntime:
             context.keys,
             track,
             is_tight=lambda: self._by_kind.is_tight,
+            troubles=context.troubles,
         )
         # Who pops jobs by BRPOP waits there.
         self.gate = IdleGate(

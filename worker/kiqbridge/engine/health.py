@@ -141,7 +141,7 @@ class Health:
             stuck_threads=[each.name for each in monitor.stuck],
             stuck_after_s=self._config.stuck_after_s,
             is_wedged=monitor.is_wedged,
-            troubles=list(parts.troubles),
+            troubles=parts.all_troubles(),
             overran=reservations.overran if reservations else 0,
             lost_threads=reservations.lost if reservations else 0,
             restarted_threads=monitor.revived,

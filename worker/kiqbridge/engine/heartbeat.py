@@ -17,7 +17,7 @@ from kiqbridge.client.server import Events
 from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.perform.running_job import RunningJob, shown_text
 from kiqbridge.engine.settle.metrics import Metrics
-from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
@@ -25,7 +25,7 @@ from kiqbridge.runtime.role import Role
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import BEAT_TTL_S, sign_off
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.replies import translate
 from kiqbridge.store.round_trip import Command
 from kiqbridge.wire.keys import Keys
 
@@ -37,6 +37,8 @@ TTL_S = BEAT_TTL_S
 WHOLE_EVERY = 10
 """Each so many beats all fields are written, and the process enters the list again, whatever was done to them."""
 
+_SHOWING = "listing this process for Sidekiq's pages"
+_COUNTING = "counting jobs (stat:processed, stat:failed)"
 _SLOW_RTT_US = 50_000
 _SLOW_READINGS = 5
 
@@ -223,7 +225,7 @@ class Heartbeat(Role):
         on_signal: Callable[[str], None],
         metrics: Metrics | None = None,
     ) -> None:
-        super().__init__("heartbeat", self._beat_on)
+        super().__init__("heartbeat", self._beat_on, work="beating (Sidekiq's heartbeat)")
         self._info = info
         self._info_text = info.text()
         self._keys = keys
@@ -234,10 +236,6 @@ class Heartbeat(Role):
         self._on_signal = on_signal
         self._stats = Stats(counters, keys, info.identity)
         self._metrics = metrics
-        self._refusal = ""
-        self._wrong_types = WrongTypeWarning(
-            logger, "the heartbeat (processes, stat:*, this process' own keys)"
-        )
         self._shows_work = True  # for all that is known
         self._shown: dict[str, tuple[bytes, str]] = {}  # tid → text of its job, and as it is shown
         self._published: Mapping[str, Any] = {}  # none where the last beat was refused or lost
@@ -271,7 +269,7 @@ class Heartbeat(Role):
             KiqbridgeError: Redis did not take it; the next beat makes up for it.
         """
         now = time.time()
-        counted = self._flush_stats(now)
+        self._flush_stats(now)
         work = self._view.work()
         if work or self._shows_work:
             self._shows_work = True  # also when the reply is lost
@@ -279,10 +277,10 @@ class Heartbeat(Role):
             self._shows_work = bool(work)
         signal, was_there, refused = self._publish(now, busy=len(work))
         self.taken_at = lease_now()
-        for error in refused:
-            self._wrong_types.report(error)
-        if counted and not refused:
-            self._wrong_types.clear()
+        if refused:
+            self.troubles.failed(_SHOWING, translate(refused[0], self._connection.address))
+        else:
+            self.troubles.worked(_SHOWING)
         if not was_there:  # the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
@@ -293,38 +291,25 @@ class Heartbeat(Role):
     def _beat_on(self) -> None:
         while True:
             threads.beat()
-            try:
-                self.beat()
-            except KiqbridgeError as error:
-                logger.debug("no heartbeat: %s", error)
-                self._wrong_types.report(error)
-            except Exception:
-                logger.exception("the heartbeat failed; the next one tries again")
+            self.tried(self.beat)
             threads.rest()
             if self._stopping.wait(self._info.beat_s):
                 return
 
-    def _flush_stats(self, now: float) -> bool:
-        """Whether Redis took the counters; one of another type must not stop the beat."""
+    def _flush_stats(self, now: float) -> None:
+        """Write the counters; one of another type must not stop the beat."""
         try:
             self._stats.flush(self._connection, now)
         except RedisRefused as error:
-            self._wrong_types.report(error)
-            return False
-        return True
+            self.troubles.failed(_COUNTING, error)
+        else:
+            self.troubles.worked(_COUNTING)
 
     def _flush_metrics(self, now: float) -> None:
         """Write what was measured; a beat has been taken all the same if that fails."""
-        if self._metrics is None:
-            return
-        try:
-            self._metrics.flush(self._connection, now)
-        except RedisUnavailable as error:
-            logger.debug("no metrics: %s", error)
-        except KiqbridgeError as error:
-            if str(error) != self._refusal:  # once, not at each beat
-                self._refusal = str(error)
-                logger.warning("metrics are kept here until Redis takes them: %s", error)
+        metrics = self._metrics
+        if metrics is not None:
+            self.tried(lambda: metrics.flush(self._connection, now), "writing metrics")
 
     def _work_commands(self, running: Mapping[str, RunningJob]) -> list[Command]:
         fields: list[str] = []

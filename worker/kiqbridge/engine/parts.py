@@ -71,7 +71,7 @@ from kiqbridge.engine.step_functions.service import StepFunctions
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.troubles import Troubles, fields_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
@@ -107,7 +107,7 @@ class EngineParts:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; read by `build_capsules`.
         client: what the engine and its jobs push through.
-        troubles: what the process cannot do until somebody changes something.
+        troubles: what the process cannot do until somebody changes something, beside those of its roles.
         capsules: empty before `build_capsules`.
         manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
             fetch there is no isolation.
@@ -203,7 +203,7 @@ class EngineParts:
             size=process_count(config.pool_size),
             max_jobs=config.pool_max_jobs,
         )
-        outage = Outage()
+        outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(
             self._connect(), self.keys, self._settler, outage, self._notifications
         )
@@ -277,7 +277,7 @@ class EngineParts:
                     **self.ages().fields(),
                     **declared.fields(),
                     FIELD: self._config.dead_bounds.field(),
-                    **self.troubles.fields(),
+                    **fields_of(self.all_troubles()),
                 },
             ),
             counters=self._counters,
@@ -306,6 +306,12 @@ class EngineParts:
             self.reporter,
         )
         return [role for role in made if role is not None]
+
+    def all_troubles(self) -> list[str]:
+        """What the process cannot do until somebody changes something."""
+        roles = (*self.roles, self.keeper.thread, self.bookkeeper, self.run_marks)
+        sources = [self.troubles, *(role.troubles for role in roles)]
+        return [text for source in sources for text in source]
 
     def numbers(self) -> ProcessNumbers:
         """What the process has done and does now."""
@@ -448,6 +454,7 @@ class EngineParts:
                 timeout_s=config.timeout_s,
                 max_iteration_runtime_s=config.max_iteration_runtime_s,
                 incarnation=lambda: self.keeper.current.incarnation,
+                troubles=self.troubles,
             ),
             processes=self.processes,
             declared=self.registry,
@@ -455,6 +462,7 @@ class EngineParts:
             fetch=config.fetch,
             loop_blocked_s=config.loop_blocked_s,
             run_marks=self.run_marks,
+            troubles=self.troubles,
         )
 
     def _make_runner(self, capsule: Capsule) -> JobRunner[Settlement]:

@@ -9,17 +9,15 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
-import redis
 from redis.connection import AbstractConnection
 
-from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import WrongTypeWarning, pairs_of
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.wake_connection import RETRY_S, SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, shown
@@ -35,8 +33,6 @@ SELDOM_LOOK_S = 60.0
 LEAST_WAIT_S = 0.01
 JOIN_S = 1.0
 
-_FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
-
 
 class PauseWatch(Role):
     """The thread that watches the pauses.
@@ -51,10 +47,12 @@ class PauseWatch(Role):
         *,
         keys: Keys,
         connection: RedisConnection,
-        track: Callable[[], AbstractConnection],
+        track: Callable[..., AbstractConnection],
         safety_look_s: float = SAFETY_LOOK_S,
     ) -> None:
-        super().__init__("pauses", self._watch, until=Until.JOBS, join_s=JOIN_S)
+        super().__init__(
+            "pauses", self._watch, work="watching pauses", until=Until.JOBS, join_s=JOIN_S
+        )
         self.classes: frozenset[str] = frozenset()
         self._keys = keys
         self._connection = connection
@@ -64,14 +62,11 @@ class PauseWatch(Role):
         self._entries: list[Entry] = []
         self._server_ahead_s: float | None = None
         self._hint = Hint()
-        self._wrong_types = WrongTypeWarning(logger, "the watch of the pauses (kb:paused, paused)")
 
     def start(self) -> None:
         """Look once, so that a paused class is known before the first job, and go on watching."""
-        try:
-            self.look()
-        except _FAILURES as error:
-            logger.warning("pauses of classes are not known yet: %s", error)
+        if not self.tried(self.look):
+            logger.warning("pauses of classes are not known yet")
         super().start()
 
     def note(self, *, pauses: int) -> None:
@@ -89,7 +84,7 @@ class PauseWatch(Role):
         """Read the pauses, end those that are over; seconds until it is worth looking again.
 
         Raises:
-            KiqbridgeError, RedisError, OSError: the classes stay as they were.
+            KiqbridgeError: the classes stay as they were.
         """
         over = self._find_over(self._read_all())
         self.classes = frozenset(
@@ -170,18 +165,13 @@ class PauseWatch(Role):
     def _watch(self) -> None:
         while not self._stopping.is_set():
             threads.beat()
-            try:
-                seconds = self.look()
-                self._wrong_types.clear()
-                if self._tracking.tracks:
-                    self._wait(seconds)
-                else:
-                    self._stopping.wait(min(seconds, LOOK_WITHOUT_TRACKING_S))
-            except _FAILURES as error:
-                logger.debug("watching the pauses failed: %s", error)
-                self._wrong_types.report(error)
+            if not self.tried(self._turn):
                 self._stopping.wait(RETRY_S)
-            except Exception:
-                if not self._stopping.is_set():
-                    logger.exception("watching the pauses failed; it is tried again")
-                self._stopping.wait(RETRY_S)
+
+    def _turn(self) -> None:
+        seconds = self.look()
+        self.troubles.worked(self._work)
+        if self._tracking.tracks:
+            self._wait(seconds)
+        else:
+            self._stopping.wait(min(seconds, LOOK_WITHOUT_TRACKING_S))

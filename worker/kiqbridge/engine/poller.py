@@ -16,9 +16,7 @@ script that checks the score again. Ruby's pollers may move the same sets.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
@@ -28,7 +26,7 @@ from kiqbridge.engine.settle.ending import stopped_ending
 from kiqbridge.engine.settle.failed_payload import failed_payload
 from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
-from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
@@ -37,7 +35,7 @@ from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead
 from kiqbridge.store.process_set import CLEANUP_S, remove_gone
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire import json_text, raw_job
@@ -63,8 +61,6 @@ FORGET_S = 3600.0
 """How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
 RETRY_S = 1.0
 
-_FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
-
 
 class Poller(Role):
     """The thread that moves due jobs while this process leads.
@@ -82,10 +78,16 @@ class Poller(Role):
         keys: Keys,
         client: Client,
         connection: RedisConnection,
-        track: Callable[[], AbstractConnection],
+        track: Callable[..., AbstractConnection],
         max_payload_bytes: int = 0,
     ) -> None:
-        super().__init__("poller", self._poll, until=Until.QUIET, join_s=RENEW_S + RETRY_S)
+        super().__init__(
+            "poller",
+            self._poll,
+            work="moving due jobs and retries",
+            until=Until.QUIET,
+            join_s=RENEW_S + RETRY_S,
+        )
         self._keys = keys
         self.client = client
         self._connection = connection
@@ -107,9 +109,6 @@ class Poller(Role):
         self._vacant = Hint()
         self._unled_since: float | None = None
         self._heard: tuple[float, float] | None = None
-        self._wrong_types = WrongTypeWarning(
-            logger, "the poller (retry, schedule, dead, queues, kb:poller)"
-        )
         self._unregistered = UnregisteredWatch(keys)
 
     @property
@@ -171,33 +170,35 @@ class Poller(Role):
     def _poll(self) -> None:
         while not self._stopping.is_set():
             threads.beat()
-            try:
-                heard, self._heard = self._heard, None
-                if heard is not None:
-                    server_time, at = heard
-                    self._observe(server_time + time.monotonic() - at)
-                if (self._leads or not self._vacant.says_nothing) and self.lead():
-                    self._serve()
-                else:
-                    self.earliest_due = None
-                    self._connection.close()  # of those that do not lead there are many
-                    self._tracking.close()
-                    self._some.wait(RENEW_S)
-                    if not self._stopping.is_set():
-                        self._some.clear()
-                self._wrong_types.clear()
-            except _FAILURES as error:
-                logger.debug("polling waits for Redis: %s", error)
-                self._wrong_types.report(error)
+            if not self.tried(self._turn):
                 self._look_at = 0.0  # a new connection is notified only of what it has read
+                self._tracking.close()  # it may be out of step
+                if self.is_refused:  # with the next beat of another process that one takes the lead
+                    self._leave()
                 self._stopping.wait(RETRY_S)
-            except Exception:
-                self._look_at = 0.0
-                if not self._stopping.is_set():
-                    logger.exception("moving due jobs failed; it is tried again")
-                    self._tracking.close()  # it may be out of step
-                self._stopping.wait(RETRY_S)
+        self._leave()
+
+    def _turn(self) -> None:
+        """Lead for a while, or wait until nobody does."""
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            server_time, at = heard
+            self._observe(server_time + time.monotonic() - at)
+        if (self._leads or not self._vacant.says_nothing) and self.lead():
+            self._serve()
+            return
+        if self.is_refused:  # whether it would be refused is known by trying alone
+            self._seconds_to_next()
+        self.earliest_due = None
+        self._connection.close()  # of those that do not lead there are many
+        self._tracking.close()
+        self._some.wait(RENEW_S)
+        if not self._stopping.is_set():
+            self._some.clear()
+
+    def _leave(self) -> None:
         if self._leads:
+            self._leads = False
             self.hand_over()
 
     def lead(self) -> bool:
@@ -210,11 +211,20 @@ class Poller(Role):
         self._leads = (self._leads and self._lead.take()) or self._take_lead()
         if self._leads and time.monotonic() >= self._clean_up_at:
             self._clean_up_at = time.monotonic() + CLEANUP_S
-            remove_gone(self._connection, self._keys)
-            self._forget()
+            self.tried(
+                lambda: remove_gone(self._connection, self._keys),
+                "removing processes that are gone",
+            )
+            if time.monotonic() >= self._forget_at:
+                self.tried(self._forget, "removing guards and ledgers that are over")
         if self._leads:
             self._write_look()
-            self._unregistered.step(self._connection, time.monotonic())
+        now = time.monotonic()
+        if self._leads and self._unregistered.is_due(now):
+            self.tried(
+                lambda: self._unregistered.step(self._connection, now),
+                "looking for jobs in flight of processes that are not registered",
+            )
         return self._leads
 
     def _take_lead(self) -> bool:
@@ -269,7 +279,7 @@ class Poller(Role):
             *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys), *self._ask_time()
         )
         self._observe_time(time_of_redis)
-        scores = [float(head[0][1]) for head in (retry, schedule) if head]
+        scores = [first_score(head) for head in (retry, schedule) if head]
         self._waits = bool(scores)
         self.earliest_due = min(scores, default=None)
         return min(scores, default=float("inf")) - self._clock.now()
@@ -298,11 +308,13 @@ class Poller(Role):
         before, until = self._look_written
         if ahead_s is None or (now < until and abs(ahead_s - before) < SAME_WITHIN_S):
             return
-        self._look_written = ahead_s, now + LOOK_KEPT_S / 2
-        look = Look(ahead_s, self._identity).to_text()
+        look = ("SET", self._keys.poller_clock, Look(ahead_s, self._identity).to_text())
         # A full memory, or a right that is missing: due jobs must not wait for it.
-        with suppress(KiqbridgeError):
-            self._connection.call("SET", self._keys.poller_clock, look, "EX", LOOK_KEPT_S)
+        if self.tried(
+            lambda: self._connection.call(*look, "EX", LOOK_KEPT_S),
+            "keeping how far the clock of Redis is wrong",
+        ):
+            self._look_written = ahead_s, now + LOOK_KEPT_S / 2
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
@@ -368,12 +380,5 @@ class Poller(Role):
 
     def _forget(self) -> None:
         """Guards and ledgers that are over, hourly; every minute while more are left than one turn takes."""
-        if time.monotonic() < self._forget_at:
-            return
-        try:
-            is_all = forget_what_is_over(self._connection, self._keys)
-        except RedisRefused as error:  # due jobs must not wait for it
-            self._forget_at = time.monotonic() + FORGET_S
-            logger.warning("guards and ledgers that are over stay in Redis: %s", error)
-        else:
-            self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)
+        is_all = forget_what_is_over(self._connection, self._keys)
+        self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)

@@ -5,13 +5,12 @@ The leader is the poller's (poller.py), so that this costs no look-up of its own
 moment: a step changes Redis only by scripts that claim what they enqueue.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role, Until
@@ -20,8 +19,6 @@ from kiqbridge.store.redis_connection import RedisConnection
 if TYPE_CHECKING:
     from kiqbridge.clocks.hooks import MissedTickHooks
     from kiqbridge.clocks.missed import MissedTick
-
-logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How often it is looked whether a step is due."""
@@ -39,7 +36,7 @@ class ScheduleStep:
     Attributes:
         name: as in the log.
         every_s: seconds from one call to the next.
-        call: does it, on the connection that it is given. What it raises is logged; it is called again.
+        call: does it, on the connection that it is given; after an error it is called again.
         always: also while another process leads.
     """
 
@@ -90,12 +87,7 @@ class ScheduleLeader(Role):
                 continue
             threads.beat()
             self._due_at[step.name] = now + step.every_s
-            try:
-                step.call(self._connection)
-            except KiqbridgeError as error:
-                logger.warning("schedules: %s: %s; it is tried again", step.name, error)
-            except Exception:
-                logger.exception("schedules: %s failed; it is tried again", step.name)
+            self.tried(partial(step.call, self._connection), f"schedules: {step.name}")
 
     def _lead(self) -> None:
         while not self._stopping.wait(LOOK_S):

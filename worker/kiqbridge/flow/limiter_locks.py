@@ -81,6 +81,7 @@ class Keeper:
         self._inbox: queue.SimpleQueue[Held] = queue.SimpleQueue()
         self._renewed: set[Held] = set()
         self._late: set[Held] = set()
+        self._refused = ""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -105,7 +106,7 @@ class Keeper:
             try:
                 give_back_lock(held.lock)
             except KiqbridgeError as error:
-                logger.debug("locks wait for Redis: %s", error)
+                self._report(error)
                 return
             self._late.discard(held)
 
@@ -121,14 +122,24 @@ class Keeper:
         """Look after this one."""
         (self._late if held.is_over else self._renewed).add(held)
 
+    def _report(self, error: KiqbridgeError) -> None:
+        if error.may_pass or str(error) == self._refused:
+            logger.debug("locks of limiters wait for Redis: %s", error)
+            return
+        self._refused = str(error)  # once, not at each try
+        logger.warning(
+            "locks of limiters are neither renewed nor given back, it is tried again: %s", error
+        )
+
     def _renew(self, held: Held, now: float) -> None:
         step_s = held.lock.valid_s / RENEWALS
         try:
             is_held = renew_lock(held.lock)
         except KiqbridgeError as error:
-            logger.debug("a lock of %s could not be renewed: %s", held.lock.key, error)
+            self._report(error)
             held.renew_at = now + min(step_s, RETRY_S)
             return
+        self._refused = ""
         held.renew_at = now + step_s
         if not is_held and not held.is_over:
             self._renewed.discard(held)

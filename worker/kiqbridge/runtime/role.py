@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.troubles import Troubles
 
 
 class Until(Enum):
@@ -32,13 +33,15 @@ class Role:
 
     Args:
         name: for the log and for `threads.kept`.
-        loop: the thread's work.
+        loop: the thread's work; it does by `tried` what may fail.
+        work: what that is, as the subject of a sentence, for the log and `Troubles`.
         until: how long it is needed.
         join_s: seconds for which `stop` waits for its end; None: for any time.
         stopping: set when the thread is to end; None: an event of its own.
 
     Attributes:
         name, until: see above.
+        troubles: what it cannot do until somebody changes something.
     """
 
     def __init__(
@@ -46,12 +49,15 @@ class Role:
         name: str,
         loop: Callable[[], object],
         *,
+        work: str = "",
         until: Until = Until.LAST,
         join_s: float | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
         self.name = name
         self.until = until
+        self.troubles = Troubles()
+        self._work = work or f"the work of thread {name}"
         self._loop = loop
         self._join_s = join_s
         self._stopping = stopping or threading.Event()
@@ -62,6 +68,11 @@ class Role:
     def alive(self) -> bool:
         """Whether the thread runs, or has nothing to do."""
         return self._thread.is_alive()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its work was refused at the last try, and somebody must change something."""
+        return self._work in self.troubles
 
     def start(self) -> None:
         """Start it, once."""
@@ -92,6 +103,15 @@ class Role:
         """Wait until it has ended, or for so many seconds; not if it does not run."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+
+    def tried(self, act: Callable[[], object], work: str = "") -> bool:
+        """Call this, as `Troubles.tried`; False: it failed, and is to be called again.
+
+        Args:
+            act: one round of the thread, or a part of it.
+            work: what a part is for, if it may fail by itself.
+        """
+        return self.troubles.tried(work or self._work, act, self._stopping.is_set)
 
     def _new(self) -> threading.Thread:
         name = f"kiqbridge-{self.name.replace(' ', '-')}"

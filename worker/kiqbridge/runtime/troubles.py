@@ -1,7 +1,23 @@
 """What a process cannot do until somebody changes something: the reasons why it is not ready."""
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kiqbridge.errors import (
+    KiqbridgeError,
+    PushNotReplicated,
+    PushOutcomeUnknown,
+    QueueTooDeep,
+)
+
+logger = logging.getLogger(__name__)
+
+_OF_PUSHES: Final = (PushNotReplicated, PushOutcomeUnknown, QueueTooDeep)
+
+MOST_LOGGED: Final = 5
+"""Different reasons that are logged under one name until it works again: they may take turns."""
 
 
 class Troubles:
@@ -12,6 +28,7 @@ class Troubles:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._logged: dict[str, set[str]] = {}
 
     def __repr__(self) -> str:
         return f"Troubles({self._texts})"
@@ -19,6 +36,10 @@ class Troubles:
     def __iter__(self) -> Iterator[str]:
         """The texts, in the order in which their names were set first."""
         return iter(list(self._texts.values()))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something is set under this name."""
+        return name in self._texts
 
     def set(self, name: str, text: str) -> None:
         """Something cannot be done until it is changed.
@@ -33,7 +54,58 @@ class Troubles:
         """It can be done again; False: nothing was set."""
         return self._texts.pop(name, None) is not None
 
-    def fields(self) -> dict[str, str]:
-        """For the process' hash: a JSON list; empty if there are none."""
-        texts = list(self)
-        return {"kb_troubles": json.dumps(texts, separators=(",", ":")) if texts else ""}
+    def failed(self, name: str, error: KiqbridgeError) -> None:
+        """A try failed, and follows another one: warn once, and set it, if that may not pass by itself.
+
+        Args:
+            name: what is tried, as the subject of a sentence, such as "moving due jobs".
+            error: why.
+        """
+        if error.may_pass:
+            # An outage is reported once, by those who take jobs.
+            level = logging.WARNING if isinstance(error, _OF_PUSHES) else logging.DEBUG
+            logger.log(level, "%s waits: %s; it is tried again", name, error)
+            return
+        text = f"{name} fails: {error}"
+        self.set(name, text)
+        logged = self._logged.setdefault(name, set())
+        if text not in logged and len(logged) < MOST_LOGGED:
+            logged.add(text)
+            logger.warning("%s; it is tried again, and until then this worker is not ready", text)
+
+    def worked(self, name: str) -> None:
+        """A try succeeded: log it if the last one did not."""
+        if name in self._texts:
+            self.clear(name)
+            self._logged.pop(name, None)
+            logger.warning("%s works again", name)
+
+    def tried(
+        self,
+        name: str,
+        act: Callable[[], object],
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Call this; False: it failed, which is logged and set as `failed` says.
+
+        An error that nobody expects is logged with its traceback each time, unless `is_ending`.
+        """
+        try:
+            act()
+        except KiqbridgeError as error:
+            self.failed(name, error)
+            return False
+        except Exception as error:
+            if not is_ending():
+                logger.exception("%s failed; it is tried again", name)
+                self.set(
+                    name, f"{name} fails with {type(error).__name__}; its log has the traceback"
+                )
+            return False
+        self.worked(name)
+        return True
+
+
+def fields_of(texts: Sequence[str]) -> dict[str, str]:
+    """For the hash of a process: a JSON list; empty if there are none."""
+    return {"kb_troubles": json.dumps(texts, separators=(",", ":")) if texts else ""}

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.store.refusals import without_arguments
 
 PROBE_S: Final = 2.0
 PROBE_NODES_S: Final = 5.0
@@ -225,5 +226,5 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _detail(error: BaseException) -> str:
-    text = str(error).rstrip(".")
+    text = without_arguments(str(error)).rstrip(".")
     return _CODE.sub("", text)

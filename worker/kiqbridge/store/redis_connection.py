@@ -91,9 +91,8 @@ class RedisConnection:
             RedisRefused: a command was answered with an error.
             NotReplicated: carried out, but confirmed by fewer replicas than `replicas` asks for.
         """
-        return self._checked(
-            self._attempt(commands, repeatable=repeatable, replicas=replicas), replicas
-        )
+        replies = self._attempt(commands, repeatable=repeatable, replicas=replicas)
+        return self._checked(replies, commands, replicas)
 
     def call(self, *command: str | bytes | float) -> Any:
         """One repeatable command and its reply; raises as `run`."""
@@ -136,7 +135,7 @@ class RedisConnection:
         if isinstance(replies[0], redis.exceptions.NoScriptError):
             evaluate = ("EVAL", script.text, len(keys), *keys, *args)
             replies = self._attempt([evaluate], repeatable=repeatable, replicas=replicas)
-        return self._checked(replies, replicas)[0]
+        return self._checked(replies, [evalsha], replicas)[0]
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""
@@ -172,15 +171,19 @@ class RedisConnection:
         """Let the next call, of whatever thread, open a new connection in the place of this one."""
         self._renew_at = 0.0
 
-    def _checked(self, replies: list[Any], replicas: Replicas | None) -> list[Any]:
+    def _checked(
+        self, replies: list[Any], commands: Sequence[Command], replicas: Replicas | None
+    ) -> list[Any]:
         """The replies of the commands themselves; raises what one of them, or WAIT, reports."""
         answers = replies[:-1] if replicas else replies
         for reply in answers:
             if isinstance(reply, Exception):
-                failed = translate(reply, self._source.address)
-                failed.refused = [
+                refused = [
                     place for place, each in enumerate(answers) if isinstance(each, Exception)
                 ]
+                command, source = commands[refused[0]], self._source
+                failed = translate(reply, source.address, command, source.user)
+                failed.refused = refused
                 raise failed from reply
         if replicas is None:
             return answers

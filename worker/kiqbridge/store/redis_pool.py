@@ -177,7 +177,7 @@ class RedisPool:
     @property
     def user(self) -> str:
         """The user whose name stands in the address; `default` if none does."""
-        return str(self._known("username") or "default")
+        return self._source.user
 
     @property
     def host(self) -> str:

@@ -70,6 +70,12 @@ class RedisSource:
         """The nodes of the cluster; None if the address is not that of a cluster."""
         return self._nodes
 
+    @property
+    def user(self) -> str:
+        """The user whose name stands in the address; `default` if none does, or it was not read yet."""
+        known = self.known.connection_kwargs.get("username") if self.known is not None else None
+        return str(known or "default")
+
     def factory(self) -> redis.ConnectionPool:
         """What makes connections.
 

@@ -1,11 +1,8 @@
-"""What a server answers with instead of a result: refusals, outages, wrong types, in words.
-
-A key of ours that holds a value of another type is reported once; the caller waits until it is gone.
+"""What a server answers with instead of a result, as the errors that are raised for it (refusals.py).
 
 Writes that replicas must confirm (WAIT): how many, for how long, and what follows when they do not.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,6 +12,7 @@ from kiqbridge import errors
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.connection_faults import fault_of
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
+from kiqbridge.store.refusals import FAILOVER, FOR_NOW, advice, is_forbidden, without_arguments
 
 ANSWERS: Final = (
     redis.exceptions.ResponseError,
@@ -23,25 +21,6 @@ ANSWERS: Final = (
     redis.exceptions.AuthenticationError,
 )
 """Errors that a server answered with; the call was not carried out."""
-
-_FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
-_AWAY = (
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "OOM",
-    "MISCONF",
-    "TRYAGAIN",
-    "NOAUTH",
-    "WRONGPASS",
-)
-
-HINT: Final = (
-    "somebody wrote a value of another type under one of our keys: look for it with TYPE, and rename "
-    "or delete it"
-)
-"""What to do about Redis' answer WRONGTYPE, which does not name the key."""
-
 
 _LOGIN: Final = (
     redis.exceptions.AuthenticationError,
@@ -52,10 +31,12 @@ _LOGIN: Final = (
 class ReplyLost(errors.KiqbridgeError):
     """The call was sent, and no reply came: it may or may not have been carried out."""
 
+    may_pass = True
+
 
 def is_failover(reply: object) -> bool:
     """Whether a server refused the call because it is a replica, or is failing over (protocol §1)."""
-    return isinstance(reply, Exception) and any(word in error_text(reply) for word in _FAILOVER)
+    return isinstance(reply, Exception) and any(word in error_text(reply) for word in FAILOVER)
 
 
 def is_login_refused(error: object) -> bool:
@@ -70,9 +51,12 @@ def is_login_refused(error: object) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """The server's own words; redis-py cuts the code off those that it has a class for."""
+    """The server's own words; redis-py cuts the code off those that it has a class for.
+
+    Without what it quotes of the command, such as the password of a login that a proxy does not know.
+    """
     code = getattr(error, "status_code", None)
-    text = str(error)
+    text = without_arguments(str(error))
     return f"{code} {text}" if code and not text.startswith(str(code)) else text
 
 
@@ -84,60 +68,41 @@ def unavailable(error: Exception, address: str, *, uses_tls: bool) -> errors.Red
     fault = fault_of(error, uses_tls=uses_tls)
     if fault is not None:
         return errors.RedisMisconfigured(f"Redis at {address} cannot be reached: {fault}")
+    text = error_text(error).rstrip(".")
+    if isinstance(error, redis.exceptions.ResponseError) and (todo := advice(text)):
+        return errors.RedisMisconfigured(f"Redis at {address} cannot be reached: {text}{todo}")
     return errors.RedisUnavailable(
-        f"Redis at {address} cannot be reached: {str(error).rstrip('.')}; "
+        f"Redis at {address} cannot be reached: {text}; "
         "check REDIS_URL, that the server runs, and its security group or password"
     )
 
 
-def translate(error: Exception, address: str) -> errors.RedisUnavailable | errors.RedisRefused:
-    """The error to raise for one that the server at `address` answered with."""
+def translate(
+    error: Exception, address: str, command: Sequence[object] = (), user: str = "NAME"
+) -> errors.RedisUnavailable | errors.RedisRefused:
+    """The error to raise for one that the server at `address` answered with to a command of this user."""
     text = error_text(error)
     fault = fault_of(error)
     if fault is not None:
         return errors.RedisMisconfigured(f"Redis at {address} refused the call: {fault}")
-    if text.startswith((*_FAILOVER, *_AWAY)):
+    if text.startswith(FOR_NOW):
         return errors.RedisUnavailable(f"Redis at {address} refused the call: {text}")
-    return errors.RedisRefused(f"Redis at {address} answered with an error: {with_hint(text)}")
-
-
-def with_hint(text: str) -> str:
-    """An answer of Redis, and what to do about it if it is WRONGTYPE, or of a server that is too old."""
-    if "unexpected symbol near '#'" in text:  # the first line of our scripts
-        return f"{text}; this server is too old: upgrade to Redis 7.0, Valkey 7.2, or newer"
-    return f"{text}; {HINT}" if text.startswith("WRONGTYPE") else text
-
-
-class WrongTypeWarning:
-    """Warns once of a key of a wrong type, until a call succeeds again; other errors are not its own.
-
-    Args:
-        logger: where to.
-        waits: what stands still meanwhile, such as "the poller (retry, schedule)".
-    """
-
-    def __init__(self, logger: logging.Logger, waits: str) -> None:
-        self._logger = logger
-        self._waits = waits
-        self._is_reported = False
-
-    def report(self, error: Exception) -> None:
-        """Warn if Redis answered WRONGTYPE and that was not reported yet."""
-        text = str(error)
-        if self._is_reported or "WRONGTYPE" not in text:
-            return
-        self._is_reported = True
-        hint = "" if HINT in text else f"; {HINT}"
-        self._logger.warning("%s waits: %s%s", self._waits, text, hint)
-
-    def clear(self) -> None:
-        """A call succeeded: the next WRONGTYPE is reported again."""
-        self._is_reported = False
+    refused = errors.RedisRefused(
+        f"Redis at {address} answered with an error: {text}{advice(text, command, user)}"
+    )
+    refused.is_forbidden = is_forbidden(text)
+    return refused
 
 
 def pairs_of(reply: Any) -> dict[bytes, bytes]:
     """A hash as HGETALL answers it: as a map with RESP 3, as a list with RESP 2."""
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def first_score(reply: Any) -> float:
+    """The first score that ZRANGE … WITHSCORES answers: of pairs with RESP 3, of a flat list with RESP 2."""
+    first = reply[0]
+    return float(first[1] if isinstance(first, list) else reply[1])
 
 
 WAIT_TIMEOUT_MS: Final = 1000
@@ -159,6 +124,8 @@ class NotReplicated(errors.KiqbridgeError):
     Attributes:
         replies: of the commands before WAIT; none is an error.
     """
+
+    may_pass = True
 
     def __init__(self, message: str, replies: list[Any]) -> None:
         super().__init__(message)

@@ -4,6 +4,8 @@ RESP 3, so that replies and reports of changed keys come on one socket. redis-py
 from then on commands are written to the socket and replies read from it here, since what a thread does
 between the news and its job is what a job waits for. Nothing that could be lost travels here: a report
 or a token only says that a look is due, and a claim is repeated under its number.
+
+A server that refuses RESP 3 (HELLO), or CLIENT TRACKING, is looked at again and again instead.
 """
 
 import contextlib
@@ -14,13 +16,17 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import hiredis
 import redis
 from redis.connection import AbstractConnection
 
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, frames, threads
+from kiqbridge.store.refusals import FOR_NOW
+from kiqbridge.store.replies import ANSWERS, error_text, translate, unavailable
 from kiqbridge.store.round_trip import Command, pack
 
 logger = logging.getLogger(__name__)
@@ -34,7 +40,10 @@ RETRY_S: Final = 1.0
 """Pause after a connection that failed."""
 
 FAILURES: Final = (redis.exceptions.RedisError, OSError)
-"""What calls raise when the connection fails."""
+"""What calls raise when the connection fails; `failure` makes errors with words of it."""
+
+_MOVED: Final = ("MOVED", "ASK ")
+"""How answers begin while a slot of a cluster moves: the next connection goes to its new owner."""
 
 REPLY_S: Final = 5.0
 """Until a silent server counts as lost, where the connection does not say."""
@@ -60,7 +69,7 @@ class WakeConnection:
     """Used by one thread at a time; only `interrupt` may be called by others.
 
     Args:
-        connect: makes a connection that is not open yet.
+        connect: makes a RESP 3 connection that is not open yet; with `protocol=2` one of RESP 2.
         watched: what is read here, for the log.
         retry_s: seconds between two attempts to turn tracking on where the server refuses it.
 
@@ -71,7 +80,7 @@ class WakeConnection:
 
     def __init__(
         self,
-        connect: Callable[[], AbstractConnection],
+        connect: Callable[..., AbstractConnection],
         *,
         watched: str = "queues",
         retry_s: float = TRACKING_RETRY_S,
@@ -82,6 +91,8 @@ class WakeConnection:
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._is_tracked = False
+        self._is_plain = False  # of RESP 2, on which nothing is reported
+        self._server: tuple[str, str, bool] = ("its address", "NAME", False)
         self._connection: AbstractConnection | None = None
         self._descriptor: descriptors.Descriptor | None = None
         self._socket: Any = None
@@ -217,7 +228,12 @@ class WakeConnection:
     def track(self) -> None:
         """Turn tracking on, unless it is, or was refused a short time ago; raises as `ask`."""
         self.open()
-        if not self._is_tracked and time.monotonic() >= self._retry_at:
+        if self._is_tracked or time.monotonic() < self._retry_at:
+            return
+        if self._is_plain:
+            self.close()
+            self.open()
+        if not self._is_plain:
             self._note_tracking(self.ask(("CLIENT", "TRACKING", "ON", "OPTIN"))[0])
 
     def ask_tracked(self, *commands: Command) -> list[Any]:
@@ -234,18 +250,30 @@ class WakeConnection:
             self._note_tracking(replies[0])
         return replies[1::2]
 
-    def _note_tracking(self, reply: object) -> None:
+    def failure(self, error: Exception, command: Command = ()) -> KiqbridgeError:
+        """The error to raise for one of a call here: what happened, and what to do."""
+        if isinstance(error, KiqbridgeError):
+            return error
+        address, user, uses_tls = self._server
+        if not isinstance(error, ANSWERS):
+            return unavailable(error, address, uses_tls=uses_tls)
+        if (text := error_text(error)).startswith(_MOVED):
+            return RedisUnavailable(f"Redis at {address} refused the call: {text}")
+        return translate(error, address, command, user)
+
+    def _note_tracking(self, reply: object, what: str = "CLIENT TRACKING") -> None:
         if not isinstance(reply, Exception):
             if not self.tracks:
-                logger.info("this Redis allows CLIENT TRACKING again for %s", self._watched)
+                logger.info("this Redis allows %s again for %s", what, self._watched)
             self.tracks = self._is_tracked = True
             return
         self._retry_at = time.monotonic() + self._retry_s
         if self.tracks:
             logger.warning(
-                "this Redis refuses CLIENT TRACKING (%s): %s are looked at several times a second "
-                "instead, until it allows it; allow it, and CLIENT CACHING, in the ACL of this user",
-                reply,
+                "this Redis refuses %s (%s): %s are looked at several times a second instead, until it allows it; "
+                "allow HELLO, CLIENT TRACKING and CLIENT CACHING in the ACL of this user, and in a proxy",
+                what,
+                error_text(reply),
                 self._watched,
             )
         self.tracks = self._is_tracked = False
@@ -260,12 +288,14 @@ class WakeConnection:
             if self._descriptor is not None:
                 self._descriptor.check()
             return
-        connection = self._connect()
+        refused: Exception | None = None
         try:
-            connection.connect()  # type: ignore[no-untyped-call]
-        except BaseException:
-            connection.disconnect()  # type: ignore[no-untyped-call]
-            raise
+            connection = self._connected(self._connect)
+        except redis.exceptions.ResponseError as error:
+            if error_text(error).startswith(FOR_NOW):
+                raise
+            # A proxy, or another server, that knows RESP 2 alone; what else is wrong shows there as well.
+            connection, refused = self._connected(partial(self._connect, protocol=2)), error
         self._socket = connection._sock  # noqa: SLF001 - redis-py does not show it
         self._socket.setblocking(False)
         if descriptors.is_watching:
@@ -279,7 +309,23 @@ class WakeConnection:
         self._retry_at = 0.0
         self._spins_in_vain = 0
         self._connection = connection
+        self._is_plain = refused is not None
+        if refused is not None:
+            self._note_tracking(refused, "HELLO 3")
         self._listen()
+
+    def _connected(self, make: Callable[[], AbstractConnection]) -> AbstractConnection:
+        connection: Any = make()
+        place = f"{getattr(connection, 'host', '')}:{getattr(connection, 'port', '')}"
+        user = getattr(connection, "username", None) or "default"
+        uses_tls = isinstance(connection, redis.SSLConnection)
+        self._server = getattr(connection, "path", "") or place, user, uses_tls
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""
@@ -335,13 +381,13 @@ class TrackingConnection(WakeConnection):
         """Send reading commands, whose keys are tracked from then on, and return the replies.
 
         Raises:
-            RedisError, OSError: closed; the next call opens a new connection.
+            KiqbridgeError: closed; the next call opens a new connection.
         """
         replies: list[Any] = self._tried(self.ask_tracked, *commands)
-        for reply in replies:
+        for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
                 self.close()
-                raise reply
+                raise self.failure(reply, command) from reply
         self.forget_news()  # of what was read before
         return replies
 
@@ -349,7 +395,7 @@ class TrackingConnection(WakeConnection):
         """Wait until a key that was read has changed; False when the time is over, or after `interrupt`.
 
         Raises:
-            RedisError, OSError: as `read`.
+            KiqbridgeError: as `read`.
         """
         if not self.tracks:
             self.pause(min(timeout_s, LOOK_WITHOUT_TRACKING_S))
@@ -361,6 +407,9 @@ class TrackingConnection(WakeConnection):
     def _tried(self, act: Callable[..., Any], *args: Any) -> Any:
         try:
             return act(*args)
+        except FAILURES as error:
+            self.close()
+            raise self.failure(error) from error
         except BaseException:
             self.close()
             raise

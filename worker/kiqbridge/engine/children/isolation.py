@@ -88,7 +88,9 @@ class Isolation(Role):
         outage: Outage,
         look_s: float = LOOK_S,
     ) -> None:
-        super().__init__("isolation", self._look_on, until=Until.QUIET)
+        super().__init__(
+            "isolation", self._look_on, work="running suspects alone", until=Until.QUIET
+        )
         self.tid = tid
         self.current: RunningJob | None = None
         self.processed = 0
@@ -200,6 +202,7 @@ class Isolation(Role):
             threads.beat()
             if self._hint.says_nothing:
                 self.suspects = {}
+                self.troubles.worked(self._work)
                 continue
             if time.monotonic() < self._look_at:
                 continue
@@ -207,12 +210,13 @@ class Isolation(Role):
             try:
                 while not self._stopping.is_set() and self.look():
                     pass
+                self.troubles.worked(self._work)
             except Shutdown:
                 return
+            except ProcessDied as error:
+                logger.warning("suspects wait: %s", error)
             except KiqbridgeError as error:
-                (logger.warning if isinstance(error, ProcessDied) else logger.debug)(
-                    "suspects wait: %s", error
-                )
+                self.troubles.failed(self._work, error)
             except Exception:
                 logger.exception("letting a suspect run alone failed; it is tried again")
 

@@ -141,7 +141,7 @@ class LeaseKeeper:
         self._beats = itertools.count(2)  # the first sign of life comes with the registration
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._refused = ""
+        self._pause_s = times.beat_every
         self._on_news: Callable[[News], object] = lambda _news: None
         self._queues: Collection[str] = ()
         self.watches = False
@@ -153,7 +153,9 @@ class LeaseKeeper:
             silent_after_s=times.silent_after,
             orphan_limit=orphan_limit,
         )
-        self.thread = Role("lease", self._beat_on, stopping=self._stopping)
+        self.thread = Role(
+            "lease", self._beat_on, work="prolonging the lease", stopping=self._stopping
+        )
         self.current = Lease("")
         self.current.lost = True
 
@@ -282,23 +284,12 @@ class LeaseKeeper:
 
     def _beat_safely(self) -> float:
         """One beat; the seconds until the next one. A beat that fails is also a look missing."""
-        try:
-            pause = self._beat()
-        except KiqbridgeError as error:
+        self._pause_s = self._times.look_again_after
+        if not self.thread.tried(self._beat):
             self._reaper.forget_suspects()
-            text = str(error)
-            is_new = not isinstance(error, RedisUnavailable) and text != self._refused
-            self._refused = text if is_new else self._refused
-            logger.log(logging.WARNING if is_new else logging.DEBUG, "no lease beat: %s", text)
-        except Exception:
-            self._reaper.forget_suspects()
-            logger.exception("the lease's beat failed; it is repeated")
-        else:
-            self._refused = ""
-            return pause
-        return self._times.look_again_after
+        return self._pause_s
 
-    def _beat(self) -> float:
+    def _beat(self) -> None:
         lease = self.current
         news = None
         if not lease.lost:
@@ -308,15 +299,20 @@ class LeaseKeeper:
         self.watches = news is not None and news.watches
         if news is not None:
             self._on_news(news)
-        times = self._times
         if not self.watches:
-            return times.beat_every
+            self._pause_s = self._times.beat_every
+        elif not self.thread.tried(self._look, "giving back the jobs of processes that died"):
+            self._reaper.forget_suspects()
+
+    def _look(self) -> None:
+        times = self._times
         suspects = self._reaper.look(own=self.current.incarnation)
         # As often as that one of them asks for whose jobs are to be back the soonest.
         strictest = LeaseTimes(self._reaper.strictest_s * 3)
         if suspects:
-            return min(strictest.look_again_after, times.look_again_after)
-        return min(strictest.watch_every, times.watch_every)
+            self._pause_s = min(strictest.look_again_after, times.look_again_after)
+        else:
+            self._pause_s = min(strictest.watch_every, times.watch_every)
 
     def _send_beat(self, lease: Lease, *, slot_ms: int) -> News | None:
         asked_at = lease_now()

@@ -1,13 +1,14 @@
-"""While Redis is away: one log line at its beginning and one at its end, and writes that are repeated meanwhile."""
+"""While Redis is away, or refuses: one log line at the beginning and one at the end, and writes that are repeated meanwhile."""
 
 import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kiqbridge.errors import KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.errors import KiqbridgeError, Shutdown
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import lease_now
+from kiqbridge.runtime.troubles import Troubles
 
 logger = logging.getLogger(__name__)
 
@@ -17,23 +18,46 @@ RETRY_S = 1.0
 T = TypeVar("T")
 
 
-class Outage:
-    """Logs once that Redis is away, and once for how long it was; shared by all threads."""
+SETTLING: Final = "writing what became of jobs, which stay in flight,"
 
-    def __init__(self) -> None:
+
+class Outage:
+    """Logs once that Redis is away, and once for how long it was; shared by all threads.
+
+    Args:
+        troubles: gets what does not pass by itself.
+    """
+
+    def __init__(self, troubles: Troubles | None = None) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._troubles = Troubles() if troubles is None else troubles
+        self._refused: set[str] = set()
 
-    def report(self, error: KiqbridgeError) -> None:
-        """A call failed."""
+    def report(self, error: KiqbridgeError, work: str) -> None:
+        """A call failed.
+
+        Args:
+            error: why.
+            work: what it was for, as the subject of a sentence.
+        """
+        if not error.may_pass:
+            self._refused.add(work)
+            user_code.call(
+                self._troubles.failed, work, error, log=logger, failed="a log handler failed"
+            )
+            return
         with self._lock:
             if self._since is not None:
                 return
             self._since = lease_now()
         _log(logging.ERROR, "%s; trying again every second, running jobs go on", error)
 
-    def over(self) -> None:
+    def over(self, work: str) -> None:
         """A call succeeded."""
+        if self._refused and work in self._refused:
+            self._refused.discard(work)
+            user_code.call(self._troubles.worked, work, log=logger, failed="a log handler failed")
         if self._since is None:
             return
         with self._lock:
@@ -65,14 +89,10 @@ def retry_until_written(
     while True:
         try:
             result = write()
-        except RedisUnavailable as error:
-            outage.report(error)
         except KiqbridgeError as error:
-            logger.error(  # noqa: TRY400 - the message says it all, every second
-                "Redis refuses to take a job, which stays in flight; trying again: %s", error
-            )
+            outage.report(error, SETTLING)
         else:
-            outage.over()
+            outage.over(SETTLING)
             return result
         threads.beat()
         if wait(RETRY_S):

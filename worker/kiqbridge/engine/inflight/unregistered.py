@@ -116,32 +116,40 @@ class UnregisteredWatch:
         self._next_at: float | None = None
         self._reported: set[str] = set()
 
-    def step(self, connection: RedisConnection, now: float) -> None:
-        """Go on with the search; called every few seconds by one process of the fleet; `now` on a monotonic clock."""
+    def is_due(self, now: float) -> bool:
+        """Whether there is a search to begin or to go on with; `now` on a monotonic clock."""
         if self._next_at is None:
             self._next_at = now + FIRST_AFTER_S
-        if now < self._next_at:
+        return now >= self._next_at
+
+    def step(self, connection: RedisConnection, now: float) -> None:
+        """Go on with the search, if it is due; called every few seconds by one process of the fleet.
+
+        Raises:
+            KiqbridgeError: the next search begins later, from the start.
+        """
+        if not self.is_due(now):
             return
         self._search = self._search or Search(self._keys)
         try:
             if not self._search.step(connection):
                 return
             found = self._search.found(connection)
-        except KiqbridgeError as error:  # nothing depends on it
-            logger.debug("looking for lists that no registration names failed: %s", error)
-        else:
-            names = set()
-            for each in found:
-                names.add(each.incarnation)
-                if each.incarnation not in self._reported:
-                    logger.warning(
-                        "%d jobs are in flight for %s, which is not registered: nobody performs them or gives "
-                        "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
-                        "`kiqbridge recover`",
-                        sum(each.lists.values()),
-                        shown(each.incarnation),
-                        shown(", ".join(each.lists)),
-                        self._keys.inflight,
-                    )
-            self._reported = names
+        except KiqbridgeError:
+            self._search, self._next_at = None, now + PAUSE_S
+            raise
+        names = set()
+        for each in found:
+            names.add(each.incarnation)
+            if each.incarnation not in self._reported:
+                logger.warning(
+                    "%d jobs are in flight for %s, which is not registered: nobody performs them or gives "
+                    "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
+                    "`kiqbridge recover`",
+                    sum(each.lists.values()),
+                    shown(each.incarnation),
+                    shown(", ".join(each.lists)),
+                    self._keys.inflight,
+                )
+        self._reported = names
         self._search, self._next_at = None, now + PAUSE_S

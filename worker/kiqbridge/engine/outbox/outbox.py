@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, NamedTuple
 
 from kiqbridge.client.current import log_context
@@ -25,7 +26,7 @@ from kiqbridge.engine.outbox.effects import (
     pass_report,
     unlock,
 )
-from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
@@ -33,7 +34,6 @@ from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.wire.batches import BATCH_BYTES, count_by_bytes
 from kiqbridge.wire.flow_mark import FlowEnd
 
@@ -49,6 +49,7 @@ REREAD_S: Final = 60.0
 """Seconds after which the cancelled batches are read again, though they seem to be the same."""
 
 BATCH: Final = 100
+_SOME: Final = "applying the ends of some jobs, which are kept in kb:flow:ends,"
 ADDING: Final = ("batch_end", "batch_seal")
 """Effects that may add ends."""
 
@@ -100,7 +101,13 @@ class Outbox(Role):
         makers: Sequence[EffectMaker] = MAKERS,
         look_s: float = LOOK_S,
     ) -> None:
-        super().__init__("outbox", self._look_on, until=Until.ENDS, join_s=LAST_S)
+        super().__init__(
+            "outbox",
+            self._look_on,
+            work="applying the ends of jobs (locks, batches, chains, results)",
+            until=Until.ENDS,
+            join_s=LAST_S,
+        )
         self.applied = 0
         self.bids: frozenset[str] = frozenset()
         self._context = context
@@ -111,8 +118,8 @@ class Outbox(Role):
         self._looked_at = 0.0
         self._hint = Hint()
         self._cancelled = b""
-        self._wrong_type = WrongTypeWarning(logger, "the outbox of ended jobs")
         self._read_at = -REREAD_S
+        self._has_refused = False
 
     def note(self, *, ends: bool, cancelled: bytes) -> None:
         """What the beat of the lease has found out. From any thread, at once.
@@ -134,6 +141,7 @@ class Outbox(Role):
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
+        self._has_refused = False
         taken = take_ends(self._connection, self._context.keys, most=BATCH, for_s=TAKE_S)
         ends = [end for text in taken if (end := self._read(text)) is not None]
         has_added = False
@@ -141,6 +149,8 @@ class Outbox(Role):
             count = count_by_bytes([end.size for end in ends], BATCH_BYTES)
             has_added |= self._apply(ends[:count])
             del ends[:count]
+        if taken and not self._has_refused:
+            self.troubles.worked(_SOME)
         return has_added or len(taken) == BATCH
 
     def look_for_cancelled(self) -> None:
@@ -183,13 +193,9 @@ class Outbox(Role):
             if len(ends) > 1:
                 added = [self._apply([each]) for each in ends]
                 return any(added)
+            self._has_refused = True
             with _about(ends[0].end):
-                logger.error(  # noqa: TRY400 - the server's words say it all
-                    "the end of a job could not be applied: %s; it stays in %s and is tried again. If a key has "
-                    "another type, delete what something else has written",
-                    error,
-                    keys.flow_ends,
-                )
+                self.troubles.failed(_SOME, error)
             return False
         has_added = False
         for each, its_answers in zip(ends, answers, strict=True):
@@ -219,24 +225,24 @@ class Outbox(Role):
             is_last, is_woken = self._stopping.is_set(), self._some.is_set()
             self._some.clear()
             threads.beat()
-            try:
-                now = time.monotonic()
-                is_known = self._hint.is_fresh
-                if is_known and not self._cancelled:
-                    self.bids = frozenset()
-                elif now >= self._read_at + (REREAD_S if is_known else self._look_s):
-                    self.look_for_cancelled()
-                    self._read_at = now
-                if is_last or is_woken or not self._hint.says_nothing:
-                    self._looked_at = now
-                    while self.look():
-                        pass
-                self._wrong_type.clear()
-            except KiqbridgeError as error:
-                logger.debug("ends of jobs wait for Redis: %s", error)
-                self._wrong_type.report(error)
+            self.tried(partial(self._turn, must_look=is_last or is_woken))
             if is_last:
                 return
             threads.rest()
             if not self._stopping.is_set():
                 self._some.wait(self._look_s)
+
+    def _turn(self, *, must_look: bool) -> None:
+        now = time.monotonic()
+        is_known = self._hint.is_fresh
+        if is_known and not self._cancelled and not self.is_refused:
+            self.bids = frozenset()
+        elif now >= self._read_at + (REREAD_S if is_known else self._look_s):
+            self.look_for_cancelled()
+            self._read_at = now
+        if must_look or self.is_refused or not self._hint.says_nothing:
+            self._looked_at = now
+            while self.look():
+                pass
+        else:
+            self.troubles.worked(_SOME)  # somebody has removed them

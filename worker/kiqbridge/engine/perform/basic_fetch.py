@@ -45,6 +45,7 @@ class BasicFetcher:
         self._looked_at = 0.0
         self._by_kind = by_kind or SlotsByKind((), {})
         self._full: set[str] = set()
+        self._work = f"taking jobs of {', '.join(sorted(order()))}"
         self.has_fetched = False
         self.refused: BaseException | None = None
         self.last: Chunk | None = None
@@ -54,7 +55,7 @@ class BasicFetcher:
         try:
             chunk = self._pop()
         except KiqbridgeError as error:
-            self._outage.report(error)
+            self._outage.report(error, self._work)
             give_up.wait(RETRY_S)
             return None
         except BaseException as error:
@@ -62,7 +63,7 @@ class BasicFetcher:
                 self.refused = error
             raise
         self.has_fetched = True
-        self._outage.over()
+        self._outage.over(self._work)
         return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:

@@ -92,6 +92,7 @@ class Fetcher:
         self._by_kind = by_kind or SlotsByKind((), {})
         self._without: Sequence[str] = ()
         self._woken = False
+        self._work = f"taking jobs of {', '.join(sorted(order()))}"
         self.has_fetched = False
         self.refused: BaseException | None = None
 
@@ -115,7 +116,7 @@ class Fetcher:
             )
         except KiqbridgeError as error:
             self._looked(found=False)
-            self._outage.report(error)
+            self._outage.report(error, self._work)
             give_up.wait(RETRY_S)
             return None
         except BaseException as error:
@@ -124,7 +125,7 @@ class Fetcher:
                 self.refused = error
             raise
         self.has_fetched = True
-        self._outage.over()
+        self._outage.over(self._work)
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between

@@ -30,8 +30,11 @@ import redis
 
 from kiqbridge.engine.inflight.claims import HandOn
 from kiqbridge.engine.perform.look_at_queues import LookAtQueues, raw_name
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store import scripts, wake_connection
 from kiqbridge.store.leadership import Sight
+from kiqbridge.store.replies import error_text
 from kiqbridge.store.round_trip import pack
 from kiqbridge.wire.names import text_of
 
@@ -75,8 +78,6 @@ TIGHT_LOOK_S = 0.02
 
 _LOOK = b"look"
 _NAMED_BYTES = 100
-_FAILOVER = ("READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "NOAUTH")
-_CLUSTER = ("CLUSTERDOWN", "MOVED", "ASK ", "TRYAGAIN")  # the last two while a slot moves
 
 
 class PendingClaim(NamedTuple):
@@ -111,8 +112,9 @@ class Listening:
     Args:
         queues: that are served.
         keys: the namespace.
-        connect: makes a RESP 3 connection that is not open yet.
+        connect: as of `WakeConnection`.
         is_tight: whether some kind of job finds no room here now.
+        troubles: gets what the server refuses for good.
 
     Attributes:
         state: where this process stands.
@@ -123,13 +125,17 @@ class Listening:
         self,
         queues: Sequence[str],
         keys: "Keys",
-        connect: "Callable[[], AbstractConnection]",
+        connect: "Callable[..., AbstractConnection]",
         is_tight: Callable[[], bool] = lambda: False,
+        troubles: Troubles | None = None,
     ) -> None:
         self.state = State.UNKNOWN
         self.is_alone = False
         self._connection = wake_connection.WakeConnection(connect)
         self._is_tight = is_tight
+        self._troubles = Troubles() if troubles is None else troubles
+        self._work = f"listening for pushes to {', '.join(queues)}"
+        self._turn_work = f"taking turns in listening for pushes to {', '.join(queues)}"
         self._queues = queues
         self._keys = keys
         self._list, self._sign, self._standby = keys.wake(set_of(queues))
@@ -169,7 +175,8 @@ class Listening:
                 if step is not _GO_ON:
                     return step
         except wake_connection.FAILURES as error:
-            logger.debug("watching the queues failed: %s", error)
+            work = self._work if self.state is State.LISTENING else self._turn_work
+            self._troubles.failed(work, connection.failure(error))
             self._drop()  # the thread's own claim reports the outage, and waits it out
         except Exception:
             # An answer that makes no sense: the connection is out of step.
@@ -253,6 +260,7 @@ class Listening:
         late_s = min(max(seconds / 3, LATE_AT_LEAST_S), LATE_AT_MOST_S)
         self._parked_until = time.monotonic() + seconds + late_s
         self.state = State.PARKED
+        self._troubles.worked(self._turn_work)
 
     def _unparked(self, message: Any) -> None:
         self.state = State.HANDED_ON
@@ -317,13 +325,13 @@ class Listening:
 
     def _refused(self, error: Exception) -> None:
         """The server does not allow what a fleet needs: listen as if alone, and try it again later."""
-        if str(error).startswith((*_FAILOVER, *_CLUSTER)):
+        if isinstance(self._connection.failure(error), RedisUnavailable):
             raise error
         if not self._is_solo_reported:
             logger.warning(
                 "this Redis refuses what idle processes share (%s): a push wakes a thread of each process instead "
                 "of one in the fleet; allow BLPOP, and the keys kb:wake:*, in the ACL of this user",
-                error,
+                error_text(error),
             )
         self._is_solo_reported = True
         self.listen_by_itself(wake_connection.TRACKING_RETRY_S)
@@ -397,7 +405,10 @@ class Listening:
             self._look_for_company()
             if self.state is not State.LISTENING:
                 return False
-        return self._look_at_queues.look(*(self._sign, self._standby) if is_shared else ())
+        is_due = self._look_at_queues.look(*(self._sign, self._standby) if is_shared else ())
+        for work in (self._work, self._turn_work):
+            self._troubles.worked(work)
+        return is_due
 
     def _look_for_company(self) -> None:
         """Whether this process is still the only one that waits; arms the keys that others write."""

@@ -10,14 +10,13 @@ Of few jobs each idle thread takes its share, for a minute after a job has waite
 one. Without that reason it would cost three times the CPU where all jobs are short.
 """
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.engine.settle.settling import Settler
-from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.errors import RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.role import Role, Until
@@ -26,8 +25,6 @@ from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-logger = logging.getLogger(__name__)
 
 SHORT_S = 0.020
 """A job is short up to here."""
@@ -78,7 +75,13 @@ class PrefetchRevoker(Role):
         settler: Settler,
         notifications: Notifications,
     ) -> None:
-        super().__init__("revoker", self._watch, until=Until.JOBS, join_s=0)
+        super().__init__(
+            "revoker",
+            self._watch,
+            work="giving back jobs that wait behind a long one",
+            until=Until.JOBS,
+            join_s=0,
+        )
         self._connection = connection
         self._keys = keys
         self._settler = settler
@@ -104,16 +107,12 @@ class PrefetchRevoker(Role):
             if self._stopping.wait(TICK_S):
                 return
             self._some.clear()
-            try:
-                waiting = [self._look_at(processor) for processor in self.processors]
-            except RedisUnavailable as error:
-                logger.debug("giving back waits for Redis: %s", error)
-                waiting = [not self._stopping.wait(RETRY_S)]
-            except Exception:
-                logger.exception("giving back jobs that wait behind a long one failed; repeated")
-                waiting = [not self._stopping.wait(RETRY_S)]
-            if any(waiting):
+            if not self.tried(self._look_at_all) and not self._stopping.wait(RETRY_S):
                 self._some.set()
+
+    def _look_at_all(self) -> None:
+        if any([self._look_at(processor) for processor in self.processors]):  # noqa: C419 - at all of them
+            self._some.set()
 
     def _look_at(self, processor: BusyProcessor) -> bool:
         """Revoke the waiting jobs if the running one is long; whether some still wait."""

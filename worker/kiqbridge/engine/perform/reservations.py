@@ -28,7 +28,7 @@ from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.dying import dead
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
-from kiqbridge.errors import JobOverran, KiqbridgeError
+from kiqbridge.errors import JobOverran
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.records import dataclass
@@ -118,7 +118,13 @@ class Reservations(Role):
         on_lost: Callable[[Holder], object],
         on_taken: Callable[[bytes], object] = lambda _text: None,
     ) -> None:
-        super().__init__("reservations", self._look_on, until=Until.QUIET, join_s=0)
+        super().__init__(
+            "reservations",
+            self._look_on,
+            work="taking away jobs that run too long",
+            until=Until.QUIET,
+            join_s=0,
+        )
         self.overran = 0
         self.lost = 0
         self._registry = registry
@@ -242,7 +248,4 @@ class Reservations(Role):
     def _look_on(self) -> None:
         while not self._stopping.wait(LOOK_S):
             threads.beat()
-            try:
-                self.look(time.monotonic())
-            except KiqbridgeError as error:
-                logger.debug("a job that ran too long waits for Redis: %s", error)
+            self.tried(lambda: self.look(time.monotonic()))

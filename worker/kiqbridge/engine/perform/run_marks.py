@@ -12,12 +12,12 @@ A unique job asks for its lock before all of that (store/locks.py). Jobs without
 nothing here.
 """
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 
 from kiqbridge.client.iterable import is_iterable
 from kiqbridge.engine.perform.execution import Execution, Run
@@ -34,8 +34,8 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark, lock_of
 from kiqbridge.wire.tick_mark import EndKind, tick_mark_of
 
-logger = logging.getLogger(__name__)
-
+_BEGINNING = "beginning jobs of schedules under their rules of overlap and age, without which they begin at once,"
+_LOCKING = "beginning unique jobs under their locks, without which they begin at once,"
 RETRY_S = 1.0
 MOST_JID = 100
 
@@ -60,7 +60,7 @@ class RunMarks(Role):
         cancel: Callable[[str], object],
         wall_now: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__("run marks", self._write_on)
+        super().__init__("run marks", self._write_on, work="noting the ends of runs of schedules")
         self._keys = keys
         self._connect = connect
         self._identity = identity
@@ -89,18 +89,15 @@ class RunMarks(Role):
         if tick is None or tick.is_plain:
             return None
         mark = RunMark(tick, _jid(payload.get("jid")), incarnation or self._identity)
-        self._write_ended(connection)
         try:
+            self._write_ended(connection)
             begun = begin_run(
                 connection, self._keys, mark, is_first=payload.get("retry_count") is None
             )
         except RedisRefused as error:
-            logger.warning(
-                "the job runs without a look at overlap and age of schedule %s: %s",
-                tick.schedule,
-                error,
-            )
+            self.troubles.failed(_BEGINNING, error)
             return None
+        self.troubles.worked(_BEGINNING)
         if begun.outcome == "expired":
             late_s = self._wall_now() - tick.at
             why = (
@@ -124,8 +121,9 @@ class RunMarks(Role):
         try:
             answer = begin_lock(connection, self._keys, lock, str(execution.payload.get("jid")))
         except RedisRefused as error:
-            logger.warning("the job runs without a look at its lock %s: %s", lock.name, error)
+            self.troubles.failed(_LOCKING, error)
             return None
+        self.troubles.worked(_LOCKING)
         if not answer:
             return None
         why = f"job {answer} has its lock {lock.name} (unique)"
@@ -166,19 +164,24 @@ class RunMarks(Role):
         return not_performed(keys, execution.payload, execution.queue, outcome, why, now=now)
 
     def _write_ended(self, connection: RedisConnection) -> None:
-        """Write what has ended in this process, in its order.
+        """Write what has ended in this process, in its order; what is refused holds up no other.
 
         Raises:
-            RedisUnavailable: the rest is written later.
+            RedisUnavailable, RedisRefused: the rest is written later.
         """
+        refused: RedisRefused | None = None
         with self._writing:
-            while self._ended:
+            for _ in range(len(self._ended)):
                 mark, is_over = self._ended[0]
                 try:
                     end_run(connection, self._keys, mark, is_over=is_over)
                 except RedisRefused as error:
-                    logger.warning("a run of %s is not noted: %s", mark.tick.schedule, error)
-                self._ended.popleft()
+                    refused = error
+                    self._ended.rotate(-1)
+                else:
+                    self._ended.popleft()
+        if refused is not None:
+            raise refused
 
     def _write_on(self) -> None:
         with closing(self._connect()) as connection:
@@ -187,12 +190,9 @@ class RunMarks(Role):
                 self._some.wait()
                 threads.beat()
                 self._some.clear()
-                try:
-                    self._write_ended(connection)
-                except KiqbridgeError as error:
-                    logger.debug("marks of runs wait for Redis: %s", error)
-                    if not self._stopping.wait(RETRY_S):
-                        self._some.set()
+                is_written = self.tried(partial(self._write_ended, connection))
+                if not is_written and not self._stopping.wait(RETRY_S):
+                    self._some.set()
 
 
 class MarkedRun(Run):

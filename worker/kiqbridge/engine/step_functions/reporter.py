@@ -15,6 +15,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kiqbridge.client.current import log_context
@@ -25,14 +26,12 @@ from kiqbridge.engine.step_functions.service import (
     OutputRefused,
     StepFunctions,
 )
-from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store import task_reports
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.task_token import Task
 
@@ -85,7 +84,13 @@ class TaskReporter(Role):
         look_s: float = LOOK_S,
         rng: random.Random | None = None,
     ) -> None:
-        super().__init__("task reports", self._look_on, until=Until.ENDS, join_s=LAST_REPORTS_S)
+        super().__init__(
+            "task reports",
+            self._look_on,
+            work="reporting to Step Functions",
+            until=Until.ENDS,
+            join_s=LAST_REPORTS_S,
+        )
         self.sent = 0
         self._keys = keys
         self._connection = connection
@@ -97,7 +102,6 @@ class TaskReporter(Role):
         self._pause_s = 0.0
         self._looked_at = 0.0
         self._hint = Hint()
-        self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
 
     def note(self, *, reports: bool) -> None:
         """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
@@ -204,16 +208,7 @@ class TaskReporter(Role):
             is_last, is_woken = self._stopping.is_set(), self._some.is_set()
             self._some.clear()
             threads.beat()
-            try:
-                self._on_look()
-                if is_last or is_woken or not self._hint.says_nothing:
-                    self._looked_at = time.monotonic()
-                    while self.look():
-                        pass
-                self._wrong_type.clear()
-            except KiqbridgeError as error:
-                logger.debug("reports for Step Functions wait for Redis: %s", error)
-                self._wrong_type.report(error)
+            self.tried(partial(self._turn, must_look=is_last or is_woken))
             if is_last:
                 return
             threads.rest()
@@ -221,6 +216,13 @@ class TaskReporter(Role):
                 self._stopping.wait(self._pause_s)  # whatever is written meanwhile
             elif not self._stopping.is_set():
                 self._some.wait(self._look_s)
+
+    def _turn(self, *, must_look: bool) -> None:
+        self._on_look()
+        if must_look or self.is_refused or not self._hint.says_nothing:
+            self._looked_at = time.monotonic()
+            while self.look():
+                pass
 
 
 def _named(report: TaskReport) -> str:
