@@ -14,14 +14,12 @@ from support.servers import debian_server, embedded_server, find_free_port, with
 from support.waiting import wait_until
 
 from kiqbridge.operate.doctor.finding import Status
-from kiqbridge.operate.doctor.redis_rights import needed
 from kiqbridge.operate.doctor.redis_server import tls_finding
+from kiqbridge.store.rights import needed
 from kiqbridge.wire.keys import Keys
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
-TRIED_BY_OTHER_RULES = {
-    *("ping", "info", "memory|usage", "eval", "evalsha", "client|tracking", "client|caching")
-}
+TRIED_BY_OTHER_RULES = {*("info", "memory|usage", "client|tracking", "client|caching")}
 AREAS = ("redis",)
 
 

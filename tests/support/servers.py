@@ -155,8 +155,8 @@ class ServerProcess:
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, f"the server ended at its start: {self._log()}"
-        plain = redis_py.Redis(host=HOST, port=self.port, protocol=2)  # HELLO may be renamed
-        with suppress(redis_py.RedisError), plain as client:
+        with suppress(redis_py.RedisError), self.client() as client:
+            client.connection_pool.connection_kwargs["protocol"] = 2  # HELLO may be renamed
             return bool(client.ping())
         return False
 

@@ -31,8 +31,8 @@ from kiqbridge.operate.doctor import (
     examine,
     examine_template,
 )
-from kiqbridge.operate.doctor.redis_rights import NEEDS
 from kiqbridge.operate.doctor.redis_server import REACHABLE
+from kiqbridge.store.rights import NEEDS
 from kiqbridge.wire.names import shown
 
 UNREACHABLE: Final = 3

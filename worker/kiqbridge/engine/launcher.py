@@ -46,7 +46,7 @@ from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
 from kiqbridge.engine.settle.failed_payload import error_message
-from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.role import Until
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
@@ -269,7 +269,11 @@ class Launcher:
     def _register(self) -> None:
         with self._composing:
             if not self._stopping.is_set():
-                self.parts.claim_schedules()
+                self.parts.rights.look()  # before anything is refused: all that is missing at once
+                try:
+                    self.parts.claim_schedules()
+                except RedisRefused as error:  # the step of these schedules reports it, too
+                    logger.warning("names of declared schedules are not taken yet: %s", error)
                 self.parts.keeper.start()
                 self._is_registered = True
 

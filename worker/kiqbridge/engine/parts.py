@@ -57,6 +57,7 @@ from kiqbridge.engine.perform.reservations import Holder, Reservations, Rules
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.poller import Poller
+from kiqbridge.engine.rights import Rights
 from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.failure import Failures
@@ -139,6 +140,7 @@ class EngineParts:
         )
         self._connect = self.pool.shared_connection
         self.troubles = Troubles()
+        self.rights = Rights(self.pool, self.keys, self.troubles, self.all_troubles)
         self.client = self._make_client()
         self.keeper = LeaseKeeper(
             identity=self.identity,
@@ -422,7 +424,10 @@ class EngineParts:
             ScheduleStep("next occurrences", NEXT_S, ruby.publish_next),
         )
         trim = trim_of(self._config, self.keys, self.pool.address)
-        return (*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, trim.step)
+        return (
+            *(*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, trim.step),
+            self.rights.step,
+        )
 
     def _make_hooks(self) -> "MissedTickHooks":
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify

@@ -20,13 +20,13 @@ from kiqbridge.operate.doctor import (
     worker,
 )
 from kiqbridge.operate.doctor.finding import ALL, Finding, Rule, Selection, listed
-from kiqbridge.operate.doctor.redis_rights import Role
 from kiqbridge.operate.doctor.system import Checks, System
 from kiqbridge.operate.doctor.template_model import read_model
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME
 from kiqbridge.schedule.lint import lint
 from kiqbridge.schedule.sourced import sourced_schedules
 from kiqbridge.schedule.template import read_schedules
+from kiqbridge.store.rights import Role
 
 CHECKS: Final[Checks] = (
     *now.CHECKS,

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import redis
 
@@ -12,7 +12,11 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.operate.doctor.finding import Finding, Rule
 from kiqbridge.operate.doctor.system import Checks, System
 from kiqbridge.store import server_check
+from kiqbridge.store.replies import error_text
 from kiqbridge.store.scripts import from_text
+
+if TYPE_CHECKING:
+    from redis.connection import AbstractConnection
 
 _PROBE: Final = from_text("#!lua flags=no-writes,allow-oom\nreturn 1\n")
 _CLOUDS: Final = (
@@ -124,21 +128,24 @@ def check_scripts(system: System) -> Iterator[Finding]:
 
 def check_tracking(system: System) -> Iterator[Finding]:
     """Tracking is turned on as a worker does it, on a connection that is closed then."""
-    connection = system.pool.raw_connection()
-    refused = "CLIENT TRACKING"
+    refused = "RESP 3 (HELLO)"
+    connection: AbstractConnection | None = None
     try:
+        connection = system.pool.raw_connection()
         connection.connect()  # type: ignore[no-untyped-call]
+        refused = "CLIENT TRACKING"
         connection.send_command("CLIENT", "TRACKING", "ON", "OPTIN")  # type: ignore[no-untyped-call]
         connection.read_response()
         refused = "CLIENT CACHING"
         connection.send_command("CLIENT", "CACHING", "YES")  # type: ignore[no-untyped-call]
         connection.read_response()
     except (redis.exceptions.RedisError, OSError) as error:
-        yield TRACKING.problem(f"{refused} is refused: {error}")
+        yield TRACKING.problem(f"{refused} is refused: {error_text(error)}")
     else:
         yield TRACKING.ok("CLIENT TRACKING and CLIENT CACHING are allowed")
     finally:
-        connection.disconnect()  # type: ignore[no-untyped-call]
+        if connection is not None:
+            connection.disconnect()  # type: ignore[no-untyped-call]
 
 
 def check_tls(system: System) -> Iterator[Finding]:

@@ -14,9 +14,9 @@ from kiqbridge.store.pauses import server_time
 from kiqbridge.store.server_check import parse_info
 
 if TYPE_CHECKING:
-    from kiqbridge.operate.doctor.redis_rights import Role
     from kiqbridge.store.redis_connection import RedisConnection
     from kiqbridge.store.redis_pool import RedisPool
+    from kiqbridge.store.rights import Role
     from kiqbridge.wire.keys import Keys
 
 MOST_NAMES: Final = 1000

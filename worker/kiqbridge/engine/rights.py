@@ -1,0 +1,94 @@
+"""Whether the server allows this worker all that it needs: tried at the start, and again while it does not.
+
+What is refused later (a right that is taken away) is reported by the threads that need it; then all is tried here, too,
+since the answer to a script does not name the command, or the key, that was refused in it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import redis
+
+from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.rights import missing_of, needed
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+EVERY_S: Final = 15.0
+"""Seconds from one look to the next, while something is refused."""
+
+TOLERATED: Final = frozenset(("blpop", "wait"))
+"""What most workers do without, or later than else (docs/security.md): it is logged, and the worker is ready."""
+
+_NAME: Final = "what this worker may do"
+
+
+class Rights:
+    """What this worker may do on its server.
+
+    Args:
+        pool: how it is reached.
+        keys: the namespace.
+        troubles: gets what is missing.
+        refused: what the threads of the process report; while there is something, it is tried again.
+    """
+
+    def __init__(
+        self,
+        pool: RedisPool,
+        keys: Keys,
+        troubles: Troubles,
+        refused: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._pool = pool
+        self._keys = keys
+        self._troubles = troubles
+        self._refused = refused
+        self._reported = ""
+
+    @property
+    def step(self) -> ScheduleStep:
+        """For the thread of the schedules, whoever leads."""
+        return ScheduleStep("rights", EVERY_S, self._look_again, always=True)
+
+    def look(self) -> None:
+        """Try all of it, in a few milliseconds; log what is missing, once, and what that means."""
+        try:
+            connection = self._pool.raw_connection(protocol=2)
+            try:
+                connection.connect()  # type: ignore[no-untyped-call]
+                missing = missing_of(connection, needed("worker", self._keys))
+            finally:
+                connection.disconnect()  # type: ignore[no-untyped-call]
+        except (redis.exceptions.RedisError, OSError) as error:
+            logger.debug("what this user may do is not known: %s", type(error).__name__)
+            return
+        if not missing:
+            if self._reported:
+                logger.warning("nothing is refused to this worker any more")
+            self._reported = ""
+            self._troubles.clear(_NAME)
+            return
+        lacks = [name.upper() for name in (*missing.commands, *missing.unknown)]
+        if missing.keys:
+            lacks.append(f"the keys {', '.join(missing.keys)}")
+        text = (
+            f"Redis at {self._pool.address} refuses this worker {', '.join(lacks)}, which it needs; "
+            f"{missing.advice(self._pool.user)} (docs/security.md)"
+        )
+        if text != self._reported:
+            self._reported = text
+            logger.warning("%s; it goes on with what it may do, and tries again", text)
+        if missing.keys or not {*missing.commands, *missing.unknown} <= TOLERATED:
+            self._troubles.set(_NAME, text)
+        else:
+            self._troubles.clear(_NAME)
+
+    def _look_again(self, _connection: RedisConnection) -> None:
+        if self._reported or any(self._refused()):
+            self.look()
