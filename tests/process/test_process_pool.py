@@ -17,6 +17,7 @@ from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.children.child import Child
 from kiqbridge.engine.children.child_messages import ChildSettings
 from kiqbridge.engine.children.process_pool import ProcessPool
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.errors import JobTimeout, ProcessDied
 
@@ -298,6 +299,7 @@ def pool(redis_url, tmp_path, monkeypatch):
             timeout_s=25.0,
         )
         pools.append(ProcessPool(settings, **{"size": 2, **options}))
+        pools[-1].starter.start()
         return pools[-1]
 
     yield make
@@ -382,5 +384,7 @@ class TestThePool:
     def test_a_child_that_cannot_load_the_code_says_why(self, pool, monkeypatch, tmp_path):
         monkeypatch.setenv("MARKS", str(tmp_path / "missing"))
 
-        with pytest.raises(ProcessDied, match=r"did not start: .*No such file or directory"):
-            pool().perform(order("Plain", 1), "owner")
+        pool = pool()
+        with pytest.raises(NotBegun, match=r"did not start: .*No such file or directory"):
+            pool.perform(order("Plain", 1), "owner")
+        assert pool.slots.free == 0

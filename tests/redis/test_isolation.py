@@ -21,6 +21,7 @@ from kiqbridge.engine.children.isolation import Isolation
 from kiqbridge.engine.children.process_pool import ProcessPool
 from kiqbridge.engine.children.suspects import SuspectRunner
 from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ProcessDied
@@ -110,6 +111,7 @@ def isolate(redis_url, folder):
             timeout_s=25.0,
         )
         pool = ProcessPool(settings, size=1)
+        pool.starter.start()
         isolation = Isolation(
             outage=Outage(),
             identity=f"host:{number}:aaa",
@@ -280,7 +282,7 @@ def test_two_processes_run_one_suspect_at_a_time(redis, isolate, folder):
 def test_when_the_child_cannot_start_the_suspect_was_not_even_claimed(redis, isolate):
     suspect(redis, "Good")
 
-    with pytest.raises(ProcessDied, match=r"did not start: .*there is no such file"):
+    with pytest.raises(NotBegun, match=r"did not start: .*there is no such file"):
         isolate(require="missing.py").look()
 
     assert redis.llen(KEYS.suspects("default")) == 1

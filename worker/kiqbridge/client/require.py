@@ -58,6 +58,14 @@ def load_all(targets: tuple[str, ...]) -> None:
             ) from error
 
 
+def resolved(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Files and folders by their real paths: they stay these when a link such as `current` is turned."""
+    return tuple(
+        str(Path(target).resolve()) if "/" in target or Path(target).suffix == ".py" else target
+        for target in targets
+    )
+
+
 def _place_of(error: BaseException) -> str:
     """Lines with file, line and source of what was being imported, without our own frames."""
     frames = [

@@ -22,6 +22,7 @@ _CODES: Final = {errors.PayloadError: 2, errors.EventError: 2, errors.RedisUnava
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_standard_streams()
     words = sys.argv[1:] if argv is None else argv
     with _loading():
         parser = build_parser(words)
@@ -39,6 +40,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("\nkiqbridge: interrupted; what was done until now stays done\n")
         return INTERRUPTED
     return code
+
+
+def _open_standard_streams() -> None:
+    """Open what of standard input, output and error is closed (`2>&-`), on nothing.
+
+    Else the next file or socket gets its number, and what a program of a job prints is sent to Redis.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
 @contextlib.contextmanager

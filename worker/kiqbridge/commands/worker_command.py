@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.require import load_all
+from kiqbridge.client.require import load_all, resolved
 from kiqbridge.client.server import server
 from kiqbridge.commands.arguments import add, add_example
 from kiqbridge.config.config import SETTINGS, Config
@@ -102,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
         require_extras(config)
     load_all(config.require)
     _refuse_green_threads()
+    # For child processes, whenever they start.
+    config = replace(config, require=resolved(config.require))
     if config.shell_commands:
         from kiqbridge.engine.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
             command_environment,

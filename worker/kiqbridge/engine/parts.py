@@ -296,6 +296,7 @@ class EngineParts:
         The lease begins before them, with the registration; the bookkeeper with the threads that perform.
         """
         made = (
+            self.processes.starter,
             self.heartbeat,
             self.revoker,
             self.poller,

@@ -8,6 +8,7 @@
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -56,6 +57,9 @@ class Child:
 
     def __init__(self, settings: ChildSettings, start: Start | None = None) -> None:
         start = start or look_at_start()
+        if start.folder and not Path(start.folder).is_dir():
+            gone = "the folder in which this worker was started is gone"
+            raise FileNotFoundError(errno.ENOENT, gone, start.folder)
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
@@ -68,7 +72,7 @@ class Child:
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                cwd=start.folder if start.folder and Path(start.folder).is_dir() else None,
+                cwd=start.folder,
                 umask=-1 if start.umask is None else start.umask,
                 env=start.environment,
             )
@@ -117,7 +121,7 @@ class Child:
             why = f"it was not ready after {timeout_s:g} s"
         if why:
             self.kill()
-            raise ProcessDied(f"the child process for the job did not start: {why}")
+            raise ProcessDied(f"a child process did not start: {why}")
         self._owes_answer = False
 
     def perform(

@@ -28,6 +28,7 @@ from kiqbridge.engine.inflight.claims import Claimer, give_back
 from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
 from kiqbridge.engine.inflight.orphans import forget_orphan, orphan_id
 from kiqbridge.engine.inflight.outage import Outage, retry_until_written
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.settlement import Settlement
@@ -159,20 +160,28 @@ class Isolation(Role):
         """Look once, and run one suspect if there is one and nobody else does; whether one ran.
 
         Raises:
-            KiqbridgeError: Redis is away, or the child could not start; nothing is lost.
+            KiqbridgeError: Redis is away; nothing is lost.
+            NotBegun: the child could not start; nothing is lost.
         """
         if not self._may_claim() or not self._lock():
             return False
         self._child = child = self._pool.start_child()
         try:
             # Before the claim: a child that cannot start says nothing about a job.
-            child.wait_ready(while_waiting=self._renew)
+            self._wait_ready(child)
             return self._run_one()
         finally:
             child, self._child = self._child, None
             child.let_go()
             child.wait_end(RETRY_S)
             self._unlock()
+
+    def _wait_ready(self, child: Child) -> None:
+        self._pool.wait_ready(
+            child,
+            is_given_up=lambda: self._abandoned.is_set() or self._stopping.is_set(),
+            while_waiting=self._renew,
+        )
 
     def _may_claim(self) -> bool:
         """Whether a claim would find a suspect now: a child that is started for nothing is dear.
@@ -213,6 +222,8 @@ class Isolation(Role):
                 self.troubles.worked(self._work)
             except Shutdown:
                 return
+            except NotBegun:
+                pass  # the pool has logged it, and tries again
             except ProcessDied as error:
                 logger.warning("suspects wait: %s", error)
             except KiqbridgeError as error:
@@ -297,7 +308,8 @@ class Isolation(Role):
 
         Raises:
             Shutdown: it was given back.
-            ProcessDied: the child died of it, which is a verdict; or another one could not start.
+            ProcessDied: the child died of it, which is a verdict.
+            NotBegun: another one could not start.
         """
         timed_out_s: float | None = None
         while True:
@@ -315,7 +327,7 @@ class Isolation(Role):
                 child.let_go()
                 child.wait_end(RETRY_S)
                 self._child = child = self._pool.start_child()
-                child.wait_ready(while_waiting=self._renew)
+                self._wait_ready(child)
             except ProcessDied as died:
                 died.is_verdict = True
                 raise

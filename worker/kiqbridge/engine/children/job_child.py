@@ -104,7 +104,8 @@ def main(argv: list[str]) -> int:
     for name in _FOR_THE_WORKER:
         # Not SIG_IGN, which what a job starts would inherit.
         signal.signal(getattr(signal, f"SIG{name}"), _ignore)
-    faulthandler.enable()  # what dies by a signal says where
+    if sys.stderr is not None:
+        faulthandler.enable()  # what dies by a signal says where
     os.set_inheritable(handle, False)
     job_forks.install()
     descriptors.watch(_end_without_socket)

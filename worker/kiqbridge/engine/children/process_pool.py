@@ -8,6 +8,10 @@ the kernel kills them with it, and they hear their socket close.
 
 This is the pool for work that keeps the interpreter lock, and the only one that enforces `timeout_s`
 against code that does not cooperate: by SIGKILL.
+
+A child that cannot start is no failure of the job: a release that is gone, no descriptor or process left. The job
+goes back to its queue, no more of its kind are claimed, and the worker is not ready, until a child has started; that
+is tried again and again.
 """
 
 import logging
@@ -15,22 +19,30 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from kiqbridge.engine.children.child import END_S, Child
 from kiqbridge.engine.children.child_messages import ChildSettings
 from kiqbridge.engine.host.process_state import look_at_start
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.task_report import TaskOutput
 from kiqbridge.errors import ProcessDied, Shutdown
-from kiqbridge.runtime import frames
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime import frames, threads
+from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
 IDLE_S = 60.0
 """After so long without a job a child is ended."""
+
+TRY_AGAIN_S = 1.0
+MOST_S = 30.0
+"""Seconds between two tries while children cannot start: the first pause, each is twice the one before, and the longest."""
+
+_TROUBLE = "process pool"
 
 
 class ProcessPool:
@@ -43,11 +55,17 @@ class ProcessPool:
         idle_s: seconds without a job after which one is ended.
 
     Attributes:
-        slots: for jobs; who has entered it first finds a child at once, or starts one.
+        slots: for jobs; who has entered it first finds a child at once, or starts one. Shut while none can start.
+        starter: the thread that starts all children: the kernel kills a child when the thread that started it is gone.
     """
 
     def __init__(
-        self, settings: ChildSettings, *, size: int, max_jobs: int = 0, idle_s: float = IDLE_S
+        self,
+        settings: ChildSettings,
+        *,
+        size: int,
+        max_jobs: int = 0,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._settings = settings
         self._start = look_at_start()
@@ -62,12 +80,16 @@ class ProcessPool:
         self._interrupted: set[object] = set()
         self._taken: set[object] = set()
         self._is_stopping = False
+        self._pause_s = TRY_AGAIN_S
+        self._try_at: float | None = None
+        """On `time.monotonic`; None: children can start, as far as it is known."""
         # Asked for, the first one being started: it leaves when its future is done, so that none is lost when
         # the keeper is thrown out of its loop, as by a job that raises an error in all threads.
         self._wanted: deque[Future[Child]] = deque()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ending: list[Child] = []
-        self._keeper: threading.Thread | None = None
+        self._starts_no_more = False
+        self.starter = Role("children", self._start_and_sweep, join_s=0)
 
     def __repr__(self) -> str:
         return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
@@ -84,6 +106,7 @@ class ProcessPool:
 
         Raises:
             Shutdown: interrupted; the job has been given back.
+            NotBegun: no child could start.
             JobTimeout, ProcessDied, JobInterrupted, BaseException: see `Child.perform`.
         """
         child: Child | None = None
@@ -129,6 +152,7 @@ class ProcessPool:
     def stop(self) -> None:
         """End all children; those that are in the midst of a job are killed."""
         with self._changed:
+            self._starts_no_more, self._try_at = True, None
             idle, self._idle = self._idle, []
             running = [child for child in self._running.values() if child is not None]
             self._interrupted.update(self._running)
@@ -148,7 +172,8 @@ class ProcessPool:
 
         Raises:
             Shutdown: interrupted meanwhile.
-            ProcessDied: a new one could not start.
+            NotBegun: a new one could not start.
+            ProcessDied: a new one was killed meanwhile.
         """
         with self._changed:
             self._running[owner] = None
@@ -176,7 +201,7 @@ class ProcessPool:
             self._lend(owner, child)
             if owner in self._interrupted:
                 child.kill()
-        child.wait_ready()
+        self.wait_ready(child, is_given_up=lambda: owner in self._interrupted)
         return child
 
     def _lend(self, owner: object, child: Child) -> Child:
@@ -204,37 +229,84 @@ class ProcessPool:
             self._changed.notify_all()
 
     def start_child(self) -> Child:
-        """A new child that is not among those of the pool; it may not be ready yet.
+        """A new child that is not among those of the pool; it is ready after `wait_ready`.
 
         Raises:
-            OSError: the system has no room for it.
+            NotBegun: the system has no room for it.
         """
-        with self._changed:
-            if self._keeper is None:
-                self._keeper = threading.Thread(
-                    target=self._keep, name="kiqbridge-children", daemon=True
-                )
-                self._keeper.start()
         started: Future[Child] = Future()
-        self._wanted.append(started)
+        with self._changed:
+            if self._starts_no_more:
+                raise NotBegun("the worker ends")
+            self._wanted.append(started)
         self._bell.put(None)
-        return started.result()
+        try:
+            return started.result()
+        except Exception as error:
+            raise NotBegun(self._cannot_start(error)) from error
 
-    def _keep(self) -> None:
-        """Start children and end idle ones.
+    def wait_ready(
+        self,
+        child: Child,
+        *,
+        is_given_up: Callable[[], bool],
+        while_waiting: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Wait until a new child has loaded the jobs' code and opened its resources.
 
-        All are started by this thread, which ends with the process alone: the kernel kills a child
-        when the thread that started it is gone.
+        Args:
+            child: one of `start_child`.
+            is_given_up: whether it was killed because nobody needs it any more.
+            while_waiting: called every half second.
+
+        Raises:
+            NotBegun: it could not; it is dead.
+            ProcessDied: it was given up; it is dead.
         """
-        keep_running("children", self._start_and_sweep, is_ending=lambda: False)
+        try:
+            child.wait_ready(while_waiting=while_waiting)
+        except ProcessDied as died:
+            if is_given_up():
+                raise
+            raise NotBegun(self._cannot_start(died)) from died
+        self._can_start()
+
+    def _cannot_start(self, error: Exception) -> str:
+        """Take no jobs of this pool until a child has started, which is tried again and again; what happened."""
+        self.slots.shut()
+        why = str(error)
+        if not isinstance(error, ProcessDied):
+            why = f"a child process cannot be started: {type(error).__name__}: {error}"
+        what = f'jobs of pool="process" cannot run here: {why}'
+        if self._try_at is None:
+            self._try_at = time.monotonic() + self._pause_s
+            self._bell.put(None)
+            logger.error(
+                "%s; their jobs stay in their queues for other workers, it is tried again in %.0f to %.0f s",
+                what,
+                TRY_AGAIN_S,
+                MOST_S,
+            )
+        self.starter.troubles.set(_TROUBLE, f"{what}; start this worker anew if its code has moved")
+        return what
+
+    def _can_start(self) -> None:
+        if self._try_at is None:
+            return
+        self._try_at, self._pause_s = None, TRY_AGAIN_S
+        self.starter.troubles.clear(_TROUBLE)
+        self.slots.open()
+        logger.warning('child processes for jobs of pool="process" start again')
 
     def _start_and_sweep(self) -> None:
+        """Start children that are asked for, try again while none can start, and end idle ones.
+
+        It ends with the process alone, since children end with the thread that has started them.
+        """
         while True:
+            threads.beat()
             if not self._wanted:
-                try:
-                    self._bell.get(timeout=self._idle_s / 4)
-                except queue.Empty:
-                    self._sweep()
+                self._wait_and_sweep()
                 continue
             started = self._wanted[0]
             if not started.done():
@@ -245,6 +317,44 @@ class ProcessPool:
                 else:
                     started.set_result(child)
             self._wanted.popleft()
+
+    def _wait_and_sweep(self) -> None:
+        wait_s = self._idle_s / 4
+        if self._try_at is not None:
+            wait_s = min(wait_s, max(self._try_at - time.monotonic(), 0))
+        try:
+            threads.rest()
+            self._bell.get(timeout=wait_s)
+        except queue.Empty:
+            threads.beat()
+            if self._try_at is not None and time.monotonic() >= self._try_at:
+                self._try_again()
+            self._sweep()
+
+    def _try_again(self) -> None:
+        """Start a child for no job, and keep it for the next one."""
+        self._pause_s = min(2 * self._pause_s, MOST_S)
+        self._try_at = time.monotonic() + self._pause_s
+        try:
+            child = Child(self._settings, self._start)
+            with self._changed:
+                self._ending.append(child)  # so that `stop` ends it
+                if self._starts_no_more:
+                    child.kill()
+            child.wait_ready(while_waiting=threads.beat)
+        except Exception as error:  # noqa: BLE001 - it is tried again
+            if not self._starts_no_more:
+                self._cannot_start(error)
+            return
+        child.idle_since = time.monotonic()
+        with self._changed:
+            if self._count < self._size:
+                self._count += 1
+                self._ending.remove(child)
+                self._idle.append(child)
+            else:
+                child.let_go()
+        self._can_start()
 
     def _sweep(self) -> None:
         with self._changed:

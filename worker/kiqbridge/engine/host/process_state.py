@@ -66,7 +66,7 @@ class Start(NamedTuple):
 
 def look_at_start() -> Start:
     """How this process is now."""
-    return Start(_folder(), _umask(), dict(os.environ), sys.executable)
+    return Start(_folder(), _umask(), _variables(), sys.executable)
 
 
 class Aspect(NamedTuple):
@@ -193,6 +193,15 @@ def _folder() -> str | None:
         return os.getcwd()  # noqa: PTH109 - a text, for children
     except OSError:
         return None
+
+
+def _variables() -> dict[str, str]:
+    """The variables, with the real paths of folders on PYTHONPATH: a link among them may be turned by a deploy."""
+    variables = dict(os.environ)
+    if path := variables.get("PYTHONPATH"):
+        folders = (os.path.realpath(each) if each else each for each in path.split(os.pathsep))
+        variables["PYTHONPATH"] = os.pathsep.join(folders)
+    return variables
 
 
 def _umask() -> int | None:

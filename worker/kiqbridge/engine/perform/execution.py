@@ -43,6 +43,10 @@ logger = logging.getLogger(__name__)
 O_co = TypeVar("O_co", covariant=True)
 
 
+class NotBegun(Exception):  # noqa: N818 - says what happened; the thread that has the job gives it back
+    """A job cannot be run here now, for a reason of the worker's own: it goes back, and nothing is charged to it."""
+
+
 class Run(Protocol):
     """A run that others of its schedule see."""
 
@@ -204,6 +208,7 @@ class JobRunner(Generic[O_co]):
 
         Raises:
             Shutdown: it was interrupted; it has been given back already.
+            NotBegun: the worker cannot run it now; it is to be given back.
         """
         payload = execution.payload
         token = CONTEXT.set((payload, execution.queue))
@@ -219,6 +224,9 @@ class JobRunner(Generic[O_co]):
             except BaseException as error:
                 if isinstance(error, JobInterrupted) and error.is_saved:
                     return self._interrupted(execution)
+                if isinstance(error, NotBegun):
+                    self._lines.end(execution.line, "given back", execution.elapsed_s)
+                    raise
                 # A job may raise Shutdown itself: then it has failed, and nobody has given it back.
                 if thread.interrupted and _caused_by_shutdown(error):
                     self._given_back(execution)

@@ -28,7 +28,7 @@ from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
 from kiqbridge.engine.perform.event_loop import EventLoop
-from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
@@ -323,7 +323,7 @@ class Processor:
             raise Shutdown
         return False
 
-    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901 - one act, written in one piece
+    def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901, PLR0911 - one act, written in one piece
         """Perform a job here or in a child process, or hand it over to the event loop.
 
         Returns whether the job waits for nothing but the acknowledgement of its chunk.
@@ -358,6 +358,9 @@ class Processor:
         try:
             settlement = context.runner.perform(execution, self)
             is_over = settlement is None or not settlement.goes_on
+        except NotBegun:
+            self._put_back(chunk, execution)
+            return False
         except Shutdown:
             self.processed += 1
             self.failed += 1
@@ -397,7 +400,7 @@ class Processor:
         return settlement
 
     def _put_back(self, chunk: Chunk, execution: Execution) -> None:
-        """There is no room for a job: it goes back with all that waits behind it.
+        """There is no room for a job, or no child process: it goes back with all that waits behind it.
 
         Raises:
             Shutdown: this thread is to end; it has been given back already.
