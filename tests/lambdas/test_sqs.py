@@ -81,6 +81,23 @@ def test_a_batch_costs_one_round_trip(invoke, redis):
     assert "cmdstat_ping" not in stats
 
 
+def test_a_batch_of_more_than_a_thousand_jobs_is_pushed_in_parts(invoke, redis):
+    """SQS delivers up to 10,000 messages; a group waits behind its failure in an earlier part as well."""
+    redis.set("queue:low", "of another type")
+    groups = ["a"] * 1000 + ["b"] + ["c"] * 999 + ["b"]
+    bodies = [job(number) for number in range(2001)]
+    bodies[1000] = job(1000, queue="low")
+    invoke(messages(job(0)))
+    redis.config_resetstat()
+
+    answer = invoke(messages(*bodies, arn=FIFO, groups=groups))
+
+    assert failures(answer) == ["m1000", "m2000"]
+    assert numbers(redis)[1:] == [*range(1000), *range(1001, 2000)]
+    # Two parts, and those of the second one by one, because of the job that is refused.
+    assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == 1 + 1 + 1000
+
+
 def test_without_redis_all_are_delivered_again(load, environment):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 

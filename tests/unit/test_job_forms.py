@@ -142,7 +142,12 @@ def test_an_interval_of_decades_is_refused(value):
 
 
 def test_other_angle_brackets_are_arguments_like_any_other():
-    args = ["<time>", "<b>bold</b>", "${X}", "aws.scheduler", {"<aws": "< aws.x>"}]
+    args = [
+        "<time>",
+        "${X}",
+        {"<aws": "< aws.x>"},
+        {"from <aws.bob@example.com>": ["<aws.scheduler>"]},
+    ]
 
     assert parse_event(JOB | {"args": args, "tick": TICK}, NOW).jobs[0].item["args"] == args
 

@@ -46,6 +46,11 @@ _FILLED_IN_BY: Final = (
 )
 
 _CONTEXT_ATTRIBUTE: Final = re.compile(r"<aws\.[^>]*>?")
+_KNOWN_ATTRIBUTE: Final = re.compile(
+    r"<aws\.(?:scheduler\.(?:schedule-arn|scheduled-time|execution-id|attempt-number)"
+    r"|events\.(?:rule-arn|rule-name|event(?:\.json|\.ingestion-time)?))>"
+)
+_ARGUMENTS: Final = frozenset({"args", "arguments"})
 _PLACEHOLDER: Final = re.compile(r"<[^>]*>?|\$\{[^}]*\}?")
 _TICK_FORM: Final = (
     '"tick": {"schedule": "STACK/RULE", "at": "<aws.scheduler.scheduled-time>"} beside the job'
@@ -163,22 +168,26 @@ def parse_mapped(
 
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
-    """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing."""
+    """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing.
+
+    Among arguments only the names that AWS fills in are looked for: a user's text may have anything.
+    """
     try:
         is_rare = "<aws." in repr(event)
     except RecursionError:
         is_rare = True
     if not is_rare:
         return
-    pending: list[tuple[str, object]] = [(str(key), value) for key, value in event.items()]
+    pending: list[tuple[str, object, re.Pattern[str]]] = [("", event, _CONTEXT_ATTRIBUTE)]
     while pending:  # not recursive: depth is judged later, and by a clear message
-        path, value = pending.pop()
+        path, value, sought = pending.pop()
         if isinstance(value, Mapping):
-            pending += [(f"{path}.{key}", child) for key, child in value.items()]
-            pending += [(path, key) for key in value]
+            for key, child in value.items():
+                within = _KNOWN_ATTRIBUTE if key in _ARGUMENTS else sought
+                pending += [(path, key, sought), (f"{path}.{key}".lstrip("."), child, within)]
         elif isinstance(value, list):
-            pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
-        elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
+            pending += [(f"{path}[{index}]", child, sought) for index, child in enumerate(value)]
+        elif isinstance(value, str) and (found := sought.search(value)):
             raise EventError(
                 f"{path}: {redaction.shorten(found[0])} was not filled in; {_FILLED_IN_BY}"
             )

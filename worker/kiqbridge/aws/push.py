@@ -1,7 +1,7 @@
 """Pushing what records ask for: all of it in one script where that can be, each record all or none.
 
-A batch costs one round trip. If the script is refused because of one job (a queue of another type, a job
-that the client refuses), the records are pushed one by one, so that only that one fails.
+A batch of up to 1,000 jobs costs one round trip. If the script is refused because of one job (a queue of another
+type, a job that the client refuses), the records are pushed one by one, so that only that one fails.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -74,11 +74,11 @@ class Pusher:
         is_one = len(records) == 1
         if is_one and (tick := records[0].tick) is not None:
             return [self._claim(records[0], tick, by)]
-        count = sum(len(record.jobs) for record in records)
-        is_small = answering is Answering.WHOLE or count <= BATCH_SIZE
-        if is_small and all(record.tick is None for record in records):
+        if any(record.tick is not None for record in records):
+            parts = [[record] for record in records]
+        elif len(parts := _parts(records)) == 1 or answering is Answering.WHOLE:
             try:
-                if len(records) == 1 and (used := self._used_by_another(records[0])) is not None:
+                if is_one and (used := self._used_by_another(records[0])) is not None:
                     return [Result(record=records[0], jobs=[used])]
                 jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
                 outcomes = self.client.push_once(
@@ -100,7 +100,8 @@ class Pusher:
                 may_be_of_one = isinstance(error, errors.PayloadError | errors.RedisRefused)
                 if not may_be_of_one or answering is Answering.WHOLE or is_one:
                     return [Result(record=record, error=error) for record in records]
-        return self._one_by_one(records, answering, by)
+                parts = [[record] for record in records]
+        return self._one_after_another(parts, answering, by)
 
     def _used_by_another(self, record: Record) -> Enqueued | None:
         """The first job, if another record with other content has used up the identity of this one.
@@ -134,19 +135,28 @@ class Pusher:
             records, answering, fitting, lambda others: self.push(others, answering, by)
         )
 
-    def _one_by_one(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
+    def _one_after_another(
+        self, parts: Sequence[Sequence[Record]], answering: Answering, by: str
+    ) -> list[Result]:
+        """The results of all; after an outage, and behind a failure of their group, records are not pushed."""
+        results: list[Result] = []
+        failed: set[str | None] = set()
         away: errors.RedisUnavailable | None = None
-
-        def pushed(place: int) -> Result:
-            nonlocal away
-            if away is not None:  # each further attempt would wait as long
-                return Result(record=records[place], error=away)
-            [result] = self.push([records[place]], Answering.WHOLE, by)
-            if isinstance(result.error, errors.RedisUnavailable):
-                away = result.error
-            return result
-
-        return in_order(records, answering, pushed)
+        for part in parts:
+            if away is None:
+                pushed = in_order(
+                    part,
+                    answering,
+                    part.__getitem__,
+                    lambda others: self.push(others, answering, by),
+                    failed,
+                )
+                seen = (each.error for each in pushed)
+                away = next((e for e in seen if isinstance(e, errors.RedisUnavailable)), None)
+                results += pushed
+            else:  # each further attempt would wait as long
+                results += [Result(record=record, error=away) for record in part]
+        return results
 
     def _claim(self, record: Record, tick: Tick, by: str) -> Result:
         """Push the jobs of a tick, once; a repeated one that enqueued nothing is answered as the first one."""
@@ -183,6 +193,19 @@ class Pusher:
             return Result(record=record, error=stale_tick(tick))
         kind = outcome.first if outcome.kind == "duplicate" else outcome.kind
         return Result(record=record, jobs=outcome.jobs, left_out="" if kind == "enqueued" else kind)
+
+
+def _parts(records: Sequence[Record]) -> list[list[Record]]:
+    """As many records as may go in one push, and each that has more jobs alone."""
+    parts: list[list[Record]] = []
+    room = 0
+    for record in records:
+        room -= len(record.jobs)
+        if room < 0 or not parts:
+            parts.append([])
+            room = BATCH_SIZE - len(record.jobs)
+        parts[-1].append(record)
+    return parts
 
 
 @dataclass(slots=True)
@@ -235,6 +258,7 @@ def in_order(
     answering: Answering,
     check: Callable[[int], Record | Result],
     push: Callable[[list[Record]], list[Result]] | None = None,
+    failed: set[str | None] | None = None,
 ) -> list[Result]:
     """Check records one after the other, and push together those that pass; a result for each record.
 
@@ -246,10 +270,11 @@ def in_order(
         answering: how the service is answered.
         check: makes of a place the record to push, or its result.
         push: pushes; None = `check` makes results alone.
+        failed: groups that have failed already; those that fail now are added.
     """
     results: dict[int, Result] = {}
     passed: dict[int, Record] = {}
-    failed: set[str | None] = set()
+    failed = set() if failed is None else failed
     for place, record in enumerate(records):
         checked = held_back(record) if record.group in failed else check(place)
         if isinstance(checked, Record):
@@ -263,6 +288,8 @@ def in_order(
         passed = {}
     if passed and push is not None:
         results |= dict(zip(passed, push(list(passed.values())), strict=True))
+    if answering is not Answering.EACH:
+        failed |= {each.record.group for each in results.values() if each.error is not None}
     return [results[place] for place in range(len(records))]
 
 
