@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kiqbridge.aws.handler import EnqueueHandler
+from kiqbridge.runtime.collector import collector_rests
 
-handler = EnqueueHandler(os.environ, Path(__file__).parent)
+with collector_rests():
+    from kiqbridge.aws.handler import EnqueueHandler
+
+    handler = EnqueueHandler(os.environ, Path(__file__).parent)
 
 
 def lambda_handler(event: Any, context: Any) -> Any:

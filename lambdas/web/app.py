@@ -6,9 +6,12 @@ The thinking is in `kiqbridge.web`; here is the warm environment.
 import os
 from typing import Any
 
-from kiqbridge.web.function import WebFunction
+from kiqbridge.runtime.collector import collector_rests
 
-function = WebFunction(os.environ)
+with collector_rests():
+    from kiqbridge.web.function import WebFunction
+
+    function = WebFunction(os.environ)
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:

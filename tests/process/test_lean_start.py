@@ -58,6 +58,12 @@ NOT_LOADED = {
     "kiqbridge.store.transfer",
     "kiqbridge.web",
     "rich",
+    # redis-py beyond connections and errors; a job that imports it loads the rest
+    "redis.asyncio",
+    "redis.client",
+    "redis.cluster",
+    "redis.commands",
+    "redis.sentinel",
     # what is installed, but was not asked for
     "boto3",
     "botocore",

@@ -1,16 +1,15 @@
 """The `kiqbridge` command. Exit codes: 0 orderly, 1 boot or settings, 2 usage, 3 no Redis."""
 
 import argparse
-import contextlib
-import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from kiqbridge import __version__, errors
 from kiqbridge.commands.arguments import HelpFormatter, add
 from kiqbridge.commands.table import COMMANDS, GROUPS
+from kiqbridge.runtime.collector import collector_rests
 from kiqbridge.wire.names import printable
 
 Command = Callable[[argparse.Namespace], int]
@@ -24,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _open_standard_streams()
     words = sys.argv[1:] if argv is None else argv
-    with _loading():
+    with collector_rests():
         parser = build_parser(words)
     options = parser.parse_args(words)
     if fleet := getattr(options, "fleet", None):
@@ -52,21 +51,6 @@ def _open_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number
-
-
-@contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    """Within, nothing is collected: modules are not garbage, but looking for it again and again took an eighth of their loading."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # What was loaded becomes the oldest generation at once, without being looked through.
-        gc.freeze()
-        gc.unfreeze()
-        if was_on:
-            gc.enable()
 
 
 def _run(options: argparse.Namespace) -> int:

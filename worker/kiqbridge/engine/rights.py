@@ -8,10 +8,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import redis
-
 from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.rights import missing_of, needed

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import redis
-
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.nodes import OfOwner, Place
 from kiqbridge.store.replies import ANSWERS, ReplyLost, error_text, is_failover
 from kiqbridge.store.round_trip import Command, pack

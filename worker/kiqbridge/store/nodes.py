@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
-import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
 from redis.retry import Retry
 
 from kiqbridge.store import deadline
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.scripts import Script, from_text
 from kiqbridge.wire.keys import Keys, hash_tag
 from kiqbridge.wire.names import bytes_of
@@ -432,7 +432,7 @@ class OwnerSSLConnection(OfOwner, SSLConnection):
     """An encrypted one."""
 
 
-def connection_pool(url: str, prefix: str, **options: Any) -> redis.ConnectionPool:
+def connection_pool(url: str, prefix: str, **options: Any) -> redis.connection.ConnectionPool:
     """What makes connections; `options` of redis-py win over those of the address.
 
     Raises:
@@ -441,12 +441,12 @@ def connection_pool(url: str, prefix: str, **options: Any) -> redis.ConnectionPo
     address = parse(url)
     options = {**address.options, **options}
     if address.service:
-        return redis.ConnectionPool(
+        return redis.connection.ConnectionPool(
             connection_class=PrimarySSLConnection if address.tls else PrimaryConnection,
             find_primary=Sentinels(address).find_primary,
             **options,
         )
-    return redis.ConnectionPool(
+    return redis.connection.ConnectionPool(
         connection_class=OwnerSSLConnection if address.tls else OwnerConnection,
         nodes=ClusterNodes(address, prefix),
         **options,

@@ -3,14 +3,15 @@
 Nothing is opened here.
 """
 
+import functools
 import re
 from typing import Any, Final
 
-import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.store.lean_redis import redis
 
 DEFAULT_URL: Final = "redis://localhost:6379/0"
 SENTINEL_SCHEMES: Final = ("redis+sentinel://", "rediss+sentinel://")
@@ -47,8 +48,8 @@ def without_password(url: str) -> str:
 
 
 def connection_factory(
-    url: str | None, client: redis.Redis | None, read_timeout_s: float, namespace: str = ""
-) -> redis.ConnectionPool:
+    url: str | None, client: "redis.Redis | None", read_timeout_s: float, namespace: str = ""
+) -> redis.connection.ConnectionPool:
     """What makes connections without redis-py's own retries, opening none.
 
     Args:
@@ -77,7 +78,7 @@ def connection_factory(
             if not name.startswith(_NOT_TAKEN_OVER)
         }
         own = {} if _LIBRARY_OPTIONS & known.keys() else _library()
-        return redis.ConnectionPool(
+        return redis.connection.ConnectionPool(
             connection_class=pool.connection_class, **{**own, **known, **options, "protocol": 2}
         )
     if not any(f"{name}=" in (url or "") for name in _LIBRARY_OPTIONS):
@@ -100,21 +101,25 @@ def connection_factory(
     return made
 
 
-def _to_server(url: str, options: dict[str, Any]) -> redis.ConnectionPool:
+def _to_server(url: str, options: dict[str, Any]) -> redis.connection.ConnectionPool:
     rest = url.partition("://")[2].partition("?")[0].rpartition("@")[2]
     if not (url.startswith("unix://") or _DATABASE.fullmatch(rest)):
         raise ValueError("the path is no number of a database; redis-py would take database 0")
-    return redis.ConnectionPool.from_url(url, protocol=2, **options)
+    return redis.connection.ConnectionPool.from_url(url, protocol=2, **options)
 
 
+@functools.cache
 def _library() -> dict[str, Any]:
     """What connections say of the library, for `CLIENT LIST`; they would each read it from the package's metadata."""
-    if hasattr(redis, "DriverInfo"):
-        return {"driver_info": redis.DriverInfo(lib_version=redis.__version__)}
-    return {"lib_version": redis.__version__}  # redis-py before 7.1
+    version = redis.utils.get_lib_version()  # type: ignore[no-untyped-call]
+    if hasattr(redis, "driver_info"):
+        return {"driver_info": redis.driver_info.DriverInfo(lib_version=version)}
+    return {"lib_version": version}  # redis-py before 7.1
 
 
-def _to_several(url: str, namespace: str, options: dict[str, Any]) -> redis.ConnectionPool:
+def _to_several(
+    url: str, namespace: str, options: dict[str, Any]
+) -> redis.connection.ConnectionPool:
     from kiqbridge.store import nodes  # noqa: PLC0415 - few have several
     from kiqbridge.wire.keys import Keys, hash_tag  # noqa: PLC0415 - as above
 
@@ -128,7 +133,7 @@ def _to_several(url: str, namespace: str, options: dict[str, Any]) -> redis.Conn
     return nodes.connection_pool(url, prefix, protocol=2, **options)
 
 
-def _check_options(pool: redis.ConnectionPool, url: str) -> None:
+def _check_options(pool: redis.connection.ConnectionPool, url: str) -> None:
     """Refuse options behind the address that its connections do not have; nothing is opened."""
     try:
         pool.connection_class(**pool.connection_kwargs)
@@ -141,7 +146,7 @@ def _check_options(pool: redis.ConnectionPool, url: str) -> None:
         ) from None
 
 
-def shown_address(url: str | None, factory: redis.ConnectionPool) -> str:
+def shown_address(url: str | None, factory: redis.connection.ConnectionPool) -> str:
     """Where connections go, without passwords, for messages."""
     if url:
         return without_password(url)

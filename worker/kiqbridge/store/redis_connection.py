@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.store import deadline
 from kiqbridge.store.deadline import Times
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_source import RedisSource
 from kiqbridge.store.replies import (
@@ -379,5 +379,5 @@ class RedisConnection:
                 self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
-        uses_tls = isinstance(self._connection, redis.SSLConnection)
+        uses_tls = isinstance(self._connection, redis.connection.SSLConnection)
         return unavailable(error, self._source.address, uses_tls=uses_tls)

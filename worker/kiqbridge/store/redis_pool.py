@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.config.redis_access import RedisAccess
@@ -17,6 +16,7 @@ from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.connection_faults import Fault, probe, probe_nodes
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_source import open_source
@@ -82,7 +82,7 @@ class RedisPool:
         self,
         url: str | RedisAccess | None = None,
         *,
-        client: redis.Redis | None = None,
+        client: "redis.Redis | None" = None,
         size: int = POOL_SIZE,
         read_timeout_s: float = READ_TIMEOUT_S,
         wait_s: float = POOL_WAIT_S,
@@ -188,7 +188,9 @@ class RedisPool:
     def uses_tls(self) -> bool:
         """Whether connections are encrypted; False while the address was not read."""
         factory = self._source.known
-        return factory is not None and issubclass(factory.connection_class, redis.SSLConnection)
+        return factory is not None and issubclass(
+            factory.connection_class, redis.connection.SSLConnection
+        )
 
     @property
     def checks_certificate(self) -> bool:
@@ -204,7 +206,7 @@ class RedisPool:
         factory = self._source.known
         if factory is None or isinstance(after.__cause__, ANSWERS):  # it understood the call
             return None
-        uses_tls = issubclass(factory.connection_class, redis.SSLConnection)
+        uses_tls = issubclass(factory.connection_class, redis.connection.SSLConnection)
         nodes = self._source.nodes
         if nodes is not None:
             return probe_nodes(nodes.places, factory.connection_kwargs, uses_tls=uses_tls)

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import deadline, redis_address
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
@@ -55,9 +55,13 @@ class RedisSource:
     version = 0
 
     def __init__(
-        self, factory: redis.ConnectionPool, address: str, *, max_age_s: float | None = None
+        self,
+        factory: redis.connection.ConnectionPool,
+        address: str,
+        *,
+        max_age_s: float | None = None,
     ) -> None:
-        self.known: redis.ConnectionPool | None = factory
+        self.known: redis.connection.ConnectionPool | None = factory
         self.address = address
         self._nodes: ClusterNodes | None = factory.connection_kwargs.get("nodes")
         self.max_age_s = max_age_s
@@ -76,7 +80,7 @@ class RedisSource:
         known = self.known.connection_kwargs.get("username") if self.known is not None else None
         return str(known or "default")
 
-    def factory(self) -> redis.ConnectionPool:
+    def factory(self) -> redis.connection.ConnectionPool:
         """What makes connections.
 
         Raises:
@@ -125,7 +129,7 @@ class StoredSource(RedisSource):
     def __init__(
         self,
         stored: Stored,
-        build: Callable[[str], redis.ConnectionPool],
+        build: Callable[[str], redis.connection.ConnectionPool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stored = stored
@@ -148,7 +152,7 @@ class StoredSource(RedisSource):
                 self.factory()  # the call itself reports what is wrong
         return self._nodes
 
-    def factory(self) -> redis.ConnectionPool:
+    def factory(self) -> redis.connection.ConnectionPool:
         """As of `RedisSource`; reads the address if that was not done yet."""
         try:
             with self._lock:
@@ -215,7 +219,7 @@ class StoredSource(RedisSource):
 
 def open_source(
     access: str | RedisAccess | None,
-    client: redis.Redis | None,
+    client: "redis.Redis | None",
     read_timeout_s: float,
     namespace: str | None = None,
 ) -> RedisSource:

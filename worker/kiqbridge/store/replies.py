@@ -6,11 +6,10 @@ Writes that replicas must confirm (WAIT): how many, for how long, and what follo
 from collections.abc import Sequence
 from typing import Any, Final
 
-import redis
-
 from kiqbridge import errors
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.connection_faults import fault_of
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.refusals import FAILOVER, FOR_NOW, advice, is_forbidden, without_arguments
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal
 
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.refusals import is_key, is_unknown
 from kiqbridge.store.replies import error_text
 from kiqbridge.store.round_trip import pack

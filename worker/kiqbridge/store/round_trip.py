@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import hiredis
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.replies import ANSWERS
 from kiqbridge.wire.names import bytes_of
 

@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import hiredis
-import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, frames, threads
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.refusals import FOR_NOW
 from kiqbridge.store.replies import ANSWERS, error_text, translate, unavailable
 from kiqbridge.store.round_trip import Command, pack
@@ -318,7 +318,7 @@ class WakeConnection:
         connection: Any = make()
         place = f"{getattr(connection, 'host', '')}:{getattr(connection, 'port', '')}"
         user = getattr(connection, "username", None) or "default"
-        uses_tls = isinstance(connection, redis.SSLConnection)
+        uses_tls = isinstance(connection, redis.connection.SSLConnection)
         self._server = getattr(connection, "path", "") or place, user, uses_tls
         try:
             connection.connect()

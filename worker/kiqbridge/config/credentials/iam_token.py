@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import redis
+from redis.credentials import CredentialProvider
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kiqbridge.config.credentials.sigv4 import Keychain, Signer
 from kiqbridge.config.redis_access import RedisAccess
@@ -24,7 +25,7 @@ _FIT: Final = re.compile(r"rediss(\+cluster)?://|redis://(127\.0\.0\.1|localhost
 """TLS, or this host: a tunnel, or a test."""
 
 
-class IamTokens(redis.CredentialProvider):
+class IamTokens(CredentialProvider):
     """User and token for each new connection, as redis-py asks for them.
 
     Args:
@@ -52,12 +53,12 @@ class IamTokens(redis.CredentialProvider):
         """The user and a new token.
 
         Raises:
-            redis.exceptions.ConnectionError: there are no keys to sign with; its cause has the reason.
+            RedisConnectionError: there are no keys to sign with; its cause has the reason.
         """
         try:
             keys = self._keychain.keys()
         except RedisUnavailable as error:
-            raise redis.exceptions.ConnectionError(str(error)) from error
+            raise RedisConnectionError(str(error)) from error
         signer = Signer(keys=keys, region=self._region, service="elasticache", now=self._clock())
         token = signer.presigned(
             host=self._cache,

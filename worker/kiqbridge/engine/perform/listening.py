@@ -26,14 +26,13 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import redis
-
 from kiqbridge.engine.inflight.claims import HandOn
 from kiqbridge.engine.perform.look_at_queues import LookAtQueues, raw_name
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store import scripts, wake_connection
 from kiqbridge.store.leadership import Sight
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.replies import error_text
 from kiqbridge.store.round_trip import pack
 from kiqbridge.wire.names import text_of

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import redis
-
 from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.errors import RedisRefused
 from kiqbridge.operate.doctor.finding import Finding, Rule
 from kiqbridge.operate.doctor.system import Checks, System
 from kiqbridge.store import server_check
+from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.replies import error_text
 from kiqbridge.store.scripts import from_text
 
