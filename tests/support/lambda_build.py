@@ -6,9 +6,10 @@ A build takes seconds, so the test processes of one run share it: the first that
 import fcntl
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,28 @@ def build_once(folder: Path, **options: str) -> Build:
         if not done.exists():
             done.write_text(build(folder, **options).output, encoding="utf-8")
         return Build(folder=folder, output=done.read_text(encoding="utf-8"))
+
+
+def build_layer(folder: Path, requirements: Sequence[str], *, python: str = THIS_PYTHON) -> Path:
+    """A layer of other packages, built as ours is, once; the folder that is /opt/python in Lambda."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "requirements.txt").write_text("\n".join(requirements))
+        shutil.copy(ROOT / "constraints.txt", folder)
+        subprocess.run(
+            ["sh", str(ROOT / ".make/lambda.sh"), "layer", "requirements.txt"],
+            cwd=folder,
+            env={
+                **os.environ,
+                **FIXED,
+                "ARTIFACTS_DIR": str(folder / "layer"),
+                "BUILD_PYTHON": sys.executable,
+                "LAMBDA_ARCHITECTURE": MACHINE,
+                "LAMBDA_PYTHON": python,
+            },
+            check=True,
+        )
+    return folder / "layer" / "python"
 
 
 @contextmanager
