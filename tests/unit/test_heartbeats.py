@@ -76,7 +76,7 @@ def test_0_means_none(every_s, own):
 def test_a_job_without_task_gets_none_and_nothing_is_watched_or_started(stand):
     stand.run()
     stand.heartbeats.look()
-    assert not stand.heartbeats._thread.is_alive()
+    assert not stand.heartbeats.runs
     assert stand.heartbeats.alive
     assert not stand.heartbeats.beat()
     assert stand.sent_after(50) == 0

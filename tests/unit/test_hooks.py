@@ -172,7 +172,7 @@ class TestInTheBackground:
 
         wait_until(lambda: len(sent) == 2)
         made.stop()
-        assert not made._thread.is_alive()
+        assert not made._thread.runs
 
     def test_more_than_can_wait_are_logged_and_dropped(self, caplog):
         goes_on, entered = threading.Event(), threading.Event()
@@ -200,8 +200,8 @@ class TestInTheBackground:
         made = MissedTickHooks([failing], pauses_s=[600])
         made.put([tick()])
         made.stop(30)
-        assert not made._thread.is_alive()
+        assert not made._thread.runs
         made = hooks_of(webhook="", sns_topic_arn="", aws={}, by="worker:a")
         made.put([tick()])
         made.stop()
-        assert made._thread is None
+        assert not made._thread.runs

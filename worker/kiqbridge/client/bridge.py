@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
-from kiqbridge.runtime.threads import keep_loop_running
+from kiqbridge.runtime.threads import CANNOT_START, keep_loop_running
 from kiqbridge.runtime.user_code import is_async, link
 
 logger = logging.getLogger(__name__)
@@ -83,11 +83,16 @@ class _Background:
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or not self._runs():
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_on, args=(self._loop,), name="kiqbridge-middleware", daemon=True
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=_run_on, args=(loop,), name="kiqbridge-middleware", daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except CANNOT_START:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
             return self._loop
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:

@@ -8,11 +8,12 @@
 """
 
 import contextvars
-import functools
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from kiqbridge.runtime.threads import CANNOT_START
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -32,11 +33,32 @@ async def off_loop(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
 
     Raises:
         BaseException: what the function raised.
+        RuntimeError: the system has no room for another thread; the function is not called.
     """
-    import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
+    # Whoever has a loop has these loaded.
+    import asyncio  # noqa: PLC0415
+    from concurrent.futures import Future  # noqa: PLC0415
 
-    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(push_threads(), call)
+    outcome: Future[R] = Future()
+    context = contextvars.copy_context()
+
+    def call() -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            result = context.run(function, *args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - for whoever waits for it
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    try:
+        push_threads().submit(call)
+    except CANNOT_START:
+        # The call waits there all the same, and would be made when another one brings a thread.
+        if outcome.cancel():
+            raise
+    return await asyncio.wrap_future(outcome)
 
 
 def push_threads() -> "ThreadPoolExecutor":

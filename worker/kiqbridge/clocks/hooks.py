@@ -22,6 +22,7 @@ from kiqbridge.config.credentials.aws_request import authorities, endpoint, sign
 from kiqbridge.config.credentials.sigv4 import Keychain
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
+from kiqbridge.runtime.role import LazyRole
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,9 @@ class MissedTickHooks:
         self._pauses_s = pauses_s
         self._waiting: queue.Queue[Sequence[MissedTick]] = queue.Queue(MOST_WAITING)
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = LazyRole(
+            "missed ticks", self._send_all, without="nobody is notified of missed ticks"
+        )
 
     def put(self, ticks: Sequence[MissedTick]) -> None:
         """Notify of these, soon; returns at once."""
@@ -176,11 +179,7 @@ class MissedTickHooks:
                 MOST_WAITING,
                 ", ".join(f"{each.schedule} {each.instant}" for each in ticks[-MOST_TICKS:]),
             )
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(
-                target=self._run, name="kiqbridge-missed-ticks", daemon=True
-            )
-            self._thread.start()
+        self._thread.wake()
 
     def send(self, ticks: Sequence[MissedTick]) -> None:
         """Notify of these now, and wait for it; never raises."""
@@ -211,10 +210,9 @@ class MissedTickHooks:
     def stop(self, within_s: float = TIMEOUT_S) -> None:
         """Try no more again, and wait a little for what is being sent."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(within_s)
+        self._thread.stop(within_s)
 
-    def _run(self) -> None:
+    def _send_all(self) -> None:
         while not (self._stopping.is_set() and self._waiting.empty()):
             try:
                 ticks = self._waiting.get(timeout=1.0)

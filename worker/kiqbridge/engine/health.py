@@ -20,7 +20,7 @@ from kiqbridge.engine.perform.reservations import Holder
 from kiqbridge.runtime import frames
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.runtime.role import Until
+from kiqbridge.runtime.role import Until, unstarted
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ class Health:
         self._supervisor = supervisor
         self._has_reached_redis = has_reached_redis
         self._started_at = lease_now()
+        self._unstarted: set[str] = set()
         self._monitor = Monitor(
             Bounds(
                 stuck_s=config.stuck_after_s,
@@ -103,7 +104,7 @@ class Health:
             run_folder(config.run_dir),
             self.status,
             min(EVERY_S, config.beat_s),
-            before=self._monitor.look,
+            before=self._look,
             failed=self._monitor.status_failed,
         )
 
@@ -120,6 +121,17 @@ class Health:
     def stop(self) -> None:
         """Remove the status file."""
         self._status_file.stop()
+
+    def _look(self) -> None:
+        """Look at all threads; try again to start those that are needed, and could not be started."""
+        self._monitor.look()
+        now = {f"thread {each.name}": each for each in unstarted()}
+        for name, each in now.items():
+            self._parts.troubles.set(name, f"its {name} cannot be started: {each.without}")
+            self._monitor.repair(each.wake)
+        for name in self._unstarted - now.keys():
+            self._parts.troubles.clear(name)
+        self._unstarted = set(now)
 
     def give_up(self, why: str) -> None:
         """Let the process stop and end with `EX_STUCK`."""

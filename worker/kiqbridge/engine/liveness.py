@@ -248,6 +248,10 @@ class Monitor:
         """Have the process stop, and end with `EX_STUCK`, for a reason that was found elsewhere."""
         self._wedge(why)
 
+    def repair(self, act: Callable[[], object]) -> None:
+        """Do this on the thread that repairs."""
+        self._act.do(act)
+
     def status_failed(self, error: Exception) -> None:
         """Log, on another thread, why the status of this process could not be written."""
         if str(error) != self._failure:
@@ -271,6 +275,9 @@ class Monitor:
         logger.error("thread %s has ended though it should run; it is started anew", name)
         try:
             is_alive = self._revive(name)
+        except threads.CANNOT_START as error:
+            logger.error("thread %s cannot be started: %s; it is tried again", name, error)  # noqa: TRY400 - one line
+            return
         finally:
             self._asked.discard(name)  # should it end again, it is started again
         if is_alive:

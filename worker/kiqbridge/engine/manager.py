@@ -120,12 +120,15 @@ class Manager:
 
         Raises:
             KiqbridgeError: not all was settled; what it holds stays in flight until this process ends.
+            RuntimeError, MemoryError: the other one could not be started; the watch over threads replaces it as well.
         """
         self.processors[self.processors.index(lost)] = other
         lost.quiet()
-        if not self._quieted.is_set():
-            other.start()
-        self._give_back_of(lost)
+        try:
+            self._give_back_of(lost)
+        finally:
+            if not self._quieted.is_set():
+                other.start()
 
     def _wait_for_jobs(self, deadline: float) -> None:
         while not self._hurried.is_set() and time.monotonic() < deadline:

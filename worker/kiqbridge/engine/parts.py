@@ -297,6 +297,7 @@ class EngineParts:
         """
         made = (
             self.processes.starter,
+            self._context.timekeeper.thread,
             self.heartbeat,
             self.revoker,
             self.poller,
@@ -451,7 +452,10 @@ class EngineParts:
             outage=outage,
             settler=self._settler,
             bookkeeper=self.bookkeeper,
-            timekeeper=Timekeeper(lambda: [each.origin for each in self.registry]),
+            timekeeper=Timekeeper(
+                lambda: [each.origin for each in self.registry],
+                lambda: any(each.handling.timeout_s is not None for each in self.registry),
+            ),
             handlers=self._handlers,
             runtime=Runtime(
                 client=self.client,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.errors import JobTimeout, KiqbridgeError
+from kiqbridge.runtime.role import LazyRole
 from kiqbridge.store.limits import Lock, give_back_lock, renew_lock
 
 logger = logging.getLogger(__name__)
@@ -82,18 +83,16 @@ class Keeper:
         self._renewed: set[Held] = set()
         self._late: set[Held] = set()
         self._refused = ""
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = LazyRole(
+            "limiter locks",
+            self._look_on,
+            without="locks of limiters are neither renewed nor given back later",
+        )
 
     def put(self, held: Held) -> None:
         """Renew this one until it is over; give one that is over back as soon as Redis is there."""
         self._inbox.put(held)
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="kiqbridge-limiter-locks", daemon=True
-                )
-                self._thread.start()
+        self._thread.wake()
 
     def look(self, now: float) -> None:
         """Renew what is due, and give back what is over."""
@@ -149,7 +148,7 @@ class Keeper:
                 held.lock.key,
             )
 
-    def _run(self) -> None:
+    def _look_on(self) -> None:
         while True:
             try:
                 held = self._inbox.get(timeout=self.next_s(time.monotonic()))

@@ -18,7 +18,7 @@ from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.interruption import PENDING, Interruption, forget
 from kiqbridge.runtime.origins import trust
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.role import LazyRole
 
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.020
@@ -56,17 +56,31 @@ class _Limit(Interruption):
 
 
 class Timekeeper:
-    """The thread that raises what is due in others; started by the first one.
+    """The thread that raises what is due in others.
 
-    `jobs` gives the dotted names of the declared jobs: their packages are users' code (origins.py).
+    In a worker it begins with the process if any job has a limit, else with the first call. A thread of jobs should not
+    have to start it: in CPython 3.11 one that has failed to start another cannot be interrupted any more.
+
+    Args:
+        jobs: gives the dotted names of the declared jobs: their packages are users' code (origins.py).
+        from_start: whether any of them has a limit.
+
+    Attributes:
+        thread: its role.
     """
 
-    def __init__(self, jobs: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self,
+        jobs: Callable[[], Iterable[str]] = tuple,
+        from_start: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._jobs = jobs
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, Interruption, float]] = []
         self._numbers = itertools.count()
-        self._thread: threading.Thread | None = None
+        self.thread = LazyRole(
+            "limits", self._loop, without="no timeout_s is enforced", from_start=from_start
+        )
         self._sweep_at = _SWEEP_AT
 
     def limit(self, seconds: float) -> _Limit:
@@ -87,21 +101,14 @@ class Timekeeper:
                 heapq.heapify(self._due)
                 self._sweep_at = max(2 * len(self._due), _SWEEP_AT)
             self._put(seconds, interruption, FIRST_PAUSE_S)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="kiqbridge-limits", daemon=True
-                )
-                self._thread.start()
             if self._due[0][2] is interruption:
                 self._changed.notify()
+        self.thread.wake()
 
     def _put(self, seconds: float, interruption: Interruption, pause_s: float) -> None:
         heapq.heappush(
             self._due, (lease_now() + seconds, next(self._numbers), interruption, pause_s)
         )
-
-    def _run(self) -> None:
-        keep_running("limits", self._loop, is_ending=lambda: False)
 
     def _loop(self) -> None:
         while True:

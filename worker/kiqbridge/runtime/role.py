@@ -2,15 +2,19 @@
 
 Every thread of the engine that is there once is a `Role`: it is started, woken, quieted, stopped and started again in
 the same way. `EngineParts.roles` lists those of a worker in their order; the launcher and the health walk that list.
-A new thread is a subclass and an entry there.
+A new thread is a subclass and an entry there. One that most processes never need is a `LazyRole`.
 """
 
+import logging
+import os
 import threading
 from collections.abc import Callable
 from enum import Enum, auto
 
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import CANNOT_START, keep_running
 from kiqbridge.runtime.troubles import Troubles
+
+logger = logging.getLogger(__name__)
 
 
 class Until(Enum):
@@ -121,3 +125,107 @@ class Role:
         keep_running(
             self.name, self._loop, is_ending=self._stopping.is_set, wait=self._stopping.wait
         )
+
+
+class LazyRole(Role):
+    """A role whose thread starts when it is needed first, with `wake`: most processes go without it.
+
+    A thread that cannot start, as at a limit of pids, is never the error of whoever needs it: that is logged once, the
+    role is among `unstarted()`, and the next `wake` tries again. In a worker the watch over threads does so as well
+    (engine/health.py), and the worker is not ready meanwhile.
+
+    Args:
+        name, loop, work, until, join_s: as of `Role`.
+        without: what does not happen without it, as a sentence.
+        from_start: whether it is known to be needed, so that it begins with the process.
+
+    Attributes:
+        without: see above.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loop: Callable[[], object],
+        *,
+        without: str,
+        work: str = "",
+        from_start: Callable[[], bool] = lambda: False,
+        until: Until = Until.LAST,
+        join_s: float | None = None,
+    ) -> None:
+        super().__init__(name, loop, work=work, until=until, join_s=join_s)
+        self.without = without
+        self._from_start = from_start
+        self._starting = threading.Lock()
+        self._has_begun = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs, or has not begun so far."""
+        return not self._has_begun or self.runs
+
+    @property
+    def runs(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin if that is needed from the start; else `wake` does."""
+        if self._from_start():
+            super().start()
+            self._has_begun = True
+
+    def restart(self) -> None:
+        """Start it unless it runs."""
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to do: start the thread unless it runs. From any thread."""
+        if not self._some.is_set():
+            self._some.set()
+        if self._thread.is_alive():
+            return
+        error = self._begin()
+        if error is None:
+            if self in _unstarted:
+                _unstarted.discard(self)
+                logger.warning("thread %s has started", self.name)
+        elif self not in _unstarted:
+            _unstarted.add(self)
+            logger.error(
+                "thread %s cannot be started: %s (%s); it is tried again; look at the limits of processes and memory",
+                self.name,
+                self.without,
+                error,
+            )
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """End it, as a `Role`; it is not started any more."""
+        super().stop(timeout_s)
+        _unstarted.discard(self)
+
+    def _begin(self) -> BaseException | None:
+        """Start the thread; why it could not be started."""
+        with self._starting:
+            if self._thread.is_alive() or self._stopping.is_set():
+                return None
+            try:
+                self._thread = self._new()
+                self._thread.start()
+            except CANNOT_START as error:
+                return error
+            self._has_begun = True
+            return None
+
+
+_unstarted: set[LazyRole] = set()
+
+
+def unstarted() -> list[LazyRole]:
+    """Those of this process that are needed, and could not be started so far; takes no lock."""
+    return list(_unstarted)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unstarted.clear)

@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.runtime import job_forks, user_code
 from kiqbridge.runtime.records import dataclass
@@ -33,6 +33,9 @@ RESTART_S = 1.0
 
 MAX_LOOP_FAILURES = 3
 """An event loop that fails so often in a row without running anything counts as broken."""
+
+CANNOT_START: Final = (RuntimeError, MemoryError)
+"""What `Thread.start` raises when the system has no room for another thread."""
 
 LoopReport = Callable[[str, BaseException | None], object]
 """(what ended the event loop, the error if there was one); the loop continues after it."""
@@ -194,7 +197,7 @@ class BoundedCall:
         self._ended = threading.Event()
         try:
             threading.Thread(target=self._run, name=name, daemon=True).start()
-        except RuntimeError:  # no thread can be started
+        except CANNOT_START:
             self._run()
 
     def wait(self, within_s: float) -> bool:

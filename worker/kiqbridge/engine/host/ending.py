@@ -76,7 +76,8 @@ def kill_after(within_s: float) -> None:
     _deadline.at = at
     if _kernel_kills(within_s):
         return
-    threading.Thread(target=_kill, args=(within_s,), name="kiqbridge-kill", daemon=True).start()
+    with suppress(RuntimeError, MemoryError):  # no thread can be started: nothing else can be done
+        threading.Thread(target=_kill, args=(within_s,), name="kiqbridge-kill", daemon=True).start()
 
 
 def flush_output(within_s: float = FLUSH_S) -> bool:
@@ -92,7 +93,7 @@ def flush_output(within_s: float = FLUSH_S) -> bool:
     try:
         # Beside this thread, since any handler, or a stream's buffer, may wait for ever.
         threading.Thread(target=flush, name="kiqbridge-flush", daemon=True).start()
-    except RuntimeError:  # no thread can be started: our own handlers never wait
+    except (RuntimeError, MemoryError):  # no thread can be started: our own handlers never wait
         with suppress(Exception):
             _flush_root()
         return False

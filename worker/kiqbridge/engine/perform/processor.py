@@ -132,8 +132,9 @@ class Processor:
         self._thread.start()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread's end."""
-        self._thread.join(timeout_s)
+        """Wait for the thread's end; not if it never began."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
 
     def quiet(self) -> None:
         """Begin no further job; the running one may finish. The idle gate is opened by the manager."""

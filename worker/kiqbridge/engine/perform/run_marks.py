@@ -25,7 +25,7 @@ from kiqbridge.engine.settle.failure import not_performed
 from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.role import Role
+from kiqbridge.runtime.role import LazyRole
 from kiqbridge.store.locks import begin_lock
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.runs import RunMark, begin_run, end_run
@@ -40,7 +40,7 @@ RETRY_S = 1.0
 MOST_JID = 100
 
 
-class RunMarks(Role):
+class RunMarks(LazyRole):
     """The marks of one process.
 
     Args:
@@ -60,7 +60,12 @@ class RunMarks(Role):
         cancel: Callable[[str], object],
         wall_now: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__("run marks", self._write_on, work="noting the ends of runs of schedules")
+        super().__init__(
+            "run marks",
+            self._write_on,
+            work="noting the ends of runs of schedules",
+            without="schedules take jobs that have ended for running ones",
+        )
         self._keys = keys
         self._connect = connect
         self._identity = identity
@@ -69,8 +74,6 @@ class RunMarks(Role):
         self._held: dict[RunMark, MarkedRun] = {}
         self._ended: deque[tuple[RunMark, bool]] = deque()
         self._writing = threading.Lock()
-        self._starting = threading.Lock()  # never held while Redis is asked: an event loop takes it
-        self._has_begun = False
 
     def begin(
         self, connection: RedisConnection, execution: Execution, incarnation: str
@@ -153,11 +156,14 @@ class RunMarks(Role):
             with suppress(KiqbridgeError):  # the thread tries again
                 self._write_ended(connection)
         if self._ended:
-            with self._starting:
-                if not self._has_begun:
-                    self._has_begun = True
-                    self.start()
+            self.wake()
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Write what has ended, and end the thread."""
+        super().stop(timeout_s)
+        if self._ended and not self.runs:  # it could not be started
             self._some.set()
+            self._write_on()
 
     def _left_out(self, execution: Execution, outcome: EndKind, why: str) -> Settlement:
         keys, now = self._keys, self._wall_now()

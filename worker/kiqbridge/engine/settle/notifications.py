@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kiqbridge.client.server import Server
-from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime import user_code
+from kiqbridge.runtime.role import LazyRole
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class Notifications:
         self._busy = False
         self._closed = False
         self._report_at = 0.0
-        self._thread: threading.Thread | None = None
+        self._thread = LazyRole(
+            "handlers", self._call_all, without="no error and death handlers are called"
+        )
 
     def __repr__(self) -> str:
         return f"<Notifications {len(self._waiting)} waiting, {self.dropped} dropped>"
@@ -86,9 +89,9 @@ class Notifications:
             is_late = room < len(notifications) and time.monotonic() >= self._report_at
             if is_late:
                 self._report_at = time.monotonic() + REPORT_S
-            if not self._closed and (self._thread is None or not self._thread.is_alive()):
-                self._start()
             self._changed.notify_all()
+        if not self._closed:
+            self._thread.wake()
         if is_late:
             logger.warning(
                 "error and death handlers are too slow for the jobs that fail: %d calls wait, %d were "
@@ -106,6 +109,7 @@ class Notifications:
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
+        self._thread.stop(0)
         if left:
             logger.warning(
                 "error and death handlers did not finish within %.1f s: %d calls were not made or are "
@@ -113,18 +117,6 @@ class Notifications:
                 timeout_s,
                 left,
             )
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="kiqbridge-handlers", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # too many threads; the caller must not suffer for it
-            logger.warning("handlers are called later: no thread could be started: %s", error)
-        else:
-            self._thread = thread
-
-    def _run(self) -> None:
-        threads.keep_running("handlers", self._call_all, is_ending=lambda: self._closed)
 
     def _call_all(self) -> None:
         while (notify := self._next()) is not None:

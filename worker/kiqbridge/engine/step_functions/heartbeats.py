@@ -19,7 +19,7 @@ from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits, StepFunctions
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.runtime.role import Role, Until
+from kiqbridge.runtime.role import LazyRole, Until
 from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.task_token import Task, may_have_task, task_of
 
@@ -42,7 +42,7 @@ class _Watched:
     due: float | None
 
 
-class TaskHeartbeats(Role):
+class TaskHeartbeats(LazyRole):
     """The thread that sends heartbeats; started by the first job that may name a task.
 
     Args:
@@ -63,7 +63,13 @@ class TaskHeartbeats(Role):
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__("task heartbeats", self._beat_on, until=Until.ENDS, join_s=0)
+        super().__init__(
+            "task heartbeats",
+            self._beat_on,
+            without="tasks of Step Functions get no heartbeats, and may fail",
+            until=Until.ENDS,
+            join_s=0,
+        )
         self.sent = 0
         self._running = running
         self._service = service
@@ -71,25 +77,13 @@ class TaskHeartbeats(Role):
         self._clock = clock
         self._watched: dict[int, _Watched] = {}
         self._warn_at = 0.0
-        self._has_begun = False
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs, or has nothing to do so far."""
-        return not self._has_begun or super().alive
-
-    def start(self) -> None:
-        """Nothing so far: `look` begins it."""
 
     def look(self) -> None:
         """Begin if a running job may name a task; called by another thread now and then."""
-        if self._stopping.is_set() or self._some.is_set():
+        if self._stopping.is_set() or (self._some.is_set() and self.runs):
             return
         if any(may_have_task(job.text) for job in self._running().values()):
-            self._some.set()
-            if not self._has_begun:
-                self._has_begun = True
-                super().start()
+            self.wake()
 
     def beat(self) -> bool:
         """Send what is due now; whether any running job may name a task."""

@@ -292,9 +292,8 @@ class LogWriter(logging.Handler):
                         target=self._run, name="kiqbridge-log", daemon=True
                     )
                     self._thread.start()
-            except (
-                RuntimeError
-            ):  # none can be started, at the interpreter's end never: the next line tries
+            except (RuntimeError, MemoryError):
+                # None can be started, at the interpreter's end never: the next line tries.
                 self._thread = None
                 self._is_burst = False
             finally:
