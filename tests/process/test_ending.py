@@ -29,6 +29,12 @@ def note_it(number):
     note(str(number))
 
 @job
+def short():
+    note("begun")
+    time.sleep(0.5)
+    note("ended")
+
+@job
 def long():
     note("begun")
     time.sleep(1000)
@@ -70,6 +76,20 @@ if HOW == "no threads":
             raise RuntimeError("can't start new thread")
         really_start(self)
     threading.Thread.start = start
+if HOW == "no more threads":
+    @job
+    def use_up():
+        threading.stack_size(1 << 40)  # none can be started from now on
+        note("used up")
+if HOW == "handler":
+    import logging
+
+    class Telemetry(logging.Handler):
+        def emit(self, record):
+            if os.path.exists("away"):
+                raise ConnectionError("the collector is away")
+
+    logging.getLogger().addHandler(Telemetry())
 if HOW == "odd queue":
     from kiqbridge.client.server import CapsuleSetup
     server.capsules["odd"] = CapsuleSetup(
@@ -249,3 +269,35 @@ def test_a_worker_is_ready_only_when_its_threads_can_claim(start, redis, client,
     worker.wait_for_output("is ready", SLACK_S)
     seen.wait("1")
     assert worker.stop() == 0
+
+
+def test_a_worker_that_can_start_no_thread_ends_in_order_all_the_same(start, redis, client, seen):
+    worker = start("-t", "60", HOW="no more threads")
+    client.push({"class": "use_up", "args": []})
+    seen.wait("used up")
+    client.push({"class": "short", "args": []})
+    seen.wait("begun")
+
+    assert worker.stop(60) == 0
+
+    assert seen.events()[-1] == "ended"
+    assert redis.scard("kb:inflight") == redis.scard("processes") == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_a_log_handler_that_raises_ends_nothing(start, folder, redis, client, seen, flags):  # noqa: PLR0917 - fixtures
+    worker = start("-t", "60", *flags, ready="is ready", HOW="handler")
+    (folder / "away").touch()
+    worker.signal(signal.SIGTTIN)  # it logs where its threads are, or its processes
+    worker.wait_for_output("raises ConnectionError", SLACK_S)
+    client.push({"class": "short", "args": []})
+    seen.wait("begun")
+
+    assert worker.stop(60) == 0
+
+    assert seen.events() == ["begun", "ended"]
+    assert redis.scard("kb:inflight") == redis.scard("processes") == 0
+    assert (
+        "the log handler jobs.Telemetry raises ConnectionError: the collector is away"
+        in worker.output
+    )

@@ -17,6 +17,8 @@ from kiqbridge.client.registry import definition_of
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
 from kiqbridge.engine.settle.failure import log_failure
+from kiqbridge.errors import JobTimeout
+from kiqbridge.runtime.logs import handler_guard
 
 PLAIN = {"class": "EchoJob", "jid": "a" * 24}
 FULL = {
@@ -370,3 +372,48 @@ class TestLogContext:
         for line in lines():
             number, told = re.search(r"number=(\d) INFO: task (\d)", line).groups()
             assert number == told
+
+
+class TestRaisingHandlers:
+    """What a handler or filter raises leaves no log call, and the other handlers get the record."""
+
+    @pytest.fixture
+    def log(self, monkeypatch):
+        for name in ("handle", "callHandlers"):
+            monkeypatch.setattr(logging.Logger, name, getattr(logging.Logger, name))
+        monkeypatch.setattr(handler_guard, "_report_at", {})
+        handler_guard.guard_handlers()
+        log = logging.getLogger("raising")
+        yield log
+        log.handlers.clear()
+        log.filters.clear()
+
+    def test_it_is_reported_once_in_a_while_on_standard_error(self, log, caplog, capfd):
+        class Broken(logging.Handler):
+            def emit(self, record):
+                raise ConnectionError("away, redis://:secret@host")
+
+        log.addHandler(Broken())
+        for number in range(3):
+            log.warning("line %d", number)
+
+        assert [each.message for each in caplog.records] == ["line 0", "line 1", "line 2"]
+        err = capfd.readouterr().err
+        assert err.count("Broken raises ConnectionError: away") == 1
+        assert "secret" not in err
+
+    def test_a_filter_counts_too(self, log, caplog, capfd):
+        log.addFilter(lambda _record: 1 // 0)
+        log.warning("line")
+        assert "logger raising raises ZeroDivisionError" in capfd.readouterr().err
+        assert not caplog.records
+
+    def test_a_limit_that_ends_the_job_within_a_handler_ends_it(self, log):
+        def interrupted(_record):
+            raise JobTimeout
+
+        handler = logging.NullHandler()
+        handler.handle = interrupted
+        log.addHandler(handler)
+        with pytest.raises(JobTimeout):
+            log.warning("line")

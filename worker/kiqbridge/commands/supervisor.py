@@ -39,6 +39,7 @@ from kiqbridge.engine.host.systemd import Notifier
 from kiqbridge.engine.inflight.lease import LeaseTimes, renew
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime.steps import Steps
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -120,30 +121,24 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         logger.info("supervisor: starting %d processes", len(self._fleet.slots))
+        steps = Steps(logger)
         while self._fleet.children or not self._fleet.is_stopping:
-            self._act_on_signals()  # what came meanwhile: no process is started only to be stopped
-            self._start_what_is_due(time.monotonic())
-            self._show()
-            self._wait()
-            self._act_on_signals()
-            self._read_reports()
-            self._collect()
-            now = time.monotonic()
-            for old, new in self._fleet.hand_over():
-                lived_s = now - old.started_at
-                logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
-                self._ask_to_end(old)
-            if now >= self._next_beat:
-                self._next_beat = now + self._times.beat_every
-                self._beat(now)
-            if self._ceiling_mb and now >= self._next_memory_look:
-                self._next_memory_look = now + MEMORY_EVERY_S
-                self._look_at_memory(now)
-            for child in self._fleet.overdue(now):
-                said = "%s did not end within %.0f s and is killed; other workers get what it held"
-                logger.error(said, child, self._patience_s)
-                _send(child.pid, signal.SIGKILL)
-            self._notifier.turn(time.monotonic())
+            # Nothing ends the parent while it has children: each would end as when it has crashed.
+            steps.take(
+                # What came meanwhile: no process is started only to be stopped.
+                ("acting on signals", self._act_on_signals),
+                ("starting processes", self._start_what_is_due),
+                ("showing the state", self._show),
+                ("waiting", self._wait),
+                ("acting on signals", self._act_on_signals),
+                ("reading what processes report", self._read_reports),
+                ("collecting processes that have ended", self._collect),
+                ("replacing processes", self._hand_over),
+                ("renewing leases", self._beat),
+                ("looking at memory", self._look_at_memory),
+                ("killing processes that do not end", self._kill_overdue),
+                ("notifying systemd", lambda: self._notifier.turn(time.monotonic())),
+            )
         if self._fleet.failure is not None:
             raise KiqbridgeError(self._fleet.failure)
         logger.info("bye")
@@ -162,7 +157,8 @@ class Supervisor:
         for pid in tuple(self._signalled):
             _send(pid, number)
 
-    def _start_what_is_due(self, now: float) -> None:
+    def _start_what_is_due(self) -> None:
+        now = time.monotonic()
         for slot in self._fleet.due_starts(now):
             self._fork(slot)
         slot_to_replace = self._fleet.due_replacement(now)
@@ -231,7 +227,11 @@ class Supervisor:
         now = time.monotonic()
         due_in_s = min(self._next_beat - now, self._fleet.seconds_to_next(now))
         timeout = min(TICK_S, max(due_in_s, 0.01))
-        select.select([self._wakeup_out.fileno(), self._reports], [], [], timeout)
+        try:
+            select.select([self._wakeup_out.fileno(), self._reports], [], [], timeout)
+        except OSError:
+            time.sleep(timeout)  # so that the rounds do not follow each other at once
+            raise
         with suppress(BlockingIOError):
             self._wakeup_out.recv(4096)
 
@@ -240,15 +240,15 @@ class Supervisor:
         while self._noted:
             name = self._noted.popleft()
             if name in ("TERM", "INT") and not self._fleet.is_stopping:
-                logger.info("%s: stopping all processes", name)
                 self._stop()
+                logger.info("%s: stopping all processes", name)
             elif name == "INT":
-                logger.warning("INT: all processes interrupt their jobs now")
                 self._pass_on(HURRY)
+                logger.warning("INT: all processes interrupt their jobs now")
             elif name == "TSTP" and not self._fleet.is_quiet:
                 self._fleet.is_quiet = True
-                logger.info("quiet: no process takes new jobs, and none is started any more")
                 self._pass_on(signal.SIGTSTP)
+                logger.info("quiet: no process takes new jobs, and none is started any more")
             elif name == "TTIN":
                 for child in self._fleet.children.values():
                     logger.warning("%s, up for %.0f s", child, time.monotonic() - child.started_at)
@@ -257,15 +257,15 @@ class Supervisor:
                     "USR2 is ignored: a supervisor that is quiet or stops starts no process"
                 )
             elif name == "USR2":
-                logger.info("USR2: replacing all processes, one after another")
                 self._fleet.replace_all("USR2")
+                logger.info("USR2: replacing all processes, one after another")
 
     def _stop(self) -> None:
         self._fleet.is_stopping = True
-        self._notifier.stopping()
         # Again, for a child that was forked since the signal came; a second one changes nothing.
         for child in self._fleet.children.values():
             self._ask_to_end(child)
+        self._notifier.stopping()
 
     def _ask_to_end(self, child: Child) -> None:
         _send(child.pid, signal.SIGTERM)
@@ -296,12 +296,28 @@ class Supervisor:
             if child is None:
                 continue
             end = self._fleet.end(child, status, time.monotonic())
-            logger.log(end.level, "%s", end.sentence)
             if self._fleet.failure is not None and not self._fleet.is_stopping:
                 self._stop()
+            logger.log(end.level, "%s", end.sentence)
 
-    def _beat(self, now: float) -> None:
+    def _hand_over(self) -> None:
+        for old, new in self._fleet.hand_over():
+            self._ask_to_end(old)
+            lived_s = time.monotonic() - old.started_at
+            logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
+
+    def _kill_overdue(self) -> None:
+        for child in self._fleet.overdue(time.monotonic()):
+            _send(child.pid, signal.SIGKILL)
+            said = "%s did not end within %.0f s and is killed; other workers get what it held"
+            logger.error(said, child, self._patience_s)
+
+    def _beat(self) -> None:
         """Renew the leases of the children, which do so themselves as long as their threads run."""
+        now = time.monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._times.beat_every
         for child in self._fleet.children.values():
             if not forked.can_run(child.pid):  # frozen, it must be found dead as any other
                 child.heard_at = now
@@ -326,7 +342,11 @@ class Supervisor:
                     logger.debug("the lease of %s was not renewed: %s", child, error)
                     self._silent_until = now + 0.5 * self._times.beat_every
 
-    def _look_at_memory(self, now: float) -> None:
+    def _look_at_memory(self) -> None:
+        now = time.monotonic()
+        if not self._ceiling_mb or now < self._next_memory_look:
+            return
+        self._next_memory_look = now + MEMORY_EVERY_S
         for slot, child in self._fleet.measured():
             used_mb = forked.resident_mb(child.pid)
             pause_s = self._fleet.replace_above(slot, used_mb, self._ceiling_mb, now)

@@ -37,6 +37,8 @@ from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
 from kiqbridge.runtime.monkey_patches import patched_by
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.runtime.steps import Steps
+from kiqbridge.runtime.threads import CANNOT_START
 
 if TYPE_CHECKING:
     from kiqbridge.commands.forked import SupervisorLink
@@ -306,13 +308,27 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
         launcher.abandon_start()
         raise _as_start_error(failures[0])
     again = "; Ctrl-C once more gives them back and interrupts them now" if name == "INT" else ""
-    logger.info("%s: stopping; running jobs have %g s to end%s", name, launcher.timeout_s, again)
-    threading.Thread(
-        target=_hurry, args=(launcher, inbox), name="kiqbridge-hurry", daemon=True
-    ).start()
-    launcher.stop()
-    logger.info("bye")
-    return launcher.exit_status
+    said = "%s: stopping; running jobs have %g s to end%s"
+    steps = Steps(logger)
+    steps.take(
+        ("logging the stop", lambda: logger.info(said, name, launcher.timeout_s, again)),
+        ("listening for a second Ctrl-C", lambda: _listen(launcher, inbox)),
+        ("the stop", launcher.stop),
+        ("logging the end", lambda: logger.info("bye")),
+    )
+    return launcher.exit_status or int(bool(steps.failed))
+
+
+def _listen(launcher: Launcher, inbox: SignalInbox) -> None:
+    try:
+        threading.Thread(
+            target=_hurry, args=(launcher, inbox), name="kiqbridge-hurry", daemon=True
+        ).start()
+    except CANNOT_START as error:
+        logger.warning(
+            "no thread can be started (%s): a second Ctrl-C is not noticed, and running jobs have all of their time",
+            error,
+        )
 
 
 def _hurry(launcher: Launcher, inbox: SignalInbox) -> None:

@@ -73,7 +73,11 @@ class Command:
         self._show = show
         self._on_end = on_end
         self._reader = threading.Thread(target=self._read, name="child-output", daemon=True)
-        self._reader.start()
+        try:
+            self._reader.start()
+        except BaseException:
+            self.process.kill()
+            raise
 
     def join(self) -> None:
         """Wait until its output is shown, not for ever: a child of a job may hold the pipe open."""

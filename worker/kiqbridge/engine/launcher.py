@@ -23,6 +23,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from kiqbridge import __version__
@@ -49,6 +50,7 @@ from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.role import Until
+from kiqbridge.runtime.steps import Step, Steps
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.store.server_check import warn_of_eviction
 
@@ -115,10 +117,11 @@ class Launcher:
         self._running = threading.Event()
         self._stopping = threading.Event()
         self._hurried = threading.Event()
-        self._is_registered = False
         self._quieting: Callable[[float], bool] | None = None
         self._state: StateKeeper | None = None
         self._on_signal: Callable[[str], None] = lambda _name: None
+        self._steps = Steps(logger)
+        self._closing: BoundedCall | None = None
         self.parts = EngineParts(
             config, registry, server, is_quiet=self._quiet.is_set, on_registered=on_registered
         )
@@ -155,8 +158,8 @@ class Launcher:
 
     @property
     def exit_status(self) -> int:
-        """The status to end the process with: 0, or `EX_STUCK`."""
-        return self.health.exit_status
+        """The status to end the process with: 0, `EX_STUCK`, or 1 if a step of the stop failed."""
+        return self.health.exit_status or int(bool(self._steps.failed))
 
     def __repr__(self) -> str:
         return f"<Launcher {self.identity} {self.parts.manager or 'not started'}>"
@@ -194,8 +197,10 @@ class Launcher:
 
     def abandon_start(self) -> None:
         """After `start` has failed: end what runs already, give back what it holds, sign off."""
-        if self._is_registered:
+        if self.parts.keeper.has_registered:
             self.stop(timeout_s=0)
+        else:
+            self.health.stop()
 
     def quiet(self) -> None:
         """Take no new jobs (TSTP); cannot be undone."""
@@ -229,6 +234,8 @@ class Launcher:
                 "the process ends without signing off, since Redis or a thread does not answer in time; "
                 "another process gives back what this one holds"
             )
+        if self._steps.failed:
+            logger.error("of the stop this has failed: %s", ", ".join(self._steps.failed))
 
     def hurry(self) -> None:
         """While it stops: give running jobs back and interrupt them now, whatever time they have left."""
@@ -259,8 +266,11 @@ class Launcher:
             adopt_default_client(self.client)
             self._events.fire("startup", raising=True)
         except BaseException as error:
-            for step in (self._stop_loops, self._close_resources, self.health.stop):
-                step()
+            self._steps.take(
+                ("ending the event loops", self._stop_loops),
+                ("closing resources", self._close_resources),
+                ("removing the status file", self.health.stop),
+            )
             if isinstance(error, KiqbridgeError):
                 raise
             reason = f"{type(error).__name__}: {error_message(error)}"
@@ -275,7 +285,6 @@ class Launcher:
                 except RedisRefused as error:  # the step of these schedules reports it, too
                     logger.warning("names of declared schedules are not taken yet: %s", error)
                 self.parts.keeper.start()
-                self._is_registered = True
 
     def _start_threads(self) -> None:
         """Start what `build_around_capsules` has made, the processors after what watches them."""
@@ -320,68 +329,93 @@ class Launcher:
         return False
 
     def _end(self, deadline: float) -> None:
+        take, parts, events = self._steps.take, self.parts, self._events
         self._stopping.set()
-        self._step("becoming quiet", self.quiet)
+        take(
+            ("becoming quiet", self.quiet),
+            ("calling listeners to quiet", lambda: self._wait_for_listeners(deadline)),
+            (
+                "calling listeners to shutdown",
+                lambda: events.fire_aside("shutdown")(max(seconds_until(deadline), LISTENERS_S)),
+            ),
+            ("waiting for the start", lambda: self._wait_for_start(deadline)),
+            ("ending jobs and threads", lambda: take(*self._ends_of_work(deadline))),
+            ("closing resources", self._begin_to_close),
+            ("signing off", self._sign_off),
+            ("ending the heartbeat", self._stop_heartbeat),
+            (
+                "calling listeners to exit",
+                lambda: events.fire_aside("exit")(max(seconds_until(_last(deadline)), LISTENERS_S)),
+            ),
+            ("waiting for resources", lambda: self._wait_for_resources(_last(deadline))),
+            ("releasing the default client", lambda: release_default_client(self.client)),
+            ("closing the connections", parts.pool.close_all),
+            ("closing the client", self.client.close),
+            ("removing the status file", self.health.stop),
+        )
+
+    def _ends_of_work(self, deadline: float) -> list[Step]:
+        parts, state = self.parts, self._state
+        manager, isolation, reservations = parts.manager, parts.isolation, parts.reservations
+        steps: list[Step] = []
+        if state is not None:
+            steps.append(("restoring what jobs change", state.stop))
+        if manager is not None:
+            if reservations is not None:
+                steps.append(("ending the reservations", reservations.stop))
+            steps.append(("ending the jobs", lambda: manager.stop(deadline)))
+            if isolation is not None:
+                waiting = partial(self._wait_for_suspect, isolation, deadline)
+                steps += [
+                    ("waiting for a suspect", waiting),
+                    ("ending the isolation", isolation.stop),
+                ]
+            steps += self._ends_of_roles(Until.QUIET, Until.JOBS)
+            steps.append(("ending the watch for missed ticks", parts.missed_watch.stop))
+        steps += [
+            ("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S)),
+            ("ending child processes", parts.processes.stop),
+        ]
+        if manager is None:
+            steps.append(("ending the event loops", self._stop_loops))
+        return [*steps, *self._ends_of_roles(Until.ENDS)]
+
+    def _ends_of_roles(self, *until: Until) -> list[Step]:
+        return [
+            (f"ending the thread {role.name}", role.stop)
+            for role in self.parts.roles
+            if role.until in until
+        ]
+
+    def _wait_for_listeners(self, deadline: float) -> None:
         if self._quieting is not None:
             self._quieting(max(seconds_until(deadline), LISTENERS_S))
-        self._events.fire_aside("shutdown")(max(seconds_until(deadline), LISTENERS_S))
-        # From now on nothing is put together any more; a start that hangs is not waited for.
+
+    def _wait_for_start(self, deadline: float) -> None:
+        """From now on nothing is put together any more; a start that hangs is not waited for."""
         if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
             self._composing.release()
-        heartbeat = self.parts.heartbeat
-        self._end_jobs(deadline)
-        self._stop_roles(Until.ENDS)
-        closing = BoundedCall("kiqbridge-close", self._close_resources)
-        is_closed = closing.wait(CLOSE_S)
-        if not is_closed:
+
+    def _stop_heartbeat(self) -> None:
+        if self.parts.heartbeat is not None:
+            self.parts.heartbeat.stop()
+
+    def _begin_to_close(self) -> None:
+        self._closing = BoundedCall("kiqbridge-close", self._close_resources)
+        if not self._closing.wait(CLOSE_S):
             logger.warning(
                 "closing a resource takes longer than %.0f s: the process signs off meanwhile",
                 CLOSE_S,
             )
-        self._step("signing off", self._sign_off)
-        if heartbeat is not None:
-            self._step("ending the heartbeat", heartbeat.stop)
-        end = deadline + ORDERLY_S - LISTENERS_S
-        self._events.fire_aside("exit")(max(seconds_until(end), LISTENERS_S))
-        if not is_closed:
-            closing.wait(seconds_until(end))
-        release_default_client(self.client)
-        self.parts.pool.close_all()
-        self.client.close()
-        self.health.stop()
 
-    def _end_jobs(self, deadline: float) -> None:
-        parts, state = self.parts, self._state
-        manager, isolation, reservations = parts.manager, parts.isolation, parts.reservations
-        if state is not None:
-            self._step("restoring what jobs change", state.stop)
-        if manager is not None:
-            if reservations is not None:
-                self._step("ending the reservations", reservations.stop)
-            self._step("ending the jobs", lambda: manager.stop(deadline))
-            if isolation is not None:
-                self._wait_for_suspect(isolation, deadline)
-                self._step("ending the isolation", isolation.stop)
-            self._stop_roles(Until.QUIET, Until.JOBS)
-            self._step("ending the watch for missed ticks", parts.missed_watch.stop)
-        self._step("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S))
-        self._step("ending child processes", parts.processes.stop)
-        if manager is None:
-            self._step("ending the event loops", self._stop_loops)
-
-    def _stop_roles(self, *until: Until) -> None:
-        for role in self.parts.roles:
-            if role.until in until:
-                self._step(f"ending the thread {role.name}", role.stop)
+    def _wait_for_resources(self, end: float) -> None:
+        if self._closing is not None:
+            self._closing.wait(seconds_until(end))
 
     def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
         while isolation.alive and (left := seconds_until(deadline)) > 0:
             if self._hurried.wait(min(left, SUSPECT_S)):
                 return
-
-    def _step(self, what: str, step: Callable[[], object]) -> None:
-        """Take one of the last steps; whatever it raises, the others follow."""
-        user_code.call(step, log=logger, failed=f"{what} failed, the process goes on ending")
 
     def _sign_off(self) -> None:
         try:
@@ -406,3 +440,8 @@ class Launcher:
         classes = f"{len(parts.registry)} job classes"
         redis = f"Redis {parts.pool.address}"
         return f"kiqbridge {__version__} is ready: {capsules}; {classes}, {redis}"
+
+
+def _last(deadline: float) -> float:
+    """Until when listeners to exit and resources are waited for, on `time.monotonic`."""
+    return deadline + ORDERLY_S - LISTENERS_S

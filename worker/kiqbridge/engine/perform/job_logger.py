@@ -4,6 +4,7 @@ The context of the running job is put on every record that is logged while it ru
 what `log_context` adds. `start`, `done` and `fail` themselves are written by job_lines.py.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from typing import Any, TextIO
 from kiqbridge.client.current import CONTEXT, LOG_CONTEXT
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.logs import tracebacks
+from kiqbridge.runtime.logs.handler_guard import guard_handlers
 from kiqbridge.runtime.logs.log_writer import LogWriter
 
 TID: ContextVar[str] = ContextVar("kiqbridge_tid", default="main")
@@ -44,7 +46,7 @@ def configure_logging(
     attributes: Sequence[str] = LOGGED_ATTRIBUTES,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Send all records to standard output.
+    """Send all records to standard output; what other handlers and filters raise leaves no log call from now on.
 
     Args:
         level: the least important level, `debug` to `fatal`; at `debug` tracebacks show our frames, too.
@@ -71,13 +73,15 @@ def configure_logging(
     root.handlers[:] = [handler]
     names = {"warn": "WARNING", "fatal": "CRITICAL"}
     root.setLevel(names.get(level, level.upper()))
+    guard_handlers()
     tracebacks.show_all(wanted=level == "debug")
 
 
 def flush_logging() -> None:
     """Write the lines that wait for others."""
     for handler in logging.getLogger().handlers:
-        handler.flush()
+        with contextlib.suppress(Exception):  # an application's own
+            handler.flush()
 
 
 def job_context(
