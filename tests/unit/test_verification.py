@@ -12,8 +12,10 @@ from support.template_rules import rule
 from kiqbridge.dev.firing import ZoneCalendar, describe
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.imports.events import write_all
-from kiqbridge.schedule.imports.record import ImportedSchedule
+from kiqbridge.schedule.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
+from kiqbridge.schedule.imports.record import ImportedSchedule, Reading
 from kiqbridge.schedule.imports.verification import COMES_TWICE, MADE_UP, source_instants, verify
 from kiqbridge.schedule.zone_changes import next_change
 
@@ -78,11 +80,39 @@ def test_clock_changes_are_named_by_their_rule():
     ("old", "new", "reason"),
     [
         ("* * * * *", "rate(1 minute)", "interval"),
-        ("0 0 * * 1#2", "cron(0 0 ? * MON#2 *)", "five fields"),
+        ("0 0 * * 1#2", "cron(0 0 ? * MON#2 *)", "day of week: '1#2' cannot be read"),
     ],
 )
 def test_what_is_not_compared(old, new, reason):
     assert reason in compare(old, new).not_compared
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("@daily", 30), ("every 5 minutes", 8640), ("every monday at 9:00", 5)],
+)
+def test_macros_and_words_of_the_gems_are_compared_too(text, count):
+    [schedule] = read_sidekiq_cron_file(f"a: {{cron: {text!r}, class: A}}", Reading()).schedules
+
+    found = verify(schedule, [parse_expression(schedule.expression)], start=START, days=30)
+
+    assert (found.not_compared, found.old, found.is_faithful) == ("", count, True)
+
+
+@pytest.mark.parametrize(
+    ("time", "reason"),
+    [
+        ("cron: '30 0 9 * * *'", "'30 0 9 * * *' has seconds; only whole minutes are compared"),
+        ("at: '2027/01/02 10:00'", "it is due once, at the time that the source names"),
+        ("every: 5m", "an interval counts from its own start on either side"),
+    ],
+)
+def test_what_the_gems_say_otherwise_is_left_out_with_its_own_reason(time, reason):
+    text = f"schedule: {{a: {{{time}, class: A}}}}"
+    [schedule] = read_sidekiq_scheduler(text, Reading()).schedules
+    parsed = [parse_expression(schedule.expression, schedule.timezone)]
+
+    assert verify(schedule, parsed, start=START, days=30).not_compared == reason
 
 
 FIELD = {

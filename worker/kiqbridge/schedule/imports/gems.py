@@ -57,7 +57,7 @@ _ERB: Final = (
 )
 
 _Time = tuple[str, str, str]
-"""Expression, zone, and the five fields of the source ("" = it has others)."""
+"""Expression, zone, and what the source says: its five fields, else its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ def _fugit_time(text: object, timezone: str) -> _Time:
     words = [word for word in text.split() if word != parsed.timezone]
     if len(words) == _FIELDS + 1 and words[0] == "0":
         words = words[1:]
-    return parsed.text, parsed.timezone, " ".join(words) if len(words) == _FIELDS else ""
+    return parsed.text, parsed.timezone, " ".join(words) if len(words) == _FIELDS else text
 
 
 def _scheduler_time(members: Mapping[str, Any], timezone: str) -> tuple[_Time, list[str]]:
@@ -239,7 +239,7 @@ def _scheduler_time(members: Mapping[str, Any], timezone: str) -> tuple[_Time, l
         parsed = parse_expression(expression, timezone)
     except ExpressionError as error:
         raise record.Unsayable(str(error)) from None
-    return (parsed.text, parsed.timezone, ""), notes
+    return (parsed.text, parsed.timezone, text), notes
 
 
 def _not_carried_over(names: set[str]) -> list[str]:

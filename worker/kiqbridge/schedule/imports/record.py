@@ -33,8 +33,7 @@ class ImportedSchedule:
         timezone: IANA name in which the expression is read.
         job: item as `Client.push` takes it: class or active_job, args, queue.
         dialect: whose rules the source follows.
-        source_expression: five fields as the source has them, if they are written otherwise than
-            `expression`; "" = it has no such fields.
+        source_expression: as the source has it, if that is written otherwise than `expression`; "" = it is not.
         description: for people; a comment above the line, for example.
         notes: what is different here, and what else has to be done.
         enabled: False = the source had it switched off.
@@ -47,7 +46,7 @@ class ImportedSchedule:
     timezone: str
     job: Mapping[str, Any]
     dialect: Dialect
-    source_expression: str | None = None
+    source_expression: str = ""
     description: str = ""
     notes: Sequence[str] = ()
     enabled: bool = True

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import ON_THE_MINUTE, Cron, Rate, ScheduleExpression
+from kiqbridge.schedule.cron import ON_THE_MINUTE, At, Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.imports.record import Dialect, ImportedSchedule
@@ -83,16 +83,15 @@ def verify(
     end = start + timedelta(days=days)
     if any(isinstance(each, Rate) for each in parsed):
         return Verification(not_compared="an interval counts from its own start on either side")
+    if any(isinstance(each, At) for each in parsed):
+        return Verification(not_compared="it is due once, at the time that the source names")
     # Events of one schedule share the name of their ticks: an instant of two of them is enqueued once.
     new = sorted({instant for each in parsed for instant in each.between(start, end)})
-    fields = schedule.source_expression
-    text = schedule.expression if fields is None else fields
+    text = schedule.source_expression or schedule.expression
     try:
         old = source_instants(text, schedule.timezone, schedule.dialect, start, end)
-    except ExpressionError:
-        return Verification(
-            new=len(new), not_compared=f"{schedule.expression} is no line of five fields"
-        )
+    except ExpressionError as error:
+        return Verification(new=len(new), not_compared=str(error))
     return Verification(
         old=len(old),
         new=len(new),
@@ -130,17 +129,19 @@ def source_instants(
     An instant stands as often in it as the program fires then.
 
     Args:
-        text: the fields.
+        text: fields, a macro or words, as the program has them.
         timezone: in which they are read.
         dialect: whose rules.
         start, end: aware.
 
     Raises:
-        ExpressionError: it is no line of fields without seconds.
+        ExpressionError: the program cannot read it, or it has seconds or is no cron line.
     """
     parsed = (parse_crontab if dialect == "cron" else parse_sidekiq_cron)(text, timezone)
-    if not isinstance(parsed, Cron) or parsed.seconds != ON_THE_MINUTE:
-        raise ExpressionError(f"{text!r} is no line of five fields")
+    if not isinstance(parsed, Cron):
+        raise ExpressionError(f"{text!r} is not repeated at times of the calendar")
+    if parsed.seconds != ON_THE_MINUTE:
+        raise ExpressionError(f"{text!r} has seconds; only whole minutes are compared")
     zone = ZoneInfo(parsed.timezone)
     is_wild = any(word.startswith("*") for word in text.split()[:2])
     last = (end + _DAY).astimezone(zone).replace(tzinfo=None)
