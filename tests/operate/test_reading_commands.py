@@ -10,6 +10,11 @@ import time
 
 import pytest
 
+from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.amounts import instant_text
+from kiqbridge.wire.keys import Keys
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x9b31m"
 
 
@@ -264,3 +269,26 @@ class TestTheRealCommand:
 
         assert code == 130
         assert err == "\nkiqbridge: interrupted; what was done until now stays done\n"
+
+
+class TestMetrics:
+    def test_up_to_when_they_are_complete_is_said_since_they_come_with_heartbeats(
+        self, run, redis, redis_url
+    ):
+        now = time.time()
+        add_process(redis, "slow:7:aa", beat=now - 40)
+        add_process(redis, "fast:7:bb", beat=now - 2)
+
+        found = answer(run("metrics", "--json"))
+        _, none, _ = run("metrics", "--minutes", "10")
+        metrics = Metrics(Keys(), identity="fast:7:bb")
+        metrics.record("Mail", 20.0, failed=False)
+        metrics.flush(RedisPool(redis_url).connection(), now)
+        _, table, _ = run("metrics")
+        _, one, _ = run("metrics", "Mail")
+
+        assert found["until"] == pytest.approx(now - 40, abs=0.1)
+        upto = f"p to {instant_text(found['until'])}"
+        assert none.startswith(f"No job ran in the last 10 minutes, u{upto} (4")
+        assert none.endswith(" ago): a process writes what it measured with its next heartbeat.\n")
+        assert f"U{upto}" in table and f"U{upto}" in one

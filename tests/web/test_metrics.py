@@ -1,6 +1,7 @@
 """Metrics: classes by time, with percentiles and deployments; one class with its histogram."""
 
 import re
+import time
 
 import pytest
 from support.running_system import System, fill_metrics
@@ -18,7 +19,11 @@ def system(redis) -> System:
 
 
 def test_without_measurements_the_page_says_when_there_would_be_some(browser, redis):
-    assert "Nothing was measured." in browser.open("/metrics").text
+    redis.sadd("processes", "h:1:a")
+    redis.hset("h:1:a", mapping={"info": "{}", "beat": time.time() - 45})
+    text = browser.open("/metrics").text
+    assert "Nothing was measured." in text
+    assert re.search(r"the oldest of the last ones came (4|5)\d s ago\.", text)
     assert "It has not run." in browser.open("/metrics/Mail").text
 
 

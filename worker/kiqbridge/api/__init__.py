@@ -18,6 +18,7 @@ from kiqbridge.api.metrics import (
     JobMetrics,
     TopJobs,
     class_histograms,
+    complete_until,
     job_metrics,
     top_jobs,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "WorkSet",
     "bucket_label",
     "class_histograms",
+    "complete_until",
     "default_operator",
     "fetch_facts",
     "fetch_history",

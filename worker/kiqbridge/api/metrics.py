@@ -108,6 +108,17 @@ class JobMetrics:
     marks: Mapping[float, str]
 
 
+def complete_until(operator: Operator | None = None) -> float:
+    """Up to when metrics that are read now are complete, epoch seconds, in two round trips.
+
+    Each process writes what it measured with its heartbeat, so it is the oldest of the last ones; without any, now.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    return min([time.time(), *(each.beat_at for each in ProcessSet(operator) if each.beat_at)])
+
+
 def top_jobs(
     minutes: int = 60,
     *,

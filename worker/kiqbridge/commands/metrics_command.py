@@ -13,13 +13,14 @@ from kiqbridge.api import (
     Counts,
     Histogram,
     Operator,
+    complete_until,
     job_metrics,
     open_operator,
     top_jobs,
 )
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import answer_table, fields_of, write_line
-from kiqbridge.wire.amounts import instant_text
+from kiqbridge.wire.amounts import instant_text, span_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,11 +38,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _all(operator: Operator, options: argparse.Namespace) -> int:
+    until = complete_until(operator)
     found = top_jobs(options.minutes, operator=operator)
     code = answer_table(
         options,
         {
             "minutes": options.minutes,
+            "until": until,
             "classes": [_counts(each) for each in found.classes.values()],
             "marks": _marks(found.marks),
         },
@@ -50,20 +53,24 @@ def _all(operator: Operator, options: argparse.Namespace) -> int:
             (each.job_class, *_cells(each.total), _ms(each.total.ms))
             for each in found.classes.values()
         ],
-        none=f"No job ran in the last {options.minutes:,} minutes.",
+        none=f"No job ran in the last {options.minutes:,} minutes, up to {_up_to(until)}",
     )
+    if found.classes and not options.json:
+        write_line(f"Up to {_up_to(until)}")
     for at, label in found.marks.items() if not options.json else ():
         write_line(f"deployed {instant_text(at)}: {label}")
     return code
 
 
 def _one(operator: Operator, options: argparse.Namespace) -> int:
+    until = complete_until(operator)
     found = job_metrics(options.job_class, options.minutes, operator=operator)
     total, series = found.counts.total, found.counts.series
     code = answer_table(
         options,
         {
             "minutes": options.minutes,
+            "until": until,
             **_counts(found.counts),
             **_percentiles(found.histogram),
             "series": [
@@ -77,7 +84,7 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
             (time.strftime("%H:%M UTC", time.gmtime(at)), *_cells(each))
             for at, each in (series.items() if total.executions else ())
         ],
-        none=f"{options.job_class} did not run in the last {options.minutes:,} minutes.",
+        none=f"{options.job_class} did not run in the last {options.minutes:,} minutes, up to {_up_to(until)}",
     )
     if total.executions and not options.json:
         shown = "  ".join(
@@ -88,7 +95,14 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
             f"{options.job_class}: {total.executions:,} ran, {total.failures:,} failed, "
             f"average {_ms(total.average_ms)}  {shown}"
         )
+        write_line(f"Up to {_up_to(until)}")
     return code
+
+
+def _up_to(until: float) -> str:
+    """Jobs that have ended since are not known yet."""
+    ago = span_text(max(0.0, time.time() - until))
+    return f"{instant_text(until)} ({ago} ago): a process writes what it measured with its next heartbeat."
 
 
 def _cells(total: Counts) -> tuple[str, str, str]:

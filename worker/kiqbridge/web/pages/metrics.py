@@ -7,7 +7,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import ClassCounts, Histogram, TopJobs, job_metrics, top_jobs
+from kiqbridge.api import ClassCounts, Histogram, TopJobs, complete_until, job_metrics, top_jobs
 from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.plots import Series, Shade, fold, histogram, sparkline, time_series
@@ -34,17 +34,17 @@ def show(request: Request) -> Response:
     span = span_of(request)
     wanted = request.query_params.get("class", "").strip()
 
-    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup]]:
-        found = fetch_top(view, span)
+    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup], float]:
+        found, until = fetch_top(view, span)
         classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
         plots = {
             "throughput": throughput(found, classes, title="Executions of all classes"),
             "lines": _class_lines(found, classes[:DRAWN]),
         }
-        return classes, plots, [_trend(each, found) for each in classes[:SHOWN]]
+        return classes, plots, [_trend(each, found) for each in classes[:SHOWN]], until
 
     # Of one reading, so that rows and plots agree; plots cost more than what they are made of.
-    classes, plots, trends = view.read(("metrics", span, wanted), load, FRESH_S)
+    classes, plots, trends, until = view.read(("metrics", span, wanted), load, FRESH_S)
     minutes = MINUTES.get(span, LONGEST)
     measured = tuple(each.job_class for each in classes[:MEASURED])
     took = view.read(
@@ -63,6 +63,7 @@ def show(request: Request) -> Response:
         total=len(classes),
         took_span=_took_span(span),
         measured=MEASURED,
+        until=until,
         **plots,
     )
 
@@ -75,7 +76,7 @@ def show_class(request: Request) -> Response:
     minutes = MINUTES.get(span, LONGEST)
 
     def load() -> tuple[ClassCounts, Histogram, Markup]:
-        top = fetch_top(view, span)
+        top, _ = fetch_top(view, span)
         measured = job_metrics(name, minutes, operator=view.operator)
         known = measured.counts.job_class
         nothing = ClassCounts(job_class=known, total=type(measured.counts.total)(), series={})
@@ -108,13 +109,15 @@ def span_of(request: Request) -> str:
     return span if span in SPANS else SPANS[0]
 
 
-def fetch_top(view: View, span: str) -> TopJobs:
-    """What all classes did, shared by all who look."""
-    return view.read(
-        ("top jobs", span),
-        lambda: top_jobs(MINUTES.get(span, 0), hours=HOURS.get(span), operator=view.operator),
-        FRESH_S,
-    )
+def fetch_top(view: View, span: str) -> tuple[TopJobs, float]:
+    """What all classes did, shared by all who look, and up to when that is complete."""
+
+    def load() -> tuple[TopJobs, float]:
+        until = complete_until(view.operator)  # before: what is written meanwhile is not claimed
+        minutes, hours = MINUTES.get(span, 0), HOURS.get(span)
+        return top_jobs(minutes, hours=hours, operator=view.operator), until
+
+    return view.read(("top jobs", span), load, FRESH_S)
 
 
 def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:

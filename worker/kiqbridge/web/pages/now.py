@@ -29,7 +29,7 @@ def show(request: Request) -> Response:
     facts = now["verdict"].facts
 
     def draw() -> tuple[float, str]:
-        top = fetch_top(view, "1h")
+        top, _ = fetch_top(view, "1h")
         classes = list(top.classes.values())
         plot = throughput(top, classes, title="Executions in the last hour") if classes else ""
         return rate_per_minute(top), plot
