@@ -107,6 +107,7 @@ def test_memory_that_is_nearly_full_is_found(good, raw, share, status):
         finding = only(good.url, "memory", status)
 
     assert "of maxmemory" in finding.what
+    assert re.search(r"; by foreign 20\.\d MB", finding.what)
 
 
 def test_a_replica_is_no_server_for_jobs(good, raw):

@@ -12,6 +12,7 @@ from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
 from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.job_list import Page
+from kiqbridge.api.memory import KindOfKeys, MemoryByKind, fetch_memory_by_kind
 from kiqbridge.api.metrics import (
     ClassCounts,
     Counts,
@@ -55,7 +56,9 @@ __all__ = [
     "JobSet",
     "JobState",
     "JobStatus",
+    "KindOfKeys",
     "Limits",
+    "MemoryByKind",
     "Occurrence",
     "Operator",
     "Page",
@@ -84,6 +87,7 @@ __all__ = [
     "fetch_history",
     "fetch_in_flight",
     "fetch_iterations",
+    "fetch_memory_by_kind",
     "fetch_sources",
     "fetch_suspects",
     "fetch_verdict",

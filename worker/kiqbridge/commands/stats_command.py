@@ -9,9 +9,21 @@ import time
 from importlib.util import find_spec
 from typing import Any, Final
 
-from kiqbridge.api import Operator, Stats, open_operator
+from kiqbridge.api import (
+    KindOfKeys,
+    MemoryByKind,
+    Operator,
+    Stats,
+    fetch_memory_by_kind,
+    open_operator,
+)
+from kiqbridge.api.facts import parse_memory
+from kiqbridge.api.verdict import LIMITS
 from kiqbridge.commands import output
 from kiqbridge.commands.arguments import add, add_example, add_json, duration
+from kiqbridge.errors import RedisRefused
+from kiqbridge.wire.amounts import size_text
+from kiqbridge.wire.names import shown
 
 _WATCH_S: Final = 2.0
 _COUNTS: Final = {
@@ -30,17 +42,19 @@ _COUNTS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is shown, and how often."""
     add_json(parser)
+    text = "what takes the memory of the server, by kind of key; by itself when it is nearly full"
+    add(parser, "--memory", text)
     text = "again and again until Ctrl-C (every 2 s), on a terminal with running jobs and the last deaths; "
     text += "with --json a line each time"
     add(parser, "--watch [SECONDS]", text, type=duration, const=_WATCH_S)
-    add_example(parser, "kiqbridge stats", "kiqbridge stats --json")
+    add_example(parser, "kiqbridge stats", "kiqbridge stats --memory", "kiqbridge stats --json")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the counts once, or until Ctrl-C."""
     operator = open_operator(via="cli")
     if options.watch is None:
-        _show(operator, as_json=options.json)
+        _show(operator, options)
         return 0
     try:
         if output.is_terminal() and not options.json and find_spec("rich"):
@@ -48,26 +62,76 @@ def run(options: argparse.Namespace) -> int:
 
             watch(operator, options.watch)
         while True:
-            _show(operator, as_json=options.json)
+            _show(operator, options)
             sys.stdout.flush()
             time.sleep(options.watch)
     except KeyboardInterrupt:
         return 0
 
 
-def _show(operator: Operator, *, as_json: bool) -> None:
-    fields = _fields(operator)
-    if as_json:
-        output.write_json(fields)
+def _show(operator: Operator, options: argparse.Namespace) -> None:
+    fields, memory = _fields(operator), _memory(operator, is_wanted=options.memory)
+    if options.json:
+        output.write_json({**fields, "memory": _memory_fields(memory)} if memory else fields)
         return
     output.write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
-    if not fields["queues"]:
+    if fields["queues"]:
+        output.write_line()
+        rows = (output.queue_row(**queue) for queue in fields["queues"])
+        output.write_table(output.QUEUE_TITLES, rows)
+    else:
         output.write_line("No job was ever pushed to a queue here.")
-        return
+    if memory is not None:
+        _show_memory(memory)
+
+
+def _memory(operator: Operator, *, is_wanted: bool) -> MemoryByKind | None:
+    """What takes the memory, if that is asked for or the memory is nearly full."""
+    try:
+        found = parse_memory(operator.pool.call("INFO", "memory"))
+        if is_wanted or (found is not None and found.share >= LIMITS.memory_warning):
+            return fetch_memory_by_kind(operator)
+    except RedisRefused as error:
+        if is_wanted:
+            output.warn(f"what takes the memory is not known: {error}")
+    return None
+
+
+def _show_memory(memory: MemoryByKind) -> None:
+    of = "measured" if not memory.is_estimate else "estimated: measured were"
     output.write_line()
-    output.write_table(
-        output.QUEUE_TITLES, (output.queue_row(**queue) for queue in fields["queues"])
+    output.write_line(
+        f"The server uses {size_text(memory.used)} ({of} {memory.looked_at:,} of {memory.total:,} keys):"
     )
+    rows = [
+        (
+            each.kind,
+            f"{each.keys:,}",
+            size_text(each.bytes),
+            _share(each.bytes, memory),
+            _largest(each),
+        )
+        for each in memory.kinds
+    ]
+    rest = "other databases, connections, buffers"
+    rows.append((rest, "-", size_text(memory.rest), _share(memory.rest, memory), "-"))
+    output.write_table(("kind", ">keys", ">memory", ">share", "largest"), rows)
+
+
+def _share(count: int, memory: MemoryByKind) -> str:
+    return f"{count / memory.used:.0%}" if memory.used else "-"
+
+
+def _largest(kind: KindOfKeys) -> str:
+    return f"{shown(kind.largest)} {size_text(kind.largest_bytes)}" if kind.largest else "-"
+
+
+def _memory_fields(memory: MemoryByKind) -> dict[str, Any]:
+    names = "kind is_ours keys bytes largest largest_bytes"
+    kinds = [
+        {**output.fields_of(each, names), "largest": shown(each.largest)} for each in memory.kinds
+    ]
+    return {**output.fields_of(memory, "used rest looked_at total"), "kinds": kinds}
 
 
 def _fields(operator: Operator) -> dict[str, Any]:

@@ -185,6 +185,11 @@ class RedisPool:
         return str(self._known("host") or self._known("path") or "")
 
     @property
+    def database(self) -> int:
+        """The number of the database that the address names; 0 if it names none."""
+        return int(str(self._known("db") or 0))
+
+    @property
     def uses_tls(self) -> bool:
         """Whether connections are encrypted; False while the address was not read."""
         factory = self._source.known

@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from kiqbridge.api import JobRecord
-from kiqbridge.wire.amounts import is_ahead
+from kiqbridge.wire.amounts import is_ahead, size_text
 
 ROW_CHARACTERS: Final = 160
 """Of a text in a row of a table."""
@@ -29,7 +29,6 @@ _UNITS: Final = ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (_SECOND, "s"))
 _LOOK_EMPTY: Final = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 """Letters and signs that are drawn as nothing."""
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
-_BYTES_STEP: Final = 1000
 
 
 def text(value: object, most: int = ROW_CHARACTERS, *, lines: bool = False) -> Markup:
@@ -74,12 +73,7 @@ def noun(number: float, one: str, many: str = "") -> str:
 
 def size(value: float) -> str:
     """Bytes: `999 B`, `1.2 kB`, `3.4 MB`."""
-    number = float(value)
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < _BYTES_STEP or unit == "GB":
-            break
-        number /= _BYTES_STEP
-    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+    return size_text(float(value))
 
 
 def duration(value: float | None) -> str:

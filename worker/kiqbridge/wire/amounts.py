@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 _MINUTE_S: Final = 60
+_BYTES_STEP: Final = 1000
 _UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
 
@@ -32,6 +33,15 @@ def span_text(seconds: float) -> str:
     if seconds < 2 * 86_400:
         return f"{seconds / 3600:.0f} h"
     return f"{seconds / 86_400:.0f} days"
+
+
+def size_text(count: float) -> str:
+    """Bytes: `999 B`, `1.2 kB`, `3.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < _BYTES_STEP or unit == "GB":
+            break
+        count /= _BYTES_STEP
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def waited_text(latency_s: float) -> str:

@@ -4,13 +4,16 @@ import re
 import statistics
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kiqbridge.api import Limits
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted
+from kiqbridge.api import Limits, fetch_memory_by_kind
+from kiqbridge.errors import RedisRefused
+from kiqbridge.operate.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.operate.doctor.system import Checks, System
 from kiqbridge.store.pauses import server_time
+from kiqbridge.wire.amounts import size_text
 
 STALE_SNAPSHOT_S: Final = 7200
 """Redis' own rules write a snapshot after an hour at most, if anything has changed."""
@@ -38,7 +41,7 @@ MEMORY: Final = _rule(
     id="memory",
     reports=f"{_LIMITS.memory_warning:.0%} of maxmemory (or of the machine) in use, a problem from {_LIMITS.memory_critical:.0%} on",
     why="a full server refuses jobs, and workers cannot write what became of theirs",
-    action="see what grows with kiqbridge stats; add workers, limit queues, delete dead jobs, or add memory",
+    action="see what grows with kiqbridge stats --memory; add workers, limit queues, delete dead jobs, or add memory",
 )
 
 REPLICAS: Final = _rule(
@@ -143,7 +146,24 @@ def check_memory(system: System) -> Iterator[Finding]:
     system.info("memory")  # where that is refused, what is used is not known
     used, most = system.facts.memory.taken if system.facts.memory else (0, 0)
     of = f" of {most / 1_000_000:,.0f} MB" if most else "; there is no limit"
-    yield from system.judged(MEMORY, f"{used / 1_000_000:,.0f} MB are used{of}")
+    by = _by_kind(system)
+    for found in system.judged(MEMORY, f"{used / 1_000_000:,.0f} MB are used{of}"):
+        yield replace(found, what=f"{found.what}{by}")
+
+
+def _by_kind(system: System) -> str:
+    """What takes the memory, as a clause that ends a sentence; a hint where the server refuses to say."""
+    try:
+        memory = fetch_memory_by_kind(system.operator)
+    except RedisRefused:
+        return "; by what is not known: allow +scan and +memory|usage in the ACL of this user"
+    kinds = [
+        f"{printable(each.kind)} {size_text(each.bytes)}" for each in memory.kinds if each.bytes
+    ]
+    if not kinds:
+        return ""
+    how = f", estimated from {memory.looked_at:,} of {memory.total:,} keys"
+    return f"; by {listed(kinds)}{how if memory.is_estimate else ''}"
 
 
 def check_replicas(system: System) -> Iterator[Finding]:

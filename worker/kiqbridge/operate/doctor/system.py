@@ -78,6 +78,7 @@ class System:
         stop_timeout_s: seconds after which the orchestrator kills a worker that is to stop; None = not known.
 
     Attributes:
+        operator: where.
         pool: connections to the server.
         keys: the namespace.
         connection: for all that is read.
@@ -91,7 +92,7 @@ class System:
         needs: "Sequence[Role]" = ("worker",),
         stop_timeout_s: float | None = None,
     ) -> None:
-        self._operator = operator
+        self.operator = operator
         self.pool: RedisPool = operator.pool
         self.keys: Keys = operator.keys
         self.connection: RedisConnection = self.pool.connection()
@@ -119,7 +120,7 @@ class System:
     @cached_property
     def facts(self) -> Facts:
         """The state, as the page Now judges it; of unknown classes the whole sample."""
-        facts = fetch_facts(self._operator)
+        facts = fetch_facts(self.operator)
         jobs = ((each.place, each.job) for each in self.sample.jobs if not each.is_dead)
         return replace(facts, unknown=unknown_classes(jobs, facts.processes))
 
