@@ -71,6 +71,41 @@ class TestStats:
         assert "1 job waiting, the oldest is enqueued in 10 min" in run("queue", "show", "mail")[1]
         assert answer(run("stats", "--json"))["queues"][0]["latency"] < -500
 
+    def test_what_takes_the_memory_is_shown_when_asked_for_or_when_it_is_nearly_full(
+        self, run, redis
+    ):
+        redis.sadd("queues", "mail")
+        redis.lpush("queue:mail", *(b"y" * 1000 for _ in range(1000)))
+        redis.mset({f"session:{number}": b"x" * 1000 for number in range(3000)})
+
+        calm = run("stats")[1]
+        asked = answer(run("stats", "--memory", "--json"))["memory"]
+        used = redis.info("memory")["used_memory"]
+        redis.config_set("maxmemory", int(used / 0.89))
+        try:
+            full = run("stats")[1]
+        finally:
+            redis.config_set("maxmemory", 0)
+
+        assert "session" not in calm
+        assert [each["kind"] for each in asked["kinds"][:2]] == ["foreign session:*", "queues"]
+        assert asked["kinds"][1]["largest"] == "queue:mail"
+        assert re.search(r"^foreign session:\* +3,000 +3\.\d MB +\d+% ", full, re.MULTILINE)
+        assert re.search(r"^queues +2 +1\.\d MB +\d+% +queue:mail 1\.\d MB$", full, re.MULTILINE)
+        assert re.search(r"^other databases, connections, buffers +- ", full, re.MULTILINE)
+
+    def test_without_the_right_to_ask_that_is_said(self, run, redis, redis_url, monkeypatch):
+        rules = ("reset", "on", ">pw", "~*", "&*", "+@all", "-memory")
+        redis.execute_command("ACL", "SETUSER", "poor", *rules)
+        monkeypatch.setenv("REDIS_URL", redis_url.replace("://", "://poor:pw@"))
+        try:
+            code, out, err = run("stats", "--memory")
+        finally:
+            redis.execute_command("ACL", "DELUSER", "poor")
+
+        assert (code, out.startswith("processed 0")) == (0, True)
+        assert "what takes the memory is not known" in err and "memory|usage" in err
+
     def test_an_empty_database(self, run):
         code, out, _ = run("stats")
 
@@ -123,6 +158,32 @@ class TestProcesses:
         assert re.search(r"^web-2:7:abc .* quiet$", out, re.MULTILINE)
         assert re.search(r"^web-3:7:abc .* silent for 4\d s$", out, re.MULTILINE)
         assert re.search(r'^web-1:7:abc +tid1 +j1 +Mail +default +"j1" +\d+ s$', out, re.MULTILINE)
+
+    def test_what_a_worker_may_be_stuck_in_is_shown_while_its_heartbeat_is_late_or_gone(
+        self, run, redis
+    ):
+        now = time.time()
+        add_process(redis, "host:7:abc", beat=now - 25)
+        add_process(redis, "host:8:abc", beat=now - 3)
+        redis.sadd("kb:inflight", "v9:x", "v2:\x1b[2J")  # of anybody
+        for name in ("v2:host:7:abc:1", "v2:host:8:abc:1", "v2:host:9:abc:1"):
+            redis.sadd("kb:inflight", name)
+            redis.hset("kb:alive", name, f"3 {now:.3f} 10000")
+            redis.hset(f"kb:claims:{name}", "t1", "1 default")
+            redis.lpush(f"kb:inflight:{name}:t1:1", text(f"of-{name[8]}"))
+
+        found = answer(run("ps", "--jobs", "--json"))
+        _, out, _ = run("ps", "--jobs")
+
+        assert [(each["process"], each["jid"], each["run_at"]) for each in found["jobs"]] == [
+            ("host:7:abc", "of-7", None),
+            ("host:9:abc", "of-9", None),
+        ]
+        [*_, lost] = found["processes"]
+        assert (lost["identity"], lost["pid"], lost["silent"]) == ("host:9:abc", 9, True)
+        assert re.search(r"^host:9:abc .* no heartbeat$", out, re.MULTILINE)
+        assert re.search(r"^host:9:abc +t1 +of-9 +Mail .* unknown$", out, re.MULTILINE)
+        assert "The job runs if the worker is stuck in it" in out
 
     def test_nobody(self, run):
         assert run("ps")[:2] == (0, "No process is alive; `kiqbridge worker` starts one.\n")
@@ -288,7 +349,7 @@ class TestMetrics:
         _, one, _ = run("metrics", "Mail")
 
         assert found["until"] == pytest.approx(now - 40, abs=0.1)
-        upto = f"p to {instant_text(found['until'])}"
-        assert none.startswith(f"No job ran in the last 10 minutes, u{upto} (4")
+        up_to = f", up to {instant_text(found['until'])} ("
+        assert none.startswith(f"No job ran in the last 10 minutes{up_to}4")
         assert none.endswith(" ago): a process writes what it measured with its next heartbeat.\n")
-        assert f"U{upto}" in table and f"U{upto}" in one
+        assert f"This is all{up_to}" in table and up_to in one

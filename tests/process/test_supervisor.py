@@ -13,6 +13,8 @@ from support.fleet import incarnations, is_frozen
 from support.processes import is_process_running
 from support.waiting import wait_until
 
+from kiqbridge.api import ProcessSet, fetch_in_flight, fetch_verdict, open_operator
+
 JOBS = """
 import ctypes, os, random, time
 from kiqbridge import job
@@ -482,6 +484,33 @@ class TestLiveness:
         assert supervisor.stop() == 0
         assert redis.get("stat:processed") == b"1"
         nothing_is_left(redis)
+
+    def test_a_job_in_which_its_process_is_stuck_is_named_when_its_heartbeat_has_ended(
+        self, redis, redis_url, start, seen
+    ):
+        operator = open_operator(redis_url)
+        supervisor = start("-c", "1")
+        names = sorted(name.decode() for name in redis.smembers("processes"))
+        redis.sadd("queues", "default")
+        jobs = [text("holds_the_interpreter", 8, jid=f"j{number}") for number in range(3)]
+        redis.lpush("queue:default", *jobs)
+        supervisor.wait_for(lambda: seen.texts() == ["begin held"] * 2)
+
+        for name in names:  # as after a minute
+            redis.delete(name, f"{name}:work", f"{name}:workers")
+        held = fetch_in_flight(operator, only_silent=True)
+        lost = ProcessSet(operator).lost([])
+        fact = fetch_verdict(operator).facts[0]
+
+        assert seen.texts() == ["begin held"] * 2
+        assert {each.process for each in held} == {each.identity for each in lost} == {*names}
+        assert sorted(each.job.jid for each in held) == ["j0", "j1"]
+        assert fact.what.startswith("No worker gives a heartbeat, and 1 job waits in queues")
+        first = (
+            f"{held[0].process} gives no heartbeat and is stuck, perhaps in holds_the_interpreter"
+        )
+        assert fact.what.endswith(f"; {first} {held[0].job.jid}; so is 1 other.")
+        assert supervisor.stop() == 0
 
     @pytest.mark.parametrize("with_supervisor", [False, True])
     def test_a_frozen_process_is_found_dead_all_the_same(self, redis, start, seen, with_supervisor):

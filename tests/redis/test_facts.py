@@ -178,3 +178,28 @@ def test_two_round_trips_and_few_milliseconds_with_200_queues(redis, operator, t
     assert len(trips) == 40
     assert sum(trips[:2]) < 700
     assert min(taken) < 0.05  # 5 ms
+
+
+def test_what_workers_without_a_heartbeat_hold_is_read_only_when_there_are_some(
+    redis, operator, trips
+):
+    now = time.time()
+    live(redis)
+    live(redis, "host:2:bbb", beat=now - 25)
+    for name in (ORPHAN, "v2:host:2:bbb:1", "v2:host:3:ccc:4"):
+        redis.sadd("kb:inflight", name)
+        redis.hset("kb:alive", name, f"3 {now:.3f} 10000")
+        redis.hset(f"kb:claims:{name}", "t1", "1 default")
+        redis.lpush(f"kb:inflight:{name}:t1:1", *(text(f"{name[-5:]}-{n}", now) for n in range(5)))
+
+    found = fetch_facts(operator).held
+    redis.hset("host:2:bbb", "beat", now)
+    redis.srem("kb:inflight", "v2:host:3:ccc:4")
+    trips.clear()
+    well = fetch_facts(operator)
+
+    assert [(each.process, each.job.jid) for each in found] == [
+        *(("host:2:bbb", f"bbb:1-{n}") for n in range(3)),
+        *(("host:3:ccc", f"ccc:4-{n}") for n in range(3)),
+    ]
+    assert (well.held, len(trips)) == ((), 2)

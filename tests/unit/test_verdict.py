@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from kiqbridge.api import Counts, Facts, JobRecord, Process, Work, judge
+from kiqbridge.api import Counts, Facts, HeldJob, JobRecord, Process, Work, judge
 from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
+from kiqbridge.api.stuck import IF_STUCK, STUCK
 from kiqbridge.api.verdict import KINDS
 from kiqbridge.engine.inflight.incarnations import Incarnation
 from kiqbridge.operate.doctor import CATALOGUE
@@ -38,6 +39,13 @@ def process(
 def work(seconds):
     job = JobRecord(b'{"class":"Report","jid":"abc","args":[]}')
     return Work(process="host:1:aaa", tid="t1", job=job, run_at=NOW - seconds)
+
+
+def held(jid, *, process="host:1:aaa", queue="default", begun=False, owner="alive"):
+    job = JobRecord(json.dumps({"class": "Report", "jid": jid, "args": []}).encode())
+    return HeldJob(
+        process=process, tid="t1", queue=queue, job=job, owner=owner, begun=begun, is_silent=True
+    )
 
 
 def queue(name="default", size=5, latency_s=2.0, **more):
@@ -81,6 +89,32 @@ FOUND = {
         ),
         "/processes",
     ),
+    "no-worker stuck": (
+        {
+            "processes": [],
+            "queues": [queue(size=2, latency_s=720)],
+            "schedule": SetFacts(),
+            "held": [held("f1"), held("f2")],
+        },
+        (
+            "No worker gives a heartbeat, and 2 jobs wait in queues, the oldest for 12 min; host:1:aaa gives no heartbeat "
+            "and is stuck, perhaps in Report f1 or in one of 1 more."
+        ),
+        "/processes",
+    ),
+    "no-worker killed or stuck?": (
+        {
+            "processes": [],
+            "queues": [queue(size=2, latency_s=720)],
+            "schedule": SetFacts(),
+            "held": [held("f1", owner="silent")],
+        },
+        (
+            "No worker lives, and 2 jobs wait in queues, the oldest for 12 min; host:1:aaa gives no heartbeat and was "
+            "killed, or is stuck, perhaps in Report f1."
+        ),
+        "/processes",
+    ),
     "all-quiet": (
         {"processes": [process(quiet="true")] * 2},
         "All processes (2) are quiet: they take no new jobs, and 5 jobs wait.",
@@ -91,6 +125,20 @@ FOUND = {
         "No process serves the queue mail/ü: 1 job waits, the oldest for 5 min.",
         "/queues/mail%2F%C3%BC",
     ),
+    "unserved-queue stuck": (
+        {
+            "queues": [queue(), queue("slow", 1, 300)],
+            "held": [
+                held("f1", process="host:2:bbb", queue="slow"),
+                held("f2", process="host:3:ccc", queue="slow"),
+            ],
+        },
+        (
+            "No process with a heartbeat serves the queue slow: 1 job waits, the oldest for 5 min; host:2:bbb gives no "
+            "heartbeat and is stuck, perhaps in Report f1; so is 1 other."
+        ),
+        "/queues/slow",
+    ),
     "overdue": (
         {"schedule": SetFacts(size=40, due=37, late_s=300.0)},
         "37 jobs of the schedule set are due and not moved to a queue, the first for 5 min.",
@@ -99,6 +147,14 @@ FOUND = {
     "orphans": (
         {"orphans": [DEAD_WORKER]},
         "1 worker of Python is silent, the first for 42 s, and holds 3 jobs that may not be running.",
+        "/processes",
+    ),
+    "orphans killed or stuck?": (
+        {"orphans": [DEAD_WORKER], "held": [held("f1"), held("f2", begun=True, owner="silent")]},
+        (
+            "1 worker of Python is silent, the first for 42 s, and holds 3 jobs that may not be running; host:1:aaa gives "
+            "no heartbeat and was killed, or is stuck, perhaps in Report f2."
+        ),
         "/processes",
     ),
     "eviction": (
@@ -152,6 +208,14 @@ FOUND = {
         "The oldest job of the queue default has waited for 61 s; 5 jobs wait.",
         "/queues/default",
     ),
+    "queue-latency stuck": (
+        {"queues": [queue(latency_s=61)], "held": [held("f1")]},
+        (
+            "The oldest job of the queue default has waited for 61 s; 5 jobs wait; host:1:aaa gives no heartbeat and is "
+            "stuck, perhaps in Report f1."
+        ),
+        "/queues/default",
+    ),
     "failing-class": (
         {"classes": {"Mail::Job": Counts(executions=60, failures=45)}},
         "Mail::Job fails: 45 of 60 executions in the last five minutes.",
@@ -180,6 +244,17 @@ FOUND = {
     "heartbeat": (
         {"processes": [process(), process(beat=NOW - 45, identity="host:2:bbb")]},
         "1 heartbeat is late; the last one of host:2:bbb came 45 s ago.",
+        "/processes",
+    ),
+    "heartbeat stuck": (
+        {
+            "processes": [process(), process(beat=NOW - 45, identity="host:2:bbb")],
+            "held": [held("f1", process="host:2:bbb")],
+        },
+        (
+            "1 heartbeat is late; the last one of host:2:bbb came 45 s ago; host:2:bbb gives no heartbeat and is stuck, "
+            "perhaps in Report f1."
+        ),
         "/processes",
     ),
     "heartbeat gone": (
@@ -256,6 +331,8 @@ def test_each_rule_says_what_it_found_and_nothing_else_does(kind):
 
     assert (fact.kind, fact.what, fact.link) == (kind.partition(" ")[0], what, link)
     assert fact.do.endswith(".")
+    assert (fact.do == STUCK) is kind.endswith(" stuck")
+    assert fact.do.endswith(IF_STUCK) is kind.endswith(" killed or stuck?")
 
 
 def test_the_doctor_describes_each_kind():

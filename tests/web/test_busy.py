@@ -48,6 +48,14 @@ def test_what_a_silent_worker_holds_is_marked(browser, redis):
     assert "silent goes back to its queue if its worker stays silent" in browser.open("/busy").text
 
 
+def test_what_a_worker_without_a_heartbeat_may_be_stuck_in_is_marked(browser, redis):
+    redis.delete(OURS, f"{OURS}:work")
+
+    assert "! no heartbeat runs, if its worker is stuck in it" in browser.open("/busy").text
+    text = browser.open("/processes").text
+    assert "No heartbeat of worker-1.example.internal:4711 for a minute." in text
+
+
 def test_jobs_that_must_run_alone_are_named(browser):
     assert "default 1 ResizeImage" in browser.open("/busy").text
 

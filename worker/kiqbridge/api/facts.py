@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from kiqbridge.api.in_flight import HeldJob, fetch_in_flight
 from kiqbridge.api.metrics import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import (
     RETRY,
     Process,
     Work,
+    owners_of,
     parse_process,
     parse_work,
     process_commands,
@@ -39,6 +41,8 @@ LATELY_S: Final = 3600.0
 MISSED_S: Final = 86_400.0
 """Ticks that did not come are counted so far back."""
 
+MOST_HELD: Final = 3
+"""Jobs of a claim of a silent worker."""
 MOST_MISSED: Final = 100
 _NEWEST: Final = ("BYSCORE", "REV", "LIMIT")
 MEASURED_MINUTES: Final = 5
@@ -140,6 +144,8 @@ class Facts:
         missed: ticks of the last day that did not come in time, newest first.
         leases: workers of ours that give signs of life to each other.
         orphans: leases of workers that are silent or fenced, with the jobs they hold.
+        held: the first jobs in the hands of each worker of ours whose heartbeat is late or has ended: it was killed, or
+            is stuck in one of them.
         memory: of the server; None if it does not answer that.
         is_cluster: whether it is in cluster mode, and the namespace keeps keys in no single slot.
         ruby_in_cluster: identities of Ruby processes, if it is in cluster mode, where they cannot work.
@@ -165,6 +171,7 @@ class Facts:
     missed: Sequence[MissedFact] = ()
     leases: int = 0
     orphans: Sequence[Incarnation] = ()
+    held: Sequence[HeldJob] = ()
     memory: Memory | None = None
     is_cluster: bool = False
     ruby_in_cluster: Sequence[str] = ()
@@ -175,7 +182,7 @@ class Facts:
 
 
 def fetch_facts(operator: Operator | None = None, *, queues: Iterable[str] = ()) -> Facts:
-    """The state now: two round trips, and three more only if a worker of ours is silent.
+    """The state now: two round trips, and eight more only if a worker of ours is silent.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -234,6 +241,8 @@ class _Fetching:
         self._reading.processes = found["processes"]
         self._reading.take(measured)
         leases, orphans = self._leases(now, registered or [], reaping or [], alive or [])
+        beating = {each.identity for each in found["processes"] if not each.is_silent(now)}
+        is_silent = bool(owners_of(map(text_of, registered or [])) - beating)
         clustered = bool(cluster) and is_clustered(parse_info(cluster))
         return Facts(
             at=now,
@@ -247,6 +256,7 @@ class _Fetching:
             dead_bounds=fleet_bounds(each.fields.get(FIELD) for each in found["processes"]),
             leases=leases,
             orphans=orphans,
+            held=self._held() if is_silent else (),
             memory=parse_memory(memory),
             is_cluster=clustered and not hash_tag(keys.prefix),
             ruby_in_cluster=[
@@ -342,6 +352,13 @@ class _Fetching:
         return len(living), [
             each for each in found if each.state in ("silent", "being reaped") and each.held_jobs
         ]
+
+    def _held(self) -> Sequence[HeldJob]:
+        try:
+            return fetch_in_flight(self._operator, most=MOST_HELD, only_silent=True)
+        except RedisRefused as error:
+            self._refused[str(error)] = None
+            return ()
 
     def _ask(self, *commands: tuple[Any, ...]) -> list[Any]:
         """Replies to commands, None for one that the server refuses."""

@@ -4,12 +4,13 @@ Ruby's workers keep no such lists (docs/reliability.md). What runs is known from
 within the last seconds may still be shown as not begun.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.processes import parse_work
+from kiqbridge.api.processes import identity_of, parse_process, parse_work, process_commands
 from kiqbridge.api.record import JobRecord
 from kiqbridge.engine.inflight.incarnations import State, list_registered
 from kiqbridge.store.replies import pairs_of
@@ -32,6 +33,7 @@ class HeldJob:
         owner: `alive`; `silent` = no sign of life for longer than it may: the job is given back if that lasts;
             `being reaped` = on its way back.
         begun: whether the last heartbeat showed it running.
+        is_silent: whether its process gives no heartbeat: it may be running, although none showed it.
     """
 
     process: str
@@ -40,6 +42,7 @@ class HeldJob:
     job: JobRecord
     owner: State
     begun: bool
+    is_silent: bool = False
 
     @property
     def is_orphan(self) -> bool:
@@ -63,13 +66,14 @@ class Suspects:
 
 
 def fetch_in_flight(
-    operator: Operator | None = None, *, most: int = MOST_OF_A_LIST
+    operator: Operator | None = None, *, most: int = MOST_OF_A_LIST, only_silent: bool = False
 ) -> list[HeldJob]:
     """What our workers hold, by process and thread, in six round trips.
 
     Args:
         operator: whose; default `default_operator()`.
-        most: jobs of a claim that are read.
+        most: jobs of a claim that are read, those that were to run first.
+        only_silent: of workers alone whose heartbeat is late or has ended.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
@@ -81,31 +85,40 @@ def fetch_in_flight(
     names = list(owners)
     if not names:
         return []
+    owned = [(name, identity_of(name)) for name in names]
     replies = pool.run(
         *(("HGETALL", keys.claims(name)) for name in names),
-        *(("HGETALL", keys.work(_identity(name))) for name in names),
+        *(("HGETALL", keys.work(identity)) for _, identity in owned),
+        *(command for _, identity in owned for command in process_commands(keys, identity)),
     )
-    claims, works = replies[: len(names)], replies[len(names) :]
+    count = len(names)
+    claims, works, beats = replies[:count], replies[count : 2 * count], replies[2 * count :]
+    silent: dict[str, bool] = {}
+    for (name, identity), reply, left_ms in zip(owned, beats[::2], beats[1::2], strict=True):
+        process = parse_process(identity, reply, whose, left_ms)
+        silent[name] = process is None or process.is_silent(time.time())
     places = [
         (name, text_of(tid), text_of(last.partition(b" ")[2]))
         for name, reply in zip(names, claims, strict=True)
+        if silent[name] or not only_silent
         for tid, last in sorted(pairs_of(reply).items())
     ]
     running = {name: _running(name, reply) for name, reply in zip(names, works, strict=True)}
     lists = [
-        (place, ("LRANGE", keys.inflight_list(place[0], place[1], parity), 0, most - 1))
+        (place, ("LRANGE", keys.inflight_list(place[0], place[1], parity), -most, -1))
         for place in places
         for parity in (0, 1)
     ]
     found = pool.run(*(command for _, command in lists)) if lists else []
     return [
         HeldJob(
-            process=_identity(name),
+            process=identity_of(name),
             tid=tid,
             queue=queue,
             job=(job := JobRecord(text, queue=queue)),
             owner=owners[name],
             begun=job.jid in running[name],
+            is_silent=silent[name],
         )
         for ((name, tid, queue), _), texts in zip(lists, found, strict=True)
         for text in reversed(texts)
@@ -154,14 +167,9 @@ def claiming_processes(operator: Operator) -> set[str]:
     pool, keys = operator.pool, operator.keys
     names = [text_of(name) for name in pool.call("SMEMBERS", keys.inflight)]
     counts = pool.run(*(("HLEN", keys.claims(name)) for name in names)) if names else []
-    return {_identity(name) for name, count in zip(names, counts, strict=True) if count}
+    return {identity_of(name) for name, count in zip(names, counts, strict=True) if count}
 
 
 def _running(incarnation: str, reply: Sequence[bytes]) -> set[str]:
     works = (parse_work(incarnation, text_of(tid), text) for tid, text in pairs_of(reply).items())
     return {work.job.jid for work in works if work is not None}
-
-
-def _identity(incarnation: str) -> str:
-    """HOST:PID:NONCE of LAYOUT:HOST:PID:NONCE:N."""
-    return incarnation.partition(":")[2].rpartition(":")[0]

@@ -108,15 +108,17 @@ class JobMetrics:
     marks: Mapping[float, str]
 
 
-def complete_until(operator: Operator | None = None) -> float:
+def complete_until(operator: Operator | None = None) -> float | None:
     """Up to when metrics that are read now are complete, epoch seconds, in two round trips.
 
-    Each process writes what it measured with its heartbeat, so it is the oldest of the last ones; without any, now.
+    Each process writes what it measured with its heartbeat, so it is the oldest of the last ones; None = no process
+    lives that has more to write.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    return min([time.time(), *(each.beat_at for each in ProcessSet(operator) if each.beat_at)])
+    now = time.time()
+    return min((now - each.silent_s(now) for each in ProcessSet(operator)), default=None)
 
 
 def top_jobs(

@@ -13,7 +13,7 @@ from kiqbridge.api.record import JobRecord
 from kiqbridge.client.rails import performed_class
 from kiqbridge.store.process_set import BEAT_TTL_S, remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import shown, text_of
 from kiqbridge.wire.payload import read_timestamp
 
@@ -23,6 +23,8 @@ CLASSES: Final = "kb_classes"
 TROUBLES: Final = "kb_troubles"
 """Field of a process' hash: what it cannot do until somebody changes something, as a JSON list; empty: nothing."""
 Signal = Literal["TSTP", "TERM", "TTIN"]
+SILENT_AFTER_S: Final = 20.0
+"""Seconds: two heartbeats of Ruby's and of ours."""
 RETRY: Final = "retry"
 NOT_FOUND: Final = "uninitialized constant"
 """How the message of the error begins with which workers of both languages refuse a job of an unknown class."""
@@ -166,6 +168,10 @@ class Process:
         """Epoch seconds."""
         return _float(self.info.get("started_at"))
 
+    def is_silent(self, now: float) -> bool:
+        """Whether its heartbeat is late at `now` (epoch seconds): what runs in it is not known any more."""
+        return self.silent_s(now) > SILENT_AFTER_S
+
     @property
     def is_quiet(self) -> bool:
         """Whether it takes no new jobs."""
@@ -239,6 +245,20 @@ class ProcessSet:
     def __len__(self) -> int:
         return self.size
 
+    def lost(self, living: Iterable[Process]) -> list[Process]:
+        """Workers of ours that hold a lease and are none of the `living`, by identity; nothing else of them is known.
+
+        They were killed, are cut off, or are stuck: no heartbeat has come for a minute.
+        """
+        names = map(text_of, self.operator.pool.call("SMEMBERS", self.operator.keys.inflight))
+        lost = owners_of(names) - {each.identity for each in living}
+        return [self._named(identity) for identity in sorted(lost)]
+
+    def _named(self, identity: str) -> Process:
+        hostname, _, rest = identity.partition(":")
+        info = {"hostname": hostname, "pid": rest.partition(":")[0], "labels": [LABEL]}
+        return Process(identity=identity, info=info, fields={}, operator=self.operator)
+
     def cleanup(self) -> None:
         """Take processes off that are gone, at most once a minute in the fleet, as Ruby's `ProcessSet.new` (§9.3)."""
         remove_gone(self.operator.pool, self.operator.keys)
@@ -303,6 +323,16 @@ class WorkSet:
     def find_work(self, jid: str) -> Work | None:
         """The running job of this jid, None if it does not run."""
         return next((work for work in self if work.job.jid == jid), None)
+
+
+def identity_of(incarnation: str) -> str:
+    """HOST:PID:NONCE of LAYOUT:HOST:PID:NONCE:N."""
+    return incarnation.partition(":")[2].rpartition(":")[0]
+
+
+def owners_of(incarnations: Iterable[str]) -> set[str]:
+    """The identities of those whose layout we know."""
+    return {identity_of(name) for name in incarnations if layout_of(name) == LAYOUT} - {""}
 
 
 def process_commands(keys: Keys, identity: str) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -9,7 +9,9 @@ from typing import Final
 from urllib.parse import quote
 
 from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
+from kiqbridge.api.in_flight import HeldJob
 from kiqbridge.api.operator import Operator
+from kiqbridge.api.stuck import STUCK, describe_stuck
 from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.store import server_check
 from kiqbridge.store.pauses import Pause
@@ -28,12 +30,17 @@ def _no_worker(facts: Facts) -> Iterator[Fact]:
     oldest = max((queue.latency_s for queue in facts.queues), default=0.0)
     since = f", {oldest_text(oldest)}" if oldest else ""
     more = f", and {due:,} of the scheduled jobs and retries {_are(due)} due" if due else ""
+    stuck, do = describe_stuck(
+        facts.held,
+        "Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the "
+        "events of its ECS service.",
+    )
+    lives = "gives a heartbeat" if do == STUCK else "lives"
     yield Fact(
         kind="no-worker",
         severity="critical",
-        what=f"No worker lives, and {count_text(waiting, 'job')} wait{_s(waiting)} in queues{since}{more}.",
-        do="Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the "
-        "events of its ECS service.",
+        what=f"No worker {lives}, and {count_text(waiting, 'job')} wait{_s(waiting)} in queues{since}{more}{stuck}.",
+        do=do,
         link="/processes",
     )
 
@@ -59,13 +66,17 @@ def _unserved(facts: Facts) -> Iterator[Fact]:
     for queue in _longest(facts.queues):
         if queue.size and queue.name not in served:
             name = shown(queue.name)
+            stuck, do = describe_stuck(
+                [each for each in facts.held if each.queue == queue.name],
+                f"Start a worker with -q {name}; if the name is wrong, correct it where the job is declared "
+                "and move what waits.",
+            )
             yield Fact(
                 kind="unserved-queue",
                 severity="critical",
-                what=f"No process serves the queue {name}: {count_text(queue.size, 'job')} "
-                f"wait{_s(queue.size)}, {oldest_text(queue.latency_s)}.",
-                do=f"Start a worker with -q {name}; if the name is wrong, correct it where the job is declared "
-                "and move what waits.",
+                what=f"No process {'with a heartbeat ' if stuck else ''}serves the queue {name}: "
+                f"{count_text(queue.size, 'job')} wait{_s(queue.size)}, {oldest_text(queue.latency_s)}{stuck}.",
+                do=do,
                 link=_queue_link(queue.name),
             )
 
@@ -120,15 +131,19 @@ def _orphans(facts: Facts) -> Iterator[Fact]:
         return
     silent = max((each.silent_for_s or 0.0 for each in facts.orphans), default=0.0)
     rescued = facts.leases > 0
+    stuck, do = describe_stuck(
+        [each for each in facts.held if each.is_orphan],
+        "Another worker gives them back within a minute; wait, then look at why the process ended."
+        if rescued
+        else "No other worker lives to give them back: start one, or run kiqbridge recover.",
+    )
     yield Fact(
         kind="orphans",
         severity="warning" if rescued else "critical",
         what=f"{count_text(len(facts.orphans), 'worker')} of Python {_are(len(facts.orphans))} silent, the first "
         f"for {span_text(silent)}, and hold{_s(len(facts.orphans))} {count_text(held, 'job')} that may not be "
-        "running.",
-        do="Another worker gives them back within a minute; wait, then look at why the process ended."
-        if rescued
-        else "No other worker lives to give them back: start one, or run kiqbridge recover.",
+        f"running{stuck}.",
+        do=do,
         link="/processes",
     )
 
@@ -146,8 +161,8 @@ def _memory(facts: Facts) -> Iterator[Fact]:
             severity="critical" if memory.share >= facts.limits.memory_critical else "warning",
             what=f"Redis uses {memory.share:.0%} of {whose} ({_megabytes(used)} of {_megabytes(most)}); "
             "when it is full, no job can be pushed.",
-            do="Look for what grows (kiqbridge stats): more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
-            "dead jobs. Else raise maxmemory or take a larger machine.",
+            do="Look for what grows (kiqbridge stats --memory, or the doctor): more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
+            "dead jobs, a server of their own for foreign keys. Else raise maxmemory or take a larger machine.",
             link="/doctor",
         )
 
@@ -212,13 +227,17 @@ def _latency(facts: Facts) -> Iterator[Fact]:
     ]
     for factor, queue in sorted(late, key=lambda each: -each[0]):
         if factor > 1:
+            stuck, do = describe_stuck(
+                _of_those_that_serve(facts, queue.name),
+                f"Look at what runs ({_busy(facts)}): add workers or threads, or give slow jobs a queue of "
+                "their own.",
+            )
             yield Fact(
                 kind="queue-latency",
                 severity="critical" if factor > facts.limits.much_worse else "warning",
                 what=f"The oldest job of the queue {shown(queue.name)} has waited for "
-                f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}.",
-                do=f"Look at what runs ({_busy(facts)}): add workers or threads, or give slow jobs a queue of "
-                "their own.",
+                f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}{stuck}.",
+                do=do,
                 link=_queue_link(queue.name),
             )
 
@@ -295,23 +314,31 @@ def _beats(facts: Facts) -> Iterator[Fact]:
     late = [identity for identity, for_s in silent.items() if for_s > facts.limits.beat_s]
     if late:
         oldest = max(late, key=lambda each: silent[each])
+        stuck, do = describe_stuck(
+            [each for each in facts.held if each.process in silent],
+            "It is stopped, starved of CPU, or cut off from Redis: look at its machine and its log. After a "
+            "minute without one it is shown no more.",
+        )
         yield Fact(
             kind="heartbeat",
             severity="warning",
             what=f"{count_text(len(late), 'heartbeat')} {_are(len(late))} late; the last one of "
-            f"{shown(oldest)} came {span_text(silent[oldest])} ago.",
-            do="It is stopped, starved of CPU, or cut off from Redis: look at its machine and its log. After a "
-            "minute without one it is shown no more.",
+            f"{shown(oldest)} came {span_text(silent[oldest])} ago{stuck}.",
+            do=do,
             link="/processes",
         )
     if facts.gone:
+        stuck, do = describe_stuck(
+            [each for each in facts.held if each.process not in silent],
+            "Look at their logs, and why they ended. Another worker gives back what they hold; if none lives, "
+            "kiqbridge recover does.",
+        )
         yield Fact(
             kind="heartbeat",
             severity="warning",
             what=f"{facts.gone:,} registered process{'' if facts.gone == 1 else 'es'} "
-            f"{'has' if facts.gone == 1 else 'have'} no heartbeat any more: killed, or cut off from Redis.",
-            do="Look at their logs, and why they ended. Another worker gives back what they hold; if none lives, "
-            "kiqbridge recover does.",
+            f"{'has' if facts.gone == 1 else 'have'} no heartbeat any more: killed, or cut off from Redis{stuck}.",
+            do=do,
             link="/processes",
         )
 
@@ -428,6 +455,11 @@ def _pause_text(pause: Pause, now: float) -> str:
     until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
     reason = f": {shown(pause.reason)}" if pause.reason else ""
     return f"The {pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}."
+
+
+def _of_those_that_serve(facts: Facts, queue: str) -> Sequence[HeldJob]:
+    serving = {each.identity for each in facts.processes if queue in each.queues}
+    return [each for each in facts.held if each.queue == queue or each.process in serving]
 
 
 def _longest(queues: Sequence[QueueFacts]) -> Sequence[QueueFacts]:

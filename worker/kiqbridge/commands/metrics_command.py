@@ -53,10 +53,10 @@ def _all(operator: Operator, options: argparse.Namespace) -> int:
             (each.job_class, *_cells(each.total), _ms(each.total.ms))
             for each in found.classes.values()
         ],
-        none=f"No job ran in the last {options.minutes:,} minutes, up to {_up_to(until)}",
+        none=f"No job ran in the last {options.minutes:,} minutes{_end(until)}",
     )
-    if found.classes and not options.json:
-        write_line(f"Up to {_up_to(until)}")
+    if found.classes and until and not options.json:
+        write_line(f"This is all{_end(until)}")
     for at, label in found.marks.items() if not options.json else ():
         write_line(f"deployed {instant_text(at)}: {label}")
     return code
@@ -84,7 +84,7 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
             (time.strftime("%H:%M UTC", time.gmtime(at)), *_cells(each))
             for at, each in (series.items() if total.executions else ())
         ],
-        none=f"{options.job_class} did not run in the last {options.minutes:,} minutes, up to {_up_to(until)}",
+        none=f"{options.job_class} did not run in the last {options.minutes:,} minutes{_end(until)}",
     )
     if total.executions and not options.json:
         shown = "  ".join(
@@ -95,14 +95,17 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
             f"{options.job_class}: {total.executions:,} ran, {total.failures:,} failed, "
             f"average {_ms(total.average_ms)}  {shown}"
         )
-        write_line(f"Up to {_up_to(until)}")
+        if until:
+            write_line(f"This is all{_end(until)}")
     return code
 
 
-def _up_to(until: float) -> str:
-    """Jobs that have ended since are not known yet."""
+def _end(until: float | None) -> str:
+    """The end of a sentence: of jobs that have ended since then nothing is known yet."""
+    if until is None:
+        return "."
     ago = span_text(max(0.0, time.time() - until))
-    return f"{instant_text(until)} ({ago} ago): a process writes what it measured with its next heartbeat."
+    return f", up to {instant_text(until)} ({ago} ago): a process writes what it measured with its next heartbeat."
 
 
 def _cells(total: Counts) -> tuple[str, str, str]:

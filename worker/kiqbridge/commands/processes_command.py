@@ -8,9 +8,19 @@ import fnmatch
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from kiqbridge.api import Operator, Process, ProcessSet, Work, WorkSet, open_operator
+from kiqbridge.api import (
+    HeldJob,
+    JobRecord,
+    Operator,
+    Process,
+    ProcessSet,
+    Work,
+    WorkSet,
+    fetch_in_flight,
+    open_operator,
+)
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_changing, add_example, add_json
 from kiqbridge.commands.output import (
@@ -26,9 +36,6 @@ from kiqbridge.commands.output import (
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.names import printable
-
-SILENT_AFTER_S: Final = 20
-"""Two heartbeats of Ruby's and six of ours."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
@@ -54,12 +61,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     operator, now = open_operator(via="cli"), time.time()
-    processes = list(ProcessSet(operator))
+    living = ProcessSet(operator)
+    processes = list(living)
+    processes += living.lost(processes)
     works = list(WorkSet(operator)) if options.jobs else []
-    jobs = {"jobs": [_work_fields(each) for each in works]} if options.jobs else {}
+    held = fetch_in_flight(operator, only_silent=True) if options.jobs else []
+    held = [each for each in held if not each.begun]
+    fields = [*map(_work_fields, works), *map(_held_fields, held)]
     answer_table(
         options,
-        {"processes": [_fields(each, now) for each in processes], **jobs},
+        {
+            "processes": [_fields(each, now) for each in processes],
+            **({"jobs": fields} if options.jobs else {}),
+        },
         ("!identity", "version", "tag", "queues", ">busy", ">memory", ">up", "state"),
         [_row(each, now) for each in processes],
         none="No process is alive; `kiqbridge worker` starts one.",
@@ -67,20 +81,33 @@ def _list(options: argparse.Namespace) -> int:
     if not options.jobs or not processes or options.json:
         return 0
     write_line()
-    if not works:
-        write_line("No job runs.")
+    if not fields:
+        oldest_s = max((each.silent_s(now) for each in processes if each.beat_at), default=0.0)
+        write_line(
+            f"No job ran at the last heartbeats, the oldest of which came {span_text(oldest_s)} ago."
+        )
         return 0
     write_table(
         ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),
-        (
-            (
-                *(work.process, work.tid, work.job.jid, class_cell(work.job), work.job.queue),
-                *(args_cell(work.job.display_args), span_text(now - work.run_at)),
-            )
-            for work in works
-        ),
+        [
+            *(
+                _job_row(each.process, each.tid, each.job, span_text(now - each.run_at))
+                for each in works
+            ),
+            *(_job_row(each.process, each.tid, each.job, "unknown") for each in held),
+        ],
     )
+    if held:
+        write_line(
+            "Unknown: the worker has taken the job and gives no heartbeat since. The job runs if the worker is stuck "
+            "in it, such as in a C call that keeps the interpreter lock; if it was killed, it goes back to its queue."
+        )
     return 0
+
+
+def _job_row(process: str, tid: str, job: JobRecord, runs_for: str) -> Sequence[str]:
+    cells = (process, tid, job.jid, class_cell(job), job.queue)
+    return (*cells, args_cell(job.display_args), runs_for)
 
 
 def _row(process: Process, now: float) -> Sequence[str]:
@@ -88,8 +115,8 @@ def _row(process: Process, now: float) -> Sequence[str]:
         process.identity,
         process.version or "-",
         process.tag or "-",
-        ", ".join(process.queues),
-        f"{process.busy}/{process.concurrency}",
+        ", ".join(process.queues) or "-",
+        f"{process.busy}/{process.concurrency}" if process.beat_at else "-",
         f"{process.rss_kb / 1024:,.0f} MB" if process.rss_kb else "-",
         span_text(now - process.started_at) if process.started_at else "-",
         _state(process, now),
@@ -97,9 +124,10 @@ def _row(process: Process, now: float) -> Sequence[str]:
 
 
 def _state(process: Process, now: float) -> str:
-    silent_s = process.silent_s(now)
-    if silent_s > SILENT_AFTER_S:
-        return f"silent for {span_text(silent_s)}"
+    if not process.beat_at:
+        return "no heartbeat"
+    if process.is_silent(now):
+        return f"silent for {span_text(process.silent_s(now))}"
     return "quiet" if process.is_quiet else "running"
 
 
@@ -108,12 +136,16 @@ def _fields(process: Process, now: float) -> dict[str, Any]:
         **fields_of(process, "identity hostname pid tag labels version is_ours queues concurrency"),
         **fields_of(process, "busy rss_kb rtt_us started_at beat_at"),
         "quiet": process.is_quiet,
-        "silent": process.silent_s(now) > SILENT_AFTER_S,
+        "silent": process.is_silent(now),
     }
 
 
 def _work_fields(work: Work) -> dict[str, Any]:
     return {"thread": work.tid, **fields_of(work, "process run_at"), **job_fields(work.job)}
+
+
+def _held_fields(held: HeldJob) -> dict[str, Any]:
+    return {"thread": held.tid, "process": held.process, "run_at": None, **job_fields(held.job)}
 
 
 def _signal(options: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ def show(request: Request) -> Response:
     span = span_of(request)
     wanted = request.query_params.get("class", "").strip()
 
-    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup], float]:
+    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup], float | None]:
         found, until = fetch_top(view, span)
         classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
         plots = {
@@ -109,10 +109,10 @@ def span_of(request: Request) -> str:
     return span if span in SPANS else SPANS[0]
 
 
-def fetch_top(view: View, span: str) -> tuple[TopJobs, float]:
+def fetch_top(view: View, span: str) -> tuple[TopJobs, float | None]:
     """What all classes did, shared by all who look, and up to when that is complete."""
 
-    def load() -> tuple[TopJobs, float]:
+    def load() -> tuple[TopJobs, float | None]:
         until = complete_until(view.operator)  # before: what is written meanwhile is not claimed
         minutes, hours = MINUTES.get(span, 0), HOURS.get(span)
         return top_jobs(minutes, hours=hours, operator=view.operator), until

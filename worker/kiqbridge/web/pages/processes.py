@@ -20,13 +20,20 @@ LATE_BEAT_S: Final = 30.0
 def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
-    processes = view.read(("processes",), lambda: list(ProcessSet(view.operator)))
+
+    def load() -> tuple[list[Process], list[Process]]:
+        known = ProcessSet(view.operator)
+        living = list(known)
+        return living, known.lost(living)
+
+    processes, lost = view.read(("processes",), load)
     # Versions of Ruby may differ for years, ours should not.
     ours = sorted({each.version for each in processes if each.is_ours})
     return render(
         request,
         "processes.html",
         processes=processes,
+        lost=lost,
         mixed=ours if len(ours) > 1 else [],
         version_of=version_of,
         is_embedded=is_embedded,

@@ -1,0 +1,42 @@
+"""What a verdict says of workers that give no heartbeat and hold jobs. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kiqbridge.api.in_flight import HeldJob
+from kiqbridge.wire.amounts import count_text
+from kiqbridge.wire.names import shown
+
+STUCK: Final = (
+    "Look at that job: a C call that keeps the interpreter lock stops its whole process. If it does not return, end the "
+    'process (kill -9), and its jobs go back to their queues; declare the job with pool="process".'
+)
+"""What to do about a process that is there."""
+
+IF_STUCK: Final = (
+    "If the process is still there, a C call of that job may keep the interpreter lock: end the process (kill -9), and "
+    'declare the job with pool="process".'
+)
+
+
+def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
+    """A clause that ends a sentence: who may be stuck in which job; and what to do.
+
+    Args:
+        held: jobs of workers without a heartbeat; without any the clause is empty.
+        do: what is to be done if nobody is stuck.
+    """
+    if not held:
+        return "", do
+    first = held[0].process
+    others = len({each.process for each in held}) - 1
+    mine = [each for each in held if each.process == first]
+    # In one that had begun; where no heartbeat showed any, perhaps in the first that it was to run.
+    jobs = [each for each in mine if each.begun] or mine
+    is_there = jobs[0].owner == "alive"  # as its supervisor says
+    state = "is stuck" if is_there else "was killed, or is stuck"
+    job = f"{shown(jobs[0].job.display_class)} {shown(jobs[0].job.jid)}"
+    more = f" or in one of {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
+    too = f"; so {'is' if others == 1 else 'are'} {count_text(others, 'other')}" if others else ""
+    clause = f"; {shown(first)} gives no heartbeat and {state}, perhaps in {job}{more}{too}"
+    return clause, STUCK if is_there else f"{do} {IF_STUCK}"
