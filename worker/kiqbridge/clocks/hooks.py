@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kiqbridge.clocks.missed import MissedTick
-from kiqbridge.config.credentials.aws_request import authorities, endpoint, signed
+from kiqbridge.config.credentials.aws_request import direct_opener, endpoint, signed
 from kiqbridge.config.credentials.sigv4 import Keychain
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
@@ -59,13 +59,6 @@ class HookFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
         self.is_final = is_final
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would be sent as a GET, and perhaps to somebody else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Webhook:
     """Sends a notification as JSON by POST.
 
@@ -75,7 +68,7 @@ class Webhook:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = direct_opener()
 
     def __repr__(self) -> str:
         return f"Webhook({urlsplit(self._url).hostname})"
@@ -134,9 +127,7 @@ class SnsTopic:
         headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
         body = urlencode(form).encode()
         request = signed(url, body, headers, service="sns", region=region, keys=keys)
-        trusts = urllib.request.HTTPSHandler(context=authorities(self._aws))
-        opener = urllib.request.build_opener(_NoRedirects, trusts)
-        _send(opener, request, f"SNS topic {self._arn}")
+        _send(direct_opener(self._aws), request, f"SNS topic {self._arn}")
 
 
 class MissedTickHooks:

@@ -48,8 +48,7 @@ def call(
     request = signed(url, body, headers, service=service, region=region, keys=keys)
     where = f"{operation} at {request.host}"
     try:
-        context = authorities(aws) if request.type == "https" else None
-        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as answer:  # noqa: S310
+        with direct_opener(aws).open(request, timeout=timeout_s) as answer:
             return _object(answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -72,9 +71,22 @@ def signed(
     return urllib.request.Request(url, body, made, method="POST")  # noqa: S310 - see endpoint
 
 
-def authorities(aws: Mapping[str, str]) -> ssl.SSLContext:
-    """Who is trusted: those of AWS_CA_BUNDLE, if it is set."""
-    return ssl.create_default_context(cafile=aws.get("AWS_CA_BUNDLE") or None)
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none: the status that asks for it is an error then."""
+
+
+def direct_opener(aws: Mapping[str, str] | None = None) -> urllib.request.OpenerDirector:
+    """What sends a request to its address and to no other.
+
+    urllib follows a redirect with all headers, to any host: `Authorization` and the session's token included.
+
+    Args:
+        aws: variables of the environment; their AWS_CA_BUNDLE says which authorities are trusted. None = those of
+            the machine.
+    """
+    context = ssl.create_default_context(cafile=(aws or {}).get("AWS_CA_BUNDLE") or None)
+    return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
 
 
 def endpoint(service: str, region: str, aws: Mapping[str, str]) -> str:
@@ -110,6 +122,11 @@ def _refusal(where: str, status: int, body: bytes) -> RedisUnavailable:
         answer = {}
     code = str(answer.get("__type", "")).rpartition("#")[2] or f"HTTP {status}"
     message = str(answer.get("message") or answer.get("Message") or "").rstrip(".")
+    if status < HTTPStatus.BAD_REQUEST:
+        return RedisMisconfigured(
+            f"{where} answered with a redirect ({status}), which a signed request never follows; check "
+            "AWS_ENDPOINT_URL, the region, and proxies on the way"
+        )
     text = f"{where} was refused: {code}{f', {message}' if message else ''}"
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or any(word in code for word in _TEMPORARY):
         return RedisUnavailable(f"{text}; it is tried again")
