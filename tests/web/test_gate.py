@@ -15,6 +15,7 @@ from support.web_users import PASSWORD, SECRET, cheap_hash
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.auth import Auth, User, parse_users
 from kiqbridge.web.guard import RoleRules, csrf_token, requires
+from kiqbridge.web.middleware import parse_networks
 from kiqbridge.web.security import Security, protections
 from kiqbridge.web.tokens import TokenRules
 
@@ -22,6 +23,7 @@ USERS = {
     name: User(role=role, password_hash=cheap_hash())
     for name, role in (("ann", "admin"), ("otto", "operator"), ("vic", "viewer"))
 }
+PROXIES = parse_networks(["127.0.0.1"], "test")
 ARN = "arn:aws:sts::123456789012:assumed-role/Ops/ann"
 TOKENS = TokenRules(key=SECRET.decode(), algorithms=("HS256",), role_claim="groups")
 
@@ -130,6 +132,22 @@ class TestPasswords:
         assert "guess" not in caplog.text and PASSWORD not in caplog.text
         # Who has proven it lately is not locked out by the others behind the same address.
         assert browser.request("GET", "/", headers=basic("ann")).status_code == 200
+
+    def test_all_addresses_of_a_64_are_one_and_names_are_limited_in_the_network_around(self):
+        browser = browser_of(auth=Auth(users=USERS), proxies=PROXIES)
+
+        def guesses(addresses):
+            codes = [
+                browser.request(
+                    "GET", "/", headers=basic("ann", "guess") | {"X-Forwarded-For": each}
+                ).status_code
+                for each in addresses
+            ]
+            return codes.count(401), codes.count(429)
+
+        assert guesses(f"2001:db8::{host:x}" for host in range(30)) == (5, 25)
+        assert guesses(f"2001:db8:1:{network:x}::1" for network in range(30)) == (20, 10)
+        assert guesses(f"203.0.113.{host}" for host in range(30)) == (20, 10)
 
     def test_a_post_with_a_password_needs_the_token_too(self):
         browser = browser_of(auth=Auth(users=USERS))

@@ -10,6 +10,7 @@ from support.pages import Browser, Page
 from support.web_users import PASSWORD, SECRET, cheap_hash
 
 from kiqbridge.web.auth import Auth, User
+from kiqbridge.web.middleware import parse_networks
 from kiqbridge.web.security import Security, protections
 
 HTML = {"Accept": "text/html,application/xhtml+xml"}
@@ -22,14 +23,16 @@ def users(**passwords):
     }
 
 
-def app_of(**options):
+def app_of(proxies=(), **options):
     def show(request):
         state = request.state
         return JSONResponse({"by": state.by, "csrf": state.csrf, "at": request.url.path})
 
     auth = Auth(secret=SECRET, **{"users": users(ann=PASSWORD), **options})
     routes = [Route("/", show), Route("/dead", show)]
-    return Starlette(routes=routes, middleware=protections(Security(auth=auth), by="me"))
+    return Starlette(
+        routes=routes, middleware=protections(Security(auth=auth, proxies=proxies), by="me")
+    )
 
 
 def browser_of(app=None, root_path=""):
@@ -130,6 +133,26 @@ def test_attempts_are_limited_by_address():
     assert [each.status_code for each in answers] == [401] * 5 + [429]
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 13
     assert sign_in(browser).status_code == 429, "not even the right one, until the time is over"
+
+
+def test_guesses_of_others_shut_out_neither_a_name_nor_who_has_signed_in_there_before():
+    proxies = parse_networks(["127.0.0.1"], "test")
+    app = app_of(users=users(ann=PASSWORD, bob=PASSWORD), proxies=proxies)
+
+    def code(address, name="ann", password=PASSWORD):
+        browser = browser_of(app)
+        browser.headers |= {"X-Forwarded-For": address}
+        return sign_in(browser, name, password).status_code
+
+    assert code("198.51.100.1") == 200
+    for network in range(6):
+        for host in range(1, 5):
+            assert code(f"203.0.{network}.{host}", password="wrong") == 401
+    assert [code("198.51.100.1", "bob", "wrong") for _ in range(6)] == [401] * 5 + [429]
+
+    assert code("192.0.2.9") == 200, "from an address that is new"
+    assert code("198.51.100.1") == 200, "beside somebody who guesses at another name"
+    assert code("198.51.100.1", "bob") == 429
 
 
 def test_without_the_forms_token_nobody_is_signed_in():

@@ -1,7 +1,6 @@
 """Who may use the page, and who makes a request: a password, a session, a token, or an AWS identity."""
 
 import base64
-import binascii
 import hmac
 import secrets
 import threading
@@ -110,10 +109,13 @@ class Verifier:
         """Whether to verify somebody may take a request of ours to another server."""
         return self._tokens is not None and self._tokens.fetches_keys
 
-    def tries_password(self, scope: Scope) -> bool:
-        """Whether the request brings a password that must be hashed."""
+    def tried_name(self, scope: Scope) -> str | None:
+        """The name with a password that must be hashed, empty if it cannot be read; None = there is no such password."""
         value = Headers(scope=scope).get("authorization", "")
-        return self._is_basic(value) and not self._is_remembered(value)
+        if not self._is_basic(value) or self._is_remembered(value):
+            return None
+        given = _name_and_password(value)
+        return given[0][:MAX_NAME] if given else ""
 
     def find(self, scope: Scope) -> Caller | Refused:
         """Who makes the request: the first of AWS identity, token, password, session that is given decides."""
@@ -164,11 +166,10 @@ class Verifier:
         return self._with_role(name, rules.role_of(tokens.roles(claims)), "token")
 
     def _of_password(self, authorization: str) -> Caller | Refused:
-        try:
-            decoded = base64.b64decode(authorization.split(None, 1)[1], validate=True).decode()
-        except (IndexError, ValueError, binascii.Error):
+        given = _name_and_password(authorization)
+        if given is None:
             return Refused(reason="the Authorization header cannot be read", is_attempt=True)
-        name, _, password = decoded.partition(":")
+        name, password = given
         user = self._auth.users.get(name)
         if not self._is_remembered(authorization):
             if not is_right(password, None if user is None else user.password_hash):
@@ -247,6 +248,16 @@ def find_arn(event: object) -> str | None:
         if not isinstance(methods, list) or "authenticated" not in methods:
             return None
     return arn
+
+
+def _name_and_password(authorization: str) -> tuple[str, str] | None:
+    """What HTTP basic authentication sends; None = it cannot be read."""
+    try:
+        decoded = base64.b64decode(authorization.split(None, 1)[1], validate=True).decode()
+    except (IndexError, ValueError):
+        return None
+    name, _, password = decoded.partition(":")
+    return name, password
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -101,16 +101,17 @@ class Gate:
     async def _find(self, scope: Scope) -> Caller | Refused | ASGIApp:
         if not self._auth.is_needed:
             return Caller(name=self._by, role=self._role, way="none")
-        if not self._verifier.tries_password(scope):
+        name = self._verifier.tried_name(scope)
+        if name is None:
             if self._verifier.fetches_keys:
                 return await run_in_threadpool(self._verifier.find, scope)
             return self._verifier.find(scope)
         address = address_of(scope)
-        if wait_s := self._sign_in.take_attempt(address):
+        if wait_s := self._sign_in.attempts.take(name, address):
             return too_often(wait_s)
         found = await run_in_threadpool(self._verifier.find, scope)
         if isinstance(found, Caller):
-            self._sign_in.by_address.give_back(address)
+            self._sign_in.attempts.succeed(name, address)
         return found
 
     def _admit(self, scope: Scope, caller: Caller, seed: str) -> None:

@@ -1,12 +1,22 @@
 """How often somebody may do something."""
 
+import ipaddress
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 MAX_BUCKETS: Final = 10_000
+ATTEMPTS: Final = 5
+ATTEMPTS_PER_S: Final = 1 / 12
+"""Of one network: five at once, then five a minute. A right password does not count."""
+ATTEMPTS_OF_NAME: Final = 20
+"""At one name, from the networks around one another, and of a network that has signed in with that name before."""
+
+_OWN_BITS: Final = {4: 32, 6: 64}
+_WIDE_BITS: Final = {4: 24, 6: 48}
+"""By version: of the network that one subscriber has, and of a block that one may easily have all of."""
 
 
 class Buckets:
@@ -49,3 +59,64 @@ class Buckets:
         current = min(self._capacity, level + (now - at) * self._per_s)
         self._levels[key] = (current, now)
         return current
+
+
+class Attempts:
+    """How often a password may be tried: by network, and by name and wider network together.
+
+    Guesses from elsewhere never keep anybody out: no limit counts a name alone. A network from which a name has
+    signed in before has a bucket of its own for that name, so that others in it do not keep that name out either.
+    Kept in memory, for each process.
+    """
+
+    def __init__(self) -> None:
+        self._by_network = Buckets(ATTEMPTS, ATTEMPTS_PER_S)
+        self._by_name = Buckets(ATTEMPTS_OF_NAME, ATTEMPTS_PER_S)
+        self._lock = threading.Lock()
+        self._proven: OrderedDict[str, None] = OrderedDict()
+
+    def take(self, name: str, address: str) -> float:
+        """Count one; the seconds to wait if there were too many, else 0."""
+        own = network_of(address)
+        with self._lock:
+            is_proven = _pair(own, name) in self._proven
+        if is_proven:
+            return self._by_name.take(_pair(own, name))
+        wait_s = self._by_network.take(own)
+        return wait_s or self._by_name.take(_pair(network_of(address, _WIDE_BITS), name))
+
+    def succeed(self, name: str, address: str) -> None:
+        """The password was right: the attempt does not count, and the network is known for that name."""
+        own = network_of(address)
+        with self._lock:
+            is_proven = _pair(own, name) in self._proven
+            self._proven[_pair(own, name)] = None
+            self._proven.move_to_end(_pair(own, name))
+            if len(self._proven) > MAX_BUCKETS:
+                self._proven.popitem(last=False)
+        if is_proven:
+            self._by_name.give_back(_pair(own, name))
+        else:
+            self._by_network.give_back(own)
+            self._by_name.give_back(_pair(network_of(address, _WIDE_BITS), name))
+
+
+def network_of(address: str, bits: Mapping[int, int] = _OWN_BITS) -> str:
+    """The network that counts as one caller: an IPv4 address, or the /64 of an IPv6 address, where one subscriber has
+    all addresses.
+
+    Args:
+        address: any other text is its own network.
+        bits: by version of the protocol, how many bits of the address count.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
+            found = found.ipv4_mapped
+        return str(ipaddress.ip_network(f"{found}/{bits[found.version]}", strict=False))
+    except ValueError:
+        return address
+
+
+def _pair(network: str, name: str) -> str:
+    return f"{network} {name}"

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from kiqbridge.web.auth import MAX_NAME, Verifier, shown
-from kiqbridge.web.limits import Buckets
+from kiqbridge.web.limits import Attempts
 from kiqbridge.web.plain_page import base_of, plain_page
 from kiqbridge.web.sessions import Session, Sessions, is_same
 
@@ -20,11 +20,6 @@ logger: Final = logging.getLogger(__name__)
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"
-ATTEMPTS: Final = 5
-ATTEMPTS_PER_S: Final = 1 / 12
-"""Of one address: five at once, then five a minute. A right password does not count."""
-ATTEMPTS_OF_NAME: Final = 20
-"""Of one name, from all addresses, and again as many in four minutes."""
 
 # A path of ours: no other host (`//host`, `/\\host`), and nothing that ends a header.
 _PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -38,14 +33,13 @@ class SignIn:
         sessions: writes the cookies.
 
     Attributes:
-        by_address: attempts; a right password is given back.
+        attempts: how often a password may be tried, here and by HTTP basic authentication.
     """
 
     def __init__(self, verifier: Verifier, sessions: Sessions) -> None:
         self._verifier = verifier
         self._sessions = sessions
-        self.by_address = Buckets(ATTEMPTS, ATTEMPTS_PER_S)
-        self._by_name = Buckets(ATTEMPTS_OF_NAME, ATTEMPTS_PER_S)
+        self.attempts = Attempts()
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to one of them."""
@@ -57,11 +51,6 @@ class SignIn:
         else:
             answer = Response("Method Not Allowed", 405, {"Allow": "POST"})
         await answer(scope, receive, send)
-
-    def take_attempt(self, address: str, name: str | None = None) -> float:
-        """Count an attempt; the seconds to wait if there were too many, else 0."""
-        wait_s = self.by_address.take(address)
-        return wait_s or (0.0 if name is None else self._by_name.take(name))
 
     def cookie(self, scope: Scope, session: Session) -> str:
         """The `Set-Cookie` header of a session."""
@@ -83,7 +72,7 @@ class SignIn:
         name, password = str(form.get("name", ""))[:MAX_NAME], str(form.get("password", ""))
         target = _ours(str(form.get("next", "")))
         address = request.client.host if request.client else "unknown"
-        if wait_s := self.take_attempt(address, name):
+        if wait_s := self.attempts.take(name, address):
             problem = f"Too many attempts. Wait {int(wait_s) + 1} s, then try again."
             answer = self._form(request, problem=problem, status=429, target=target)
             answer.headers["Retry-After"] = str(int(wait_s) + 1)
@@ -93,7 +82,7 @@ class SignIn:
             logger.warning("web: %s failed to sign in as %s", address, shown(name))
             problem = "Name or password is wrong."
             return self._form(request, problem=problem, status=401, target=target, name=name)
-        self.by_address.give_back(address)
+        self.attempts.succeed(name, address)
         self._sessions.end(session, time.time())
         logger.info("web: %s signed in from %s", shown(name), address)
         answer = redirect_to(request.scope, target or "/")
