@@ -1,6 +1,8 @@
 """Alerts of a fleet: begun once, ended once, whoever leads, and whatever a receiver answers."""
 
+import html
 import json
+import time
 from urllib.parse import parse_qs
 
 import pytest
@@ -250,18 +252,47 @@ def test_each_service_gets_its_own_form(operator, redis, watching, monkeypatch, 
         watch.look()
     begun, ended = received
     if kind == "slack":
-        assert set(begun) == {"text"}
+        assert set(begun) == {"text", "mrkdwn"}
         assert begun["text"].startswith("Warning: 3 jobs failed")
         assert ended["text"].startswith("Over after 0 s: retries.")
     elif kind == "teams":
         [card] = begun["attachments"]
         assert card["contentType"] == "application/vnd.microsoft.card.adaptive"
-        assert card["content"]["body"][0]["text"].startswith("Warning: 3 jobs failed")
+        [run] = card["content"]["body"][0]["inlines"]
+        assert run["text"].startswith("Warning: 3 jobs failed")
     else:
         assert PAGERDUTY.startswith("https://events.pagerduty.com/")
         assert [each["event_action"] for each in received] == ["trigger", "resolve"]
         assert begun["dedup_key"] == ended["dedup_key"] == "kiqbridge/retries"
         assert (begun["routing_key"], begun["payload"]["severity"]) == ("key", "warning")
+
+
+HOSTILE = "<!channel> [Sign in](https://evil.example) <https://evil.example|Sign in> & **x**"
+
+
+@pytest.mark.parametrize("kind", ["slack", "teams"])
+def test_the_name_of_a_queue_is_no_markup(redis, watching, kind):
+    now = time.time()
+    job = {"class": "A", "args": [], "jid": "a" * 24, "queue": HOSTILE, "enqueued_at": now - 999}
+    process = {"hostname": "host", "pid": 1, "queues": ["default"], "concurrency": 5}
+    process |= {"started_at": now, "identity": "host:1:abc", "labels": [], "tag": ""}
+    redis.sadd("processes", "host:1:abc")
+    beat = {"info": json.dumps(process), "busy": 0, "beat": now, "quiet": "false"}
+    redis.hset("host:1:abc", mapping=beat)
+    redis.sadd("queues", HOSTILE)
+    redis.lpush(f"queue:{HOSTILE}", json.dumps(job))
+    with webhook() as (url, received):
+        watching({kind: url}, rules={"unserved-queue": {"for": 0}}).look()
+    [message] = received
+    if kind == "slack":
+        assert "<" not in message["text"] and "&lt;!channel&gt;" in message["text"]
+        assert message["mrkdwn"] is False
+        assert HOSTILE in html.unescape(message["text"])
+    else:
+        [block] = message["attachments"][0]["content"]["body"]
+        assert block["type"] == "RichTextBlock"
+        assert [each["type"] for each in block["inlines"]] == ["TextRun"]
+        assert HOSTILE in block["inlines"][0]["text"]
 
 
 def test_a_topic_gets_a_subject_on_one_line(operator, redis):

@@ -1,4 +1,9 @@
-"""Who is notified of an alert, and in which form: a webhook, Slack, Teams, PagerDuty, a topic of SNS, a job."""
+"""Who is notified of an alert, and in which form: a webhook, Slack, Teams, PagerDuty, a topic of SNS, a job.
+
+An alert names queues, classes and processes, which whoever may enqueue a job chooses. So what renders markup gets the
+text in a form in which nothing of it is markup. PagerDuty's summary and a mail of SNS are plain text; a webhook and a
+job get the text as it is, in JSON.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -60,7 +65,7 @@ def sender_of(receiver: AlertReceiver, client: Client, aws: Mapping[str, str]) -
     source = client.keys.prefix or "kiqbridge"
     form: Callable[[Alert], dict[str, Any]] = {
         "webhook": notification_of,
-        "slack": lambda alert: {"text": _text(alert)},
+        "slack": lambda alert: {"text": _escaped_for_slack(_text(alert)), "mrkdwn": False},
         "teams": _card,
         "pagerduty": lambda alert: _event(alert, target, source),
     }[receiver.kind]
@@ -75,9 +80,17 @@ def _text(alert: Alert) -> str:
     return f"{alert.severity.capitalize()}: {alert.what} {alert.do}"
 
 
+def _escaped_for_slack(text: str) -> str:
+    """As Slack shows it: its `<!channel>` and `<address|label>` mean nothing else when these three are escaped."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def _card(alert: Alert) -> dict[str, Any]:
-    """As a workflow of Teams takes it ("Post to a channel when a webhook request is received")."""
-    body = [{"type": "TextBlock", "text": _text(alert), "wrap": True}]
+    """As a workflow of Teams takes it ("Post to a channel when a webhook request is received").
+
+    Text of a TextBlock is Markdown, with links of any label; that of a TextRun is shown as it stands.
+    """
+    body = [{"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": _text(alert)}]}]
     content = {**_CARD, "body": body}
     kind = "application/vnd.microsoft.card.adaptive"
     return {"type": "message", "attachments": [{"contentType": kind, "content": content}]}
