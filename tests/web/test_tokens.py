@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
@@ -11,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from support.servers import find_free_port
+from support.waiting import wait_until
 from support.web_users import SECRET
 
 from kiqbridge.errors import ConfigError
@@ -177,6 +179,58 @@ def test_keys_of_an_address_are_kept_and_fetched_again_for_a_new_one(monkeypatch
     of_address.read(token(headers={"kid": "two"}))
 
     assert answers == []
+
+
+def test_forged_key_ids_delay_no_check_and_are_fetched_a_few_times(monkeypatch):
+    asked, released = [], threading.Event()
+
+    def download(address):
+        asked.append(address)
+        if address.endswith("/good"):
+            return pem(EC_KEY)
+        released.wait(120)
+        raise TokenRefused("there is none")
+
+    monkeypatch.setattr(tokens, "_download", download)
+    of_address = reader(key="https://keys.example/{kid}", algorithms=("ES256",))
+    good = token(EC_KEY, "ES256", {"kid": "good"})
+    of_address.read(good)
+
+    def forge(number, caller):
+        with pytest.raises(TokenRefused):
+            of_address.read(token(EC_KEY, "ES256", {"kid": f"forged-{number}"}), caller)
+
+    with ThreadPoolExecutor(30) as threads:
+        try:
+            forged = [threads.submit(forge, number, str(number)) for number in range(20)]
+            wait_until(lambda: len(asked) > 1)
+            threads.submit(of_address.read, good).result(20)
+        finally:
+            released.set()
+        [each.result(60) for each in forged]
+    count = len(asked)
+    for number in [*range(count - 1), *range(100, 200)]:
+        forge(number, "one address")
+
+    assert len(asked) == count + tokens.FETCHES, "what is known to be missing is not fetched again"
+    assert of_address.read(good), "the others have not displaced it"
+    assert asked.count("https://keys.example/good") == 1
+
+
+def test_a_key_that_is_known_serves_on_while_its_address_does_not_answer(monkeypatch):
+    answers = [jwks(one=RSA_KEY)]
+
+    def download(_):
+        if answers:
+            return answers.pop()
+        raise TokenRefused("away")
+
+    monkeypatch.setattr(tokens, "_download", download)
+    of_address = reader(key="https://id.example.com/jwks.json")
+    of_address.read(token(headers={"kid": "one"}))
+    monkeypatch.setattr(tokens, "KEYS_FRESH_S", 0.0)
+
+    assert of_address.read(token(headers={"kid": "one"}))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from starlette.types import Scope
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.guard import ROLES, Caller, Role, RoleRules, parse_role
+from kiqbridge.web.limits import network_of
 from kiqbridge.web.passwords import check_hash, is_right
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.tokens import TokenReader, TokenRefused, TokenRules, name_of
@@ -125,7 +126,9 @@ class Verifier:
         if self._tokens is not None:
             token = self._tokens.find(headers.get(self._tokens.rules.header, ""))
             if token is not None:
-                return self._of_token(self._tokens, token)
+                client = scope.get("client")
+                caller = network_of(str(client[0])) if client else ""
+                return self._of_token(self._tokens, token, caller)
         authorization = headers.get("authorization", "")
         if self._is_basic(authorization):
             return self._of_password(authorization)
@@ -152,9 +155,9 @@ class Verifier:
             return None
         return self._sessions.begin(time.time(), name=name, password_hash=user.password_hash)
 
-    def _of_token(self, tokens: TokenReader, token: str) -> Caller | Refused:
+    def _of_token(self, tokens: TokenReader, token: str, caller: str) -> Caller | Refused:
         try:
-            claims = tokens.read(token)
+            claims = tokens.read(token, caller)
         except TokenRefused as error:
             return Refused(reason=str(error))
         name = name_of(claims)

@@ -102,8 +102,7 @@ class Attempts:
 
 
 def network_of(address: str, bits: Mapping[int, int] = _OWN_BITS) -> str:
-    """The network that counts as one caller: an IPv4 address, or the /64 of an IPv6 address, where one subscriber has
-    all addresses.
+    """The network that counts as one caller: an IPv4 address, or a /64, of which one subscriber has all addresses.
 
     Args:
         address: any other text is its own network.

@@ -5,19 +5,21 @@ key, the issuer, the audience. A token needs an end (`exp`). For an AWS load bal
 keys are the same for all load balancers of a region, so that anybody's would do without it.
 """
 
-import json
+import http.client
 import re
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kiqbridge.config.credentials.aws_request import direct_opener
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.web.guard import values_of_claim
+from kiqbridge.web.limits import Buckets
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 KNOWN_ALGORITHMS: Final = (
@@ -31,6 +33,13 @@ KEYS_FRESH_S: Final = 3600.0
 REFETCH_AFTER_S: Final = 60.0
 FETCH_TIMEOUT_S: Final = 5.0
 MAX_KEYS: Final = 32
+MAX_MISSING: Final = 10_000
+MAX_FETCHING: Final = 8
+"""Requests that fetch a key, or wait for one, at a time; others are refused: the page has 40 threads for all."""
+_WAIT_S: Final = 2 * FETCH_TIMEOUT_S
+FETCHES: Final = 5
+FETCHES_PER_S: Final = 1 / 12
+"""Of keys that are not known, for one caller."""
 MAX_KEYS_BYTES: Final = 1_000_000
 NAME_CLAIMS: Final = ("email", "preferred_username", "username", "name", "sub")
 
@@ -65,6 +74,94 @@ class TokenRules:
     signer: str | None = None
 
 
+class FetchedKeys:
+    """What addresses of keys hold; safe for threads.
+
+    Anybody can name a key that does not exist: nothing of a token is verified before its key is there. So a fetch holds
+    no lock, few wait for one at a time, each caller has a budget of fetches, and what was not found is remembered apart
+    from what was. A key that is known is given out at once whatever the others do.
+    (PyJWT's own `PyJWKClient` fetches under the lock that each check takes, and knows no address for each key.)
+
+    Args:
+        fetch: what an address holds; raises `TokenRefused`.
+    """
+
+    def __init__(self, fetch: Callable[[str], Any]) -> None:
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[float, Any]] = OrderedDict()
+        self._missing: OrderedDict[str, float] = OrderedDict()
+        self._flights: dict[str, Future[Any]] = {}
+        self._busy = 0
+        self._budget = Buckets(FETCHES, FETCHES_PER_S)
+
+    def find(self, address: str, fits: Callable[[Any], bool], caller: str) -> Any:
+        """What it holds, asked for again once an hour, and once a minute if that does not fit.
+
+        Args:
+            address: of the key or the set of keys.
+            fits: whether what is known may have the key.
+            caller: whose budget a fetch is on.
+
+        Raises:
+            TokenRefused: it cannot be fetched, or not now.
+        """
+        with self._lock:
+            at, found = self._known.get(address, (float("-inf"), None))
+            usable = found is not None and fits(found)
+            now = time.monotonic()
+            if usable:
+                self._known.move_to_end(address)
+            asked_at = max(at, self._missing.get(address, float("-inf")))
+            if now - asked_at < (KEYS_FRESH_S if usable else REFETCH_AFTER_S):
+                if found is None:
+                    raise TokenRefused("the key of the token cannot be fetched")
+                return found
+            flight = self._flights.get(address)
+            is_full = self._busy >= MAX_FETCHING
+            if usable and (flight is not None or is_full):
+                return found  # somebody renews it
+            if is_full or (flight is None and not usable and self._budget.take(caller)):
+                raise TokenRefused("too many keys that are not known are asked for; try again")
+            self._busy += 1
+            if flight is None:
+                own = self._flights[address] = Future()
+        try:
+            return self._ask(address, own) if flight is None else flight.result(_WAIT_S)
+        except TokenRefused:
+            if usable:
+                return found  # what was right until now, while its address does not answer
+            raise
+        except TimeoutError as error:
+            raise TokenRefused("the key of the token cannot be fetched in time") from error
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def _ask(self, address: str, flight: "Future[Any]") -> Any:
+        try:
+            found = self._fetch(address)
+        except BaseException as error:
+            with self._lock:
+                self._keep(self._missing, address, time.monotonic(), MAX_MISSING)
+                del self._flights[address]
+            flight.set_exception(error)
+            raise
+        with self._lock:
+            self._missing.pop(address, None)
+            self._keep(self._known, address, (time.monotonic(), found), MAX_KEYS)
+            del self._flights[address]
+        flight.set_result(found)
+        return found
+
+    @staticmethod
+    def _keep(kept: OrderedDict[str, Any], address: str, value: Any, most: int) -> None:
+        kept[address] = value
+        kept.move_to_end(address)
+        if len(kept) > most:
+            kept.popitem(last=False)
+
+
 class TokenReader:
     """Verifies tokens by rules; safe for threads.
 
@@ -81,8 +178,7 @@ class TokenReader:
             ) from error
         self._jwt = jwt
         self.rules = rules
-        self._lock = threading.Lock()
-        self._fetched: dict[str, tuple[float, Any]] = {}
+        self._fetched = FetchedKeys(self._load)
         check_algorithms(rules.algorithms)
         self._kept = None if rules.key.startswith("https://") else self._parse(_text_of(rules.key))
 
@@ -98,8 +194,12 @@ class TokenReader:
         scheme, _, token = value.partition(" ")
         return token.strip() if scheme.lower() == "bearer" else None
 
-    def read(self, token: str) -> Mapping[str, Any]:
+    def read(self, token: str, caller: str = "") -> Mapping[str, Any]:
         """The claims of a token.
+
+        Args:
+            token: as it came.
+            caller: who sent it, an address: keys that are not known are fetched a few times for each.
 
         Raises:
             TokenRefused: it is not accepted.
@@ -113,7 +213,7 @@ class TokenReader:
                 raise TokenRefused("another load balancer has signed the token")
             claims: dict[str, Any] = self._jwt.decode(
                 token,
-                self._key(str(head.get("kid", ""))),
+                self._key(str(head.get("kid", "")), caller),
                 algorithms=list(rules.algorithms),
                 issuer=rules.issuer,
                 audience=rules.audience,
@@ -130,8 +230,8 @@ class TokenReader:
         """What the claim of roles holds."""
         return values_of_claim(claims, self.rules.role_claim)
 
-    def _key(self, key_id: str) -> Any:
-        found = self._fetch(key_id) if self._kept is None else self._kept
+    def _key(self, key_id: str, caller: str) -> Any:
+        found = self._fetch(key_id, caller) if self._kept is None else self._kept
         if not isinstance(found, self._jwt.PyJWKSet):
             return found
         fitting = [each for each in found.keys if key_id in ("", each.key_id)]
@@ -139,27 +239,22 @@ class TokenReader:
             raise TokenRefused("no key has the id that the token names")
         return fitting[0].key
 
-    def _fetch(self, key_id: str) -> Any:
-        """What the address holds, asked for again once an hour, and for a key that it did not hold."""
+    def _fetch(self, key_id: str, caller: str) -> Any:
         if "{kid}" in self.rules.key and not _KEY_ID.fullmatch(key_id):
             raise TokenRefused("the token names no key")
-        address = self.rules.key.replace("{kid}", key_id)
-        with self._lock:
-            at, found = self._fetched.get(address, (float("-inf"), None))
-            age = time.monotonic() - at
-            is_missing = isinstance(found, self._jwt.PyJWKSet) and key_id not in {
-                each.key_id for each in found.keys
-            }
-            if age < REFETCH_AFTER_S or (age < KEYS_FRESH_S and not is_missing):
-                if found is None:
-                    raise TokenRefused("the key of the token cannot be fetched")
-                return found
-            if len(self._fetched) >= MAX_KEYS:
-                self._fetched.clear()
-            self._fetched[address] = (time.monotonic(), found)
-            found = self._parse(_download(address))
-            self._fetched[address] = (time.monotonic(), found)
-            return found
+
+        def fits(found: Any) -> bool:
+            return not isinstance(found, self._jwt.PyJWKSet) or any(
+                key_id in ("", each.key_id) for each in found.keys
+            )
+
+        return self._fetched.find(self.rules.key.replace("{kid}", key_id), fits, caller)
+
+    def _load(self, address: str) -> Any:
+        try:
+            return self._parse(_download(address))
+        except ConfigError as error:
+            raise TokenRefused(f"the address of the key holds none: {error}") from error
 
     def _parse(self, text: str) -> Any:
         symmetric = [each for each in self.rules.algorithms if each.startswith("HS")]
@@ -224,18 +319,11 @@ def read_file(path: str, named: str, what: str) -> str:
         ) from error
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Keys come from the address of the setting, and from nowhere else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none: it is an error then."""
-
-
 def _download(address: str) -> str:
-    opener = urllib.request.build_opener(_NoRedirect)
+    """What an address holds: the one of the setting, and no other to which that leads."""
     try:
-        with opener.open(address, timeout=FETCH_TIMEOUT_S) as answer:
+        with direct_opener().open(address, timeout=FETCH_TIMEOUT_S) as answer:
             text: str = answer.read(MAX_KEYS_BYTES).decode("utf-8")
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise TokenRefused("the key of the token cannot be fetched") from error
-    return json.dumps(json.loads(text)) if text.lstrip().startswith("{") else text
+    return text
