@@ -201,6 +201,22 @@ class TestTranslatedTemplate:
             *(f"Creates{kind}Queue", {"Ref": f"{kind}Queue"}, {"Ref": "AWS::NoValue"}),
         ]
 
+    @pytest.mark.parametrize("kind", ["Spill", "SpillFifo"])
+    def test_nobody_but_the_function_sends_to_its_spill_queue(self, translated, kind):
+        policies = of_type(translated, "AWS::SQS::QueuePolicy")
+        [policy] = [
+            each for each in policies.values() if each["Queues"] == [{"Ref": f"{kind}Queue"}]
+        ]
+        [statement] = [
+            each
+            for each in policy["PolicyDocument"]["Statement"]
+            if each["Action"] == "sqs:SendMessage"
+        ]
+        assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+        assert statement["Condition"] == {
+            "ArnNotEquals": {"aws:PrincipalArn": {"Fn::GetAtt": ["EnqueueRole", "Arn"]}}
+        }
+
 
 SPILLING = {"ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "ReceiveMessage"}
 
