@@ -6,10 +6,13 @@ import time
 import zlib
 
 import pytest
+from support.pages import Browser
 from support.web_jobs import failed, job, push
 
 from kiqbridge.api import DeadSet, RetrySet
+from kiqbridge.web import create_app
 from kiqbridge.web.pages.acting import token_of
+from kiqbridge.web.security import Security
 
 
 def packed(*lines):
@@ -192,6 +195,28 @@ def test_a_viewer_sees_neither_secrets_nor_forms(viewer, redis):
     assert "hunter2" not in page.html
     assert "hunter2" not in viewer.request("GET", "/jobs/j1?raw=1").text
     assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]
+
+
+def test_who_may_not_see_arguments_sees_none_anywhere(operator, redis):
+    args = ["ann", "positional-1", {"n": "nested-1"}]
+    redis.zadd("dead", {failed("j1", args=args): 1.0, b"broken positional-1": 2.0})
+    redis.sadd("queues", "default")
+    redis.lpush("queue:default", failed("j2", args=args))
+    paths = ["/jobs/j1", "/jobs/j1?raw=1", "/dead", "/queues/default"]
+
+    def shown(role, to):
+        app = create_app(operator=operator, role=role, security=Security(shows_args_to=to))
+        pages = [Browser(app).request("GET", path) for path in paths]
+        assert {page.status_code for page in pages} == {200}
+        found = ["positional-1" in page.text or "nested-1" in page.text for page in pages]
+        filtered = Browser(app).request("GET", "/dead?arg=p").status_code
+        return found, filtered
+
+    assert shown("viewer", "operator") == ([False] * 4, 403)
+    assert shown("operator", "admin") == ([False] * 4, 403)
+    assert shown("admin", None) == ([False] * 4, 403)
+    assert shown("operator", "operator") == ([True] * 4, 200)
+    assert shown("viewer", "viewer")[0] == [True] * 4
 
 
 def test_a_long_argument_is_cut_with_its_size_and_a_link_to_the_whole(browser, operator, redis):

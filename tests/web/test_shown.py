@@ -17,7 +17,7 @@ NOW = 1_700_000_000.0
 def rendered(source, redactor=None, **values):
     from datetime import UTC
 
-    view = SimpleNamespace(now=NOW, zone=UTC, redactor=redactor)
+    view = SimpleNamespace(now=NOW, zone=UTC, redactor=redactor, hides_args=False)
     return build_templates().from_string(source).render(view=view, **values)
 
 

@@ -151,5 +151,11 @@ class ForWeb:
         help="from which role on nothing is hidden: viewer, operator, admin, or nobody",
     )
 
+    web_shows_args_to = Setting(
+        parse=choice(*_ROLES, "nobody"),
+        default="operator",
+        help="from which role on arguments of jobs are shown: viewer, operator, admin, or nobody",
+    )
+
 
 WEB_SETTINGS: Final = rows(ForWeb)

@@ -126,6 +126,7 @@ def create_app(
         environment=_environment() if environment is None else environment,
         redactor=redactor or safe.redactor,
         hides_from=safe.hides_from,
+        hides_args_from=safe.hides_args_from,
         cache=Cache(),
         searches=Searches(),
     )

@@ -60,6 +60,7 @@ class Site:
         environment: name of the deployment, such as `production`; empty = not shown.
         redactor: hides arguments by their names; None = shows all to all.
         hides_from: whether it does so for a role.
+        hides_args_from: whether a role sees no arguments at all.
         cache: reads that many viewers share.
         searches: bounds what looks through many jobs.
     """
@@ -68,6 +69,7 @@ class Site:
     environment: str
     redactor: Redactor | None
     hides_from: Callable[[Role], bool]
+    hides_args_from: Callable[[Role], bool]
     cache: Cache
     searches: Searches
 
@@ -100,6 +102,16 @@ class View:
     def redactor(self) -> Redactor | None:
         """Hides arguments from those who may not see them; None = shows all."""
         return self.site.redactor if self.site.hides_from(self.role) else None
+
+    @property
+    def hides_args(self) -> bool:
+        """Whether who asks sees no arguments at all."""
+        return self.site.hides_args_from(self.role)
+
+    @property
+    def hides_some(self) -> bool:
+        """Whether anything of a payload is hidden from who asks."""
+        return self.redactor is not None or self.hides_args
 
     def may(self, role: Role) -> bool:
         """Whether who asks may do what needs this role."""

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from starlette.middleware import Middleware
 
@@ -40,6 +40,7 @@ class Security:
         max_body_bytes: of a request.
         hidden: names of arguments that are hidden, `*` for any letters; None = those of the setting `redact`.
         shows_all_to: from which role on nothing is hidden; None = from none.
+        shows_args_to: from which role on arguments are shown; None = from none.
     """
 
     auth: Auth = field(default_factory=Auth)
@@ -52,6 +53,7 @@ class Security:
     max_body_bytes: int = ForWeb.web_max_body_bytes.default
     hidden: tuple[str, ...] | None = None
     shows_all_to: Role | None = "operator"
+    shows_args_to: Role | None = "operator"
 
     @property
     def most(self) -> Role:
@@ -64,8 +66,12 @@ class Security:
         return redaction.current() if self.hidden is None else Redactor(self.hidden)
 
     def hides_from(self, role: Role) -> bool:
-        """Whether arguments are hidden from a role."""
+        """Whether values with the names of secrets are hidden from a role."""
         return self.shows_all_to is None or not allows(role, self.shows_all_to)
+
+    def hides_args_from(self, role: Role) -> bool:
+        """Whether arguments are hidden from a role as a whole: a secret in its place has no name."""
+        return self.shows_args_to is None or not allows(role, self.shows_args_to)
 
 
 def protections(security: Security, *, by: str) -> list[Middleware]:
@@ -110,7 +116,10 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         value, source = pick(setting, environ, flags=flags)
         return value if value is None else setting.parsed(value, source)
 
-    shows_all_to = read(ForWeb.web_shows_all_to)
+    def read_role(setting: Setting) -> Role | None:
+        role: Role | Literal["nobody"] = read(setting)
+        return None if role == NOBODY else role
+
     users = parse_users(read(ForWeb.web_users), ForWeb.web_users.env[0])
     if path := read(ForWeb.web_users_file):
         what = "the path of a file with one NAME:ROLE:HASH a line"
@@ -132,7 +141,8 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         session_s=read(ForWeb.web_session_s),
         max_body_bytes=read(ForWeb.web_max_body_bytes),
         hidden=read(ForWeb.web_redact) or None,
-        shows_all_to=None if shows_all_to == NOBODY else shows_all_to,
+        shows_all_to=read_role(ForWeb.web_shows_all_to),
+        shows_args_to=read_role(ForWeb.web_shows_args_to),
     )
 
 

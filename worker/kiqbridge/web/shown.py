@@ -150,10 +150,16 @@ def absolute(when: datetime, zone: Any) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S} {local.tzname()}"
 
 
+ARGS_HIDDEN: Final = "hidden"
+"""In the place of arguments, for a role that sees none."""
+
+
 @pass_context
 def args(context: Context, job: JobRecord, most: int = ROW_CHARACTERS) -> Markup:
     """The arguments of a job in a row: as JSON, separated by commas, secrets hidden from viewers."""
     redactor = context["view"].redactor
+    if context["view"].hides_args:
+        return text(ARGS_HIDDEN, most)
     if not job.is_readable:
         raw = job.text[: 2 * most].decode("utf-8", "backslashreplace")
         return text(raw if redactor is None else redactor.text(raw), most)

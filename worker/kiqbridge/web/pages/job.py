@@ -15,7 +15,7 @@ from kiqbridge.web.guard import requires
 from kiqbridge.web.job_text import remarks, steps
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
-from kiqbridge.web.shown import PAGE_CHARACTERS
+from kiqbridge.web.shown import ARGS_HIDDEN, PAGE_CHARACTERS
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ def show(request: Request) -> Response:
     job = found[0].job
     if request.query_params.get("raw"):
         return PlainTextResponse(_raw(view, job))
-    args = job.display_args
-    if view.redactor is not None:
-        args = view.redactor.arguments(args)
     return render(
         request,
         "job.html",
@@ -52,7 +49,7 @@ def show(request: Request) -> Response:
         screen=SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None,
         token=token_of(job),
         steps=steps(job, found[0].place, view.now),
-        args=_pretty(args),
+        args=_args(view, job),
         editable=_editable(view, job),
         remarks=remarks(job),
         tick=tick_mark_of(job.item),
@@ -186,7 +183,7 @@ def _editable(view: View, job: JobRecord) -> str | None:
     """The arguments for the form, as they stand on the wire; None where they cannot be edited."""
     if not isinstance(job, SortedEntry) or not isinstance(job.item.get("args"), list):
         return None
-    if view.redactor is not None or len(job.text) > MAX_EDITED:
+    if view.hides_some or len(job.text) > MAX_EDITED:
         return None
     try:
         text = _pretty(job.args)
@@ -203,8 +200,20 @@ def _pretty(value: Any) -> str:
         return "too deeply nested to be shown: see the payload"
 
 
+def _args(view: View, job: JobRecord) -> str:
+    if view.hides_args:
+        return ARGS_HIDDEN
+    args = job.display_args
+    return _pretty(args if view.redactor is None else view.redactor.arguments(args))
+
+
 def _raw(view: View, job: JobRecord) -> str:
-    text = job.text.decode("utf-8", "backslashreplace")
+    if not view.hides_args:
+        text = job.text.decode("utf-8", "backslashreplace")
+    elif job.is_readable:
+        text = _pretty({**job.item, "args": ARGS_HIDDEN})
+    else:
+        return ARGS_HIDDEN  # nobody knows which part of it is an argument
     return text if view.redactor is None else view.redactor.text(text)
 
 

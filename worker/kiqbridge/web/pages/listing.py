@@ -110,7 +110,7 @@ def parse_listing(query: QueryParams, view: View) -> Listing:
         HTTPException: 403, a filter that looks into what is hidden from who asks.
     """
     given = {name: query[name] for name in FILTERS if query.get(name)}
-    if view.redactor is not None and any(name in given for name in HIDDEN_FILTERS):
+    if view.hides_some and any(name in given for name in HIDDEN_FILTERS):
         raise HTTPException(
             403,
             f"The filters {', '.join(HIDDEN_FILTERS)} look into what is hidden from the role {view.role}: "
