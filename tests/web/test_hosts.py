@@ -94,6 +94,27 @@ def test_of_a_trusted_proxy_the_nearest_address_counts_that_is_no_proxy():
     assert answer.text == "203.0.113.9 https ops.example.com"
 
 
+@pytest.mark.parametrize(
+    ("header", "forged"),
+    [
+        ({"X-Forwarded-Proto": "https,http", "X-Forwarded-Host": "ops.example.com, inner"}, {}),
+        (
+            {"X-Forwarded-Proto": "https,http", "X-Forwarded-Host": "ops.example.com, inner"},
+            {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "evil"},
+        ),
+        ({"X-Forwarded-Proto": "https", "X-Forwarded-Host": "ops.example.com"}, {}),
+    ],
+)
+def test_of_two_trusted_proxies_scheme_and_host_are_those_of_the_hop_of_the_address(header, forged):
+    networks = parse_networks(["127.0.0.1", "10.0.0.5"], "test")
+    headers = {"X-Forwarded-For": "203.0.113.9, 10.0.0.5", **header}
+    headers |= {name: f"{value}, {headers[name]}" for name, value in forged.items()}
+
+    answer = browser(trusted_proxies(networks)).request("GET", "/", headers=headers)
+
+    assert answer.text == "203.0.113.9 https ops.example.com"
+
+
 def test_of_anybody_else_no_forwarding_header_counts():
     for networks in ((), parse_networks(["10.0.0.0/8"], "test")):
         answer = browser(trusted_proxies(networks)).request("GET", "/", headers=FORWARDED)

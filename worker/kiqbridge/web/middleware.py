@@ -170,15 +170,21 @@ def trusted_proxies(networks: Sequence[Network]) -> Serve:
     def seen_by_proxy(scope: Scope) -> Scope:
         headers = Headers(scope=scope)
         changed = dict(scope)
-        chain = [each.strip() for each in headers.get("x-forwarded-for", "").split(",")]
         # From the right: what is further left was written by whoever is not trusted.
-        caller = next((each for each in reversed(chain) if each and not trusts(each)), "")
-        if _address_of(caller):
-            changed["client"] = (caller, 0)
-        scheme = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip()
+        chain = _from_the_right(headers, "x-forwarded-for")
+        hop = next((at for at, each in enumerate(chain) if each and not trusts(each)), None)
+        if hop is not None and _address_of(chain[hop]):
+            changed["client"] = (chain[hop], 0)
+
+        def at_same_hop(name: str) -> str:
+            """What the proxy wrote that the caller reached; a proxy that writes no list leaves one value."""
+            values = _from_the_right(headers, name)
+            return values[min(hop or 0, len(values) - 1)]
+
+        scheme = at_same_hop("x-forwarded-proto")
         if scheme in ("http", "https"):
             changed["scheme"] = scheme
-        host = headers.get("x-forwarded-host", "").rpartition(",")[2].strip()
+        host = at_same_hop("x-forwarded-host")
         if _HOST.fullmatch(host):
             others = [pair for pair in scope["headers"] if pair[0] != b"host"]
             changed["headers"] = [*others, (b"host", host.encode())]
@@ -189,6 +195,12 @@ def trusted_proxies(networks: Sequence[Network]) -> Serve:
         await app(seen_by_proxy(scope) if client and trusts(client[0]) else scope, receive, send)
 
     return serve
+
+
+def _from_the_right(headers: Headers, name: str) -> list[str]:
+    """The values of a header that each proxy adds to, the nearest one's first; at least one, which may be empty."""
+    values = ",".join(headers.getlist(name)).split(",")
+    return [each.strip() for each in reversed(values)]
 
 
 def below(base: str, app: ASGIApp) -> Layer:
