@@ -100,7 +100,11 @@ def test_of_a_trusted_proxy_the_nearest_address_counts_that_is_no_proxy():
         ({"X-Forwarded-Proto": "https,http", "X-Forwarded-Host": "ops.example.com, inner"}, {}),
         (
             {"X-Forwarded-Proto": "https,http", "X-Forwarded-Host": "ops.example.com, inner"},
-            {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "evil"},
+            {
+                "X-Forwarded-For": "6.6.6.6",
+                "X-Forwarded-Proto": "gopher",
+                "X-Forwarded-Host": "evil",
+            },
         ),
         ({"X-Forwarded-Proto": "https", "X-Forwarded-Host": "ops.example.com"}, {}),
     ],

@@ -30,7 +30,7 @@ def test_a_cookie_of_a_process_with_the_same_secret_is_ours(sessions):
     session = sessions.begin(NOW, name="ann")
 
     assert Sessions(SECRET, 60).read(sessions.write(session), NOW) == session
-    assert Sessions(SECRET, 60).cookie == sessions.cookie
+    assert Sessions(SECRET, 60).cookie("http") == sessions.cookie("http")
 
 
 @pytest.mark.parametrize("change", [0, 20, -1])
@@ -56,7 +56,7 @@ def test_a_cookie_of_another_secret_is_worth_nothing_and_has_another_name(sessio
     other = Sessions(SECRET[::-1], 3600)
 
     assert sessions.read(other.write(other.begin(NOW, name="ann")), NOW) is None
-    assert other.cookie != sessions.cookie
+    assert other.cookie("http") != sessions.cookie("http")
 
 
 def test_a_session_ends_at_its_time_and_when_it_is_ended(sessions):

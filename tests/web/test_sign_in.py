@@ -88,9 +88,12 @@ def test_over_https_the_cookie_never_travels_without():
     async def over_https(scope, receive, send):
         await app(scope | {"scheme": "https"}, receive, send)
 
-    answer = browser_of(over_https).request("GET", "/sign-in")
+    browser = browser_of(over_https, "/ops")
+    cookies = set_cookies(browser.request_once("GET", "/ops/sign-in"))
 
-    assert set_cookies(answer)[0].endswith("; Secure")
+    assert re.match(r"__Host-kiqbridge_[0-9a-f]{16}=", cookies[0])
+    assert "; Path=/;" in cookies[0] and "Domain" not in cookies[0]
+    assert cookies[0].endswith("; Secure")
 
 
 def test_signing_in_begins_a_new_session_and_the_one_before_is_worth_nothing():

@@ -145,7 +145,7 @@ class Verifier:
     def session(self, scope: Scope) -> Session | None:
         """The session of the request's cookie, signed in or not."""
         cookies = cookie_parser(Headers(scope=scope).get("cookie", ""))
-        value = cookies.get(self._sessions.cookie)
+        value = cookies.get(self._sessions.cookie(scope.get("scheme", "http")))
         return None if value is None else self._sessions.read(value, time.time())
 
     def sign_in(self, name: str, password: str) -> Session | None:

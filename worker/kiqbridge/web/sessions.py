@@ -51,7 +51,11 @@ class Sessions:
         self._ended: dict[str, float] = {}
         self._lock = threading.Lock()
         # Cookies know no ports: two pages on one host must not overwrite each other's.
-        self.cookie = f"kiqbridge_{self._mac('cookie', b'')[:8].hex()}"
+        self._cookie = f"kiqbridge_{self._mac('cookie', b'')[:8].hex()}"
+
+    def cookie(self, scheme: str) -> str:
+        """The cookie's name. Over https no other host can set one of that name (RFC 6265bis, 4.1.3.2)."""
+        return f"__Host-{self._cookie}" if scheme == "https" else self._cookie
 
     def begin(self, now: float, *, name: str = "", password_hash: str = "") -> Session:
         """A new session, with an id of its own."""

@@ -116,9 +116,10 @@ class SignIn:
         return answer
 
     def _cookie(self, scope: Scope, value: str, left_s: int) -> str:
-        secure = "; Secure" if scope.get("scheme") == "https" else ""
-        path = base_of(scope) or "/"
-        return f"{self._sessions.cookie}={value}; Path={path}; Max-Age={left_s}; HttpOnly; SameSite=Lax{secure}"
+        scheme = scope.get("scheme", "http")
+        # `__Host-` needs both; without https the name has no prefix, and the base path is enough.
+        secure, path = ("; Secure", "/") if scheme == "https" else ("", base_of(scope) or "/")
+        return f"{self._sessions.cookie(scheme)}={value}; Path={path}; Max-Age={left_s}; HttpOnly; SameSite=Lax{secure}"
 
 
 def redirect_to(scope: Scope, place: str) -> Response:
