@@ -394,3 +394,11 @@ def test_an_address_in_code_goes_before_the_environment(monkeypatch):
     monkeypatch.setenv("REDIS_SECRET_ARN", ARN)  # whose region is enough
     assert "redis://elsewhere" in repr(Client("redis://elsewhere"))
     assert "secret:redis-AbCdEf" in repr(Client())
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+sentinel", "redis+cluster"])
+@pytest.mark.parametrize("password", ["123#s3cret", "s3cret#1", "s3#cret/4"])
+def test_a_raw_hash_is_refused_and_nothing_of_the_password_is_shown(scheme, password):
+    with pytest.raises(ConfigError, match="write %23") as raised:
+        connection_factory(f"{scheme}://u:{password}@h:6379/0", None, 1.0)
+    assert "123" not in str(raised.value) and "s3" not in str(raised.value)

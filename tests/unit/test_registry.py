@@ -142,3 +142,10 @@ class TestArguments:
                 positional(spread, *args, **kwargs)
         else:
             assert spread(*positional(spread, *args, **kwargs)) == wanted
+
+
+def test_a_class_name_of_a_megabyte_is_not_quoted_whole():
+    registry = Registry()
+    with pytest.raises(JobNotFound, match=r"… \(1,000,000 characters\)") as raised:
+        registry.require("S" * 1_000_000)
+    assert len(str(raised.value)) < 1_000

@@ -23,6 +23,7 @@ _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KE
 
 _PLAIN_OPTIONS = frozenset({"retry", "queue", "backtrace", "dead", "retry_queue", "log_level"})
 """Options that are only written: others, such as `expires_in` or `tags`, are looked at by each push."""
+_SHOWN_NAME = 200
 _NAMED = 10
 """Declared jobs that a message lists."""
 
@@ -278,13 +279,16 @@ class Registry:
         definition = self._definitions.get(name)
         if definition is not None:
             return definition
-        raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {self._missing(name)}")
+        where = self._unresolved(name)
+        if len(where) > _SHOWN_NAME:  # a payload's: it goes into a log, and into the retry
+            where = f"{where[:_SHOWN_NAME]}… ({len(where):,} characters)"
+        raise JobNotFound(f"uninitialized constant {where}; {self._missing(name)}")
 
     def _missing(self, name: str) -> str:
         """What is declared instead; without double quotes, which JSON would escape."""
         if not self._definitions:
             return "no job is declared in this process; is its module loaded with -r?"
-        hint = did_you_mean(name, self._definitions, most=3)
+        hint = did_you_mean(name[:_SHOWN_NAME], self._definitions, most=3)
         shown = ", ".join(list(self._definitions)[:_NAMED])
         more = len(self._definitions) - _NAMED
         return (

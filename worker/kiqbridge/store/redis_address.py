@@ -81,6 +81,11 @@ def connection_factory(
         return redis.connection.ConnectionPool(
             connection_class=pool.connection_class, **{**own, **known, **options, "protocol": 2}
         )
+    if url and "#" in url and not url.startswith("unix://"):
+        # Nothing of it is shown: what stands before a `#` ends the address for a parser, and may be half a password.
+        raise ConfigError(
+            "REDIS_URL: it has a #, at which an address ends; write %23 for one in a name or a password"
+        )
     if not any(f"{name}=" in (url or "") for name in _LIBRARY_OPTIONS):
         options.update(_library())
     try:
