@@ -18,10 +18,11 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kiqbridge.clocks.missed import MissedTick
-from kiqbridge.config.credentials.aws_request import direct_opener, endpoint, signed
+from kiqbridge.config.credentials.aws_request import endpoint, signed
 from kiqbridge.config.credentials.sigv4 import Keychain
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
+from kiqbridge.runtime.direct_opener import direct_opener
 from kiqbridge.runtime.role import LazyRole
 
 logger = logging.getLogger(__name__)

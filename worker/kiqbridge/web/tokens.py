@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.config.credentials.aws_request import direct_opener
 from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.runtime.direct_opener import direct_opener
 from kiqbridge.web.guard import values_of_claim
 from kiqbridge.web.limits import Buckets
 

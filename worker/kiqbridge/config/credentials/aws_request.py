@@ -1,7 +1,6 @@
 """One request to an API of AWS that speaks JSON, signed and without botocore."""
 
 import json
-import ssl
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from kiqbridge.config.credentials.sigv4 import Keys, Signer
 from kiqbridge.errors import RedisMisconfigured, RedisUnavailable
+from kiqbridge.runtime.direct_opener import direct_opener
 
 _TEMPORARY: Final = ("Throttl", "TooManyRequests", "LimitExceeded", "Internal", "Unavailable")
 """In the codes of errors that a later request may not get."""
@@ -69,24 +69,6 @@ def signed(
     signer = Signer(keys=keys, region=region, service=service, now=time.time())
     made = signer.headers(host=parts.netloc, path=parts.path or "/", body=body, headers=headers)
     return urllib.request.Request(url, body, made, method="POST")  # noqa: S310 - see endpoint
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none: the status that asks for it is an error then."""
-
-
-def direct_opener(aws: Mapping[str, str] | None = None) -> urllib.request.OpenerDirector:
-    """What sends a request to its address and to no other.
-
-    urllib follows a redirect with all headers, to any host: `Authorization` and the session's token included.
-
-    Args:
-        aws: variables of the environment; their AWS_CA_BUNDLE says which authorities are trusted. None = those of
-            the machine.
-    """
-    context = ssl.create_default_context(cafile=(aws or {}).get("AWS_CA_BUNDLE") or None)
-    return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
 
 
 def endpoint(service: str, region: str, aws: Mapping[str, str]) -> str:
