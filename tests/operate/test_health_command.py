@@ -2,22 +2,28 @@
 
 import json
 import os
+import shutil
 import threading
+import time
 from dataclasses import asdict, replace
 
 import pytest
+from support.waiting import wait_until
 
 from kiqbridge.commands.cli import main
 from kiqbridge.engine.host.status import (
     Status,
     StatusFile,
     faults_of,
+    make_run_folder,
+    pid_namespace,
     read_statuses,
     run_folder,
 )
 from kiqbridge.runtime.clock import lease_now
 
 NOW = 10_000.0
+STATUS = "kiqbridge.engine.host.status"
 WELL = Status(
     identity="host:7:0123456789ab",
     pid=7,
@@ -104,7 +110,7 @@ def health(tmp_path, capsys):
             now = lease_now()
             status = replace(WELL, pid=os.getpid(), written_at=now, heartbeat_at=now)
             text = json.dumps(asdict(replace(status, **changes)))
-            (tmp_path / f"worker-{index}.json").write_text(text)
+            (tmp_path / f"worker-{index}-{pid_namespace()}.json").write_text(text)
         code = main(["health", "--run-dir", str(tmp_path), *args])
         return code, capsys.readouterr().out
 
@@ -158,7 +164,7 @@ def test_what_a_killed_worker_left_behind_is_passed_over(health, leftover):
 
 def test_foreign_files_are_passed_over(health, tmp_path):
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"pid": 1}'), ("d", "5")):
-        (tmp_path / f"worker-{name}.json").write_text(text)
+        (tmp_path / f"worker-{name}-{pid_namespace()}.json").write_text(text)
 
     assert health("--live")[0] == 1
     assert health("--live", workers=[{}])[0] == 0
@@ -176,7 +182,7 @@ def test_json_tells_all_of_it(health, tmp_path):
         False,
         ["it is quiet"],
     )
-    (tmp_path / "worker-0.json").unlink()
+    (tmp_path / f"worker-0-{pid_namespace()}.json").unlink()
     assert json.loads(health("--live", "--json")[1]) == {
         "check": "live",
         "ok": False,
@@ -237,15 +243,48 @@ class TestStatusFile:
         assert list(folder.iterdir()) == []
 
     def test_what_killed_workers_left_behind_is_removed(self, tmp_path):
-        names = ["worker-1.json", "worker-2147483647.json", f"worker-{10**30}.json", "other.json"]
-        for name in names:
-            (tmp_path / name).touch()
+        here = pid_namespace()
+        kept = {f"worker-1-{here}.json", "worker-2147483647-7elsewhere.json", "other.json"}
+        old = [tmp_path / "worker-1-7elsewhere.json", tmp_path / "worker-1.json"]
+        dead = [tmp_path / f"worker-{pid}-{here}.json" for pid in (2147483647, 10**30)]
+        for path in (*(tmp_path / name for name in kept), *old, *dead):
+            path.touch()
+        for path in old:
+            os.utime(path, (time.time() - 601,) * 2)
         file = StatusFile(tmp_path, lambda: WELL)
 
         file.start()
         file.stop()
 
-        assert {path.name for path in tmp_path.iterdir()} == {"worker-1.json", "other.json"}
+        assert {path.name for path in tmp_path.iterdir()} == kept
+
+    def test_a_folder_that_was_removed_is_made_again(self, tmp_path):
+        folder = tmp_path / "run"
+        status = replace(WELL, pid=os.getpid(), written_at=lease_now())
+        file = StatusFile(folder, lambda: status, every_s=0.01)
+        file.start()
+
+        shutil.rmtree(folder)
+
+        wait_until(lambda: list(read_statuses(folder)) == [status])
+        assert folder.stat().st_mode & 0o777 == 0o700
+        file.stop()
+
+    def test_what_another_container_wrote_under_the_same_pid_stays(self, tmp_path, monkeypatch):
+        now = lease_now()
+        status = replace(WELL, pid=os.getpid(), written_at=now)
+        files = []
+        for namespace, written_at in (("1", now - 60), ("2", now)):
+            monkeypatch.setattr(f"{STATUS}.pid_namespace", lambda namespace=namespace: namespace)
+            found = replace(status, written_at=written_at)
+            files.append(StatusFile(tmp_path, lambda found=found: found, every_s=600))
+            files[-1].start()
+
+        assert [each.written_at for each in read_statuses(tmp_path)] == [now]
+        monkeypatch.setattr(f"{STATUS}.pid_namespace", lambda: "1")
+        assert [each.written_at for each in read_statuses(tmp_path)] == [now - 60]
+        for file in files:
+            file.stop()
 
     def test_a_folder_that_cannot_be_written_costs_a_warning(self, tmp_path, caplog):
         (tmp_path / "file").touch()
@@ -277,3 +316,57 @@ class TestStatusFile:
     def test_the_folder_is_the_users_own_unless_named(self, tmp_path):
         assert run_folder("").name == f"kiqbridge-{os.getuid()}"
         assert run_folder(str(tmp_path)) == tmp_path
+
+
+class TestARunFolderOfAnotherUser:
+    """Others know the name of a folder in /tmp, and what they put there would make probes pass or fail."""
+
+    @pytest.fixture
+    def give(self, monkeypatch):
+        """Gives a file to a user, as whom this process then runs or not; only root can really do so."""
+
+        def give(path, *, is_ours):
+            owner = 65_534 if os.getuid() == 0 else os.getuid()
+            if os.getuid() == 0:
+                os.chown(path, owner, owner, follow_symlinks=False)
+            monkeypatch.setattr(os, "geteuid", lambda: owner if is_ours else owner + 1)
+
+        return give
+
+    @pytest.mark.parametrize("is_link", [False, True])
+    def test_nothing_is_written_there_nor_believed(self, give, tmp_path, caplog, capsys, is_link):
+        folder, here = tmp_path / "run", tmp_path / "here"
+        here.mkdir(mode=0o700)
+        if is_link:
+            folder.symlink_to(here)
+        else:
+            folder.mkdir(mode=0o700)
+        now = lease_now()
+        forged = replace(WELL, pid=os.getpid(), written_at=now, heartbeat_at=now)
+        (folder / f"worker-1-{pid_namespace()}.json").write_text(json.dumps(asdict(forged)))
+        give(folder, is_ours=False)
+        before = set(folder.iterdir())
+
+        file = StatusFile(folder, lambda: WELL)
+        file.start()
+        assert set(folder.iterdir()) == before
+        file.stop()
+
+        assert f"{folder} belongs to the user" in caplog.text
+        assert main(["health", "--live", "--run-dir", str(folder)]) == 1
+        assert f"nothing there is believed: {folder} belongs to" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("mode", "is_refused"), [(0o755, 0), (0o775, 0), (0o777, 1), (0o1777, 0)]
+    )
+    def test_one_of_ours_that_all_may_write_is_refused(self, give, tmp_path, mode, is_refused):
+        give(tmp_path, is_ours=True)
+        tmp_path.chmod(mode)
+
+        if is_refused:
+            with pytest.raises(
+                PermissionError, match="may be written by every user; run `chmod o-w"
+            ):
+                make_run_folder(tmp_path)
+        else:
+            make_run_folder(tmp_path)

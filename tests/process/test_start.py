@@ -73,12 +73,12 @@ class TestHealth:
             worker = start("--processes", "2", url=server.url, KIQBRIDGE_START_PERIOD_S="0")
             worker.wait_for_output("all 2 processes are ready", PATIENT_S)
         first = {path.name for path in (tmp_path / "run").glob("worker-*.json")}
-        pid = int(first.pop().removeprefix("worker-").removesuffix(".json"))
-        os.kill(pid, signal.SIGKILL)
+        killed = first.pop()
+        os.kill(int(killed.split("-")[1]), signal.SIGKILL)
 
         def is_replaced():
             now = {path.name for path in (tmp_path / "run").glob("worker-*.json")}
-            return len(now - first - {f"worker-{pid}.json"}) == 1
+            return len(now - first - {killed}) == 1
 
         worker.wait_for(is_replaced, PATIENT_S, "the status of the process that replaces it")
         worker.wait_for(lambda: live() == (True, []), PATIENT_S, "the health of all being green")

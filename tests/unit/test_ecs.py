@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import shutil
 import sys
 import threading
 from contextlib import ExitStack, closing
@@ -237,6 +239,38 @@ class TestSeveralProcessesOfOneTask:
             worker.look()
 
         assert agent.states == [*[PROTECT] * 3, GIVE_BACK]
+
+    def test_a_folder_that_was_removed_is_made_again_and_its_lock_shared_again(
+        self, agent, employ, tmp_path
+    ):
+        folder = tmp_path / "run"
+        first, second = employ(folder), employ(folder)
+        first.begin("job")
+        first.look(after_s=60)
+        shutil.rmtree(folder)
+        second.begin("job")
+        second.look(after_s=60)
+        first.look(after_s=RENEW_S)  # it locks the new file, too
+        second.jobs = ()
+        second.look()
+
+        assert agent.states == [PROTECT] * 3
+        first.jobs = ()
+        first.look()
+        assert agent.states == [*[PROTECT] * 3, GIVE_BACK]
+
+    def test_a_folder_of_another_user_is_not_used(self, agent, employ, tmp_path, caplog):
+        folder = tmp_path / "run"
+        folder.mkdir()
+        folder.chmod(0o777)
+        os.chown(folder, os.geteuid() or 65_534, -1)
+        worker = employ(folder)
+        worker.begin("job")
+        worker.look(after_s=60)
+
+        assert agent.states == [PROTECT]
+        assert list(folder.iterdir()) == []
+        assert "will not be given back" in caplog.text
 
     def test_who_comes_while_the_last_one_gives_back_waits_for_it(self, agent, employ):
         first, second = employ(), employ()

@@ -1,5 +1,6 @@
 """Whether threads get on: what counts as stuck, and what becomes of a process that is."""
 
+import errno
 import logging
 import sys
 import threading
@@ -244,6 +245,21 @@ class TestMonitor:
         assert "in hold" in told
         assert f"{threading.main_thread().ident} MainThread" in told
         assert not monitor.is_wedged
+
+    def test_a_status_that_cannot_be_written_is_logged_once_by_its_kind(self, monitor, caplog):
+        monitor = monitor()
+
+        def fail(number):
+            monitor.status_failed(
+                FileNotFoundError(errno.ENOENT, "none", f"/tmp/.worker-{number:x}")
+            )
+
+        for number in range(3):
+            fail(number)
+        monitor.status_failed(ValueError("the end"))
+
+        wait_until(lambda: "the end" in caplog.text)
+        assert caplog.text.count("the status file is not written") == 2
 
     @pytest.mark.usefixtures("stuck")
     def test_a_thread_that_stays_stuck_ends_the_process(self, monitor, caplog):

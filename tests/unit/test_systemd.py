@@ -93,6 +93,17 @@ class TestTheWatchdog:
         notifier.notify()
         assert manager.next() == [STATUS, "WATCHDOG=1"]
 
+    def test_a_fault_whose_seconds_grow_is_logged_once(self, manager, caplog):
+        seconds = iter(range(60, 70))
+        notifier = Notifier(manager.address, watchdog_s=1)
+        notifier.start(
+            lambda: Report("running", [f"it was silent for {next(seconds)} s"]), in_thread=False
+        )
+        notifier.notify()
+        notifier.notify()
+
+        assert [record.message.count("silent for 60 s") for record in caplog.records] == [1]
+
     def test_a_look_that_fails_is_not_taken_for_life(self, manager, caplog):
         looks = iter([WELL])
         notifier = Notifier(manager.address, watchdog_s=0.02)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import answer
-from kiqbridge.engine.host.status import faults_of_all, read_statuses, run_folder
+from kiqbridge.engine.host.status import faults_of_all, read_statuses, refusal, run_folder
 from kiqbridge.runtime.clock import lease_now
 
 
@@ -39,11 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check the workers of this machine: 0 all are well, 1 one is not or there is none."""
     folder = run_folder(options.run_dir or os.environ.get("KIQBRIDGE_RUN_DIR", ""))
-    statuses = [status for status in read_statuses(folder) if options.pid in (None, status.pid)]
+    refused = None if os.geteuid() == 0 and options.run_dir else refusal(folder)  # root reads all
+    found = () if refused else read_statuses(folder)
+    statuses = [status for status in found if options.pid in (None, status.pid)]
     now = lease_now()
     faults = faults_of_all(statuses, options.check, now)
     is_well = bool(statuses) and not any(faults.values())
-    missing = [] if statuses else [_none(options, folder)]
+    missing = [] if statuses else [_none(options, folder, refused)]
     document = {
         "check": options.check,
         "ok": is_well,
@@ -55,13 +57,17 @@ def run(options: argparse.Namespace) -> int:
     }
     lines = []
     for status in statuses:
-        found = ", ".join(faults[status.pid])
-        is_so = f"not {options.check}: {found}" if found else f"{options.check} ({status.state})"
+        wrong = ", ".join(faults[status.pid])
+        is_so = f"not {options.check}: {wrong}" if wrong else f"{options.check} ({status.state})"
         lines.append(f"worker {status.pid} is {is_so}")
     answer(options, document, lines + missing)
     return 0 if is_well else 1
 
 
-def _none(options: argparse.Namespace, folder: Path) -> str:
+def _none(options: argparse.Namespace, folder: Path, refused: str | None) -> str:
+    if refused:
+        return (
+            f"nothing there is believed: {refused}; name the workers' folder in KIQBRIDGE_RUN_DIR"
+        )
     which = "no worker" if options.pid is None else f"no worker with pid {options.pid}"
     return f"{which} runs here (looked in {folder})"

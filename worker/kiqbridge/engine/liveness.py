@@ -27,6 +27,7 @@ from types import FrameType
 
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.frames import current_frames
+from kiqbridge.runtime.kinds import kind_of
 from kiqbridge.runtime.records import dataclass
 
 logger = logging.getLogger(__name__)
@@ -254,8 +255,9 @@ class Monitor:
 
     def status_failed(self, error: Exception) -> None:
         """Log, on another thread, why the status of this process could not be written."""
-        if str(error) != self._failure:
-            self._failure = str(error)
+        kind = kind_of(error)
+        if kind != self._failure:
+            self._failure = kind
             self._log.do(lambda: logger.warning("the status file is not written: %s", error))
 
     def _log_stuck(self, each: Stuck) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import http.client
 import json
 import logging
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from kiqbridge.engine.host.status import make_run_folder
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.role import Role
 
@@ -65,7 +67,7 @@ class TaskProtection:
         self._running = running
         # Not when they say they began: that is on a clock which may be set.
         self._seen_since: dict[Hashable, float] = {}
-        self._lock_path = folder / LOCK_FILE
+        self._lock_path = folder.absolute() / LOCK_FILE
         self._look_s = look_s
         self._clock = clock
         # Not by way of a proxy: the agent is on this machine.
@@ -148,9 +150,12 @@ class TaskProtection:
 
     def _share_lock(self) -> bool:
         """False: another process holds it for itself alone."""
+        if self._lock is not None and not _is_at(self._lock_path, self._lock):
+            self._lock.close()  # the folder was removed: others lock another file
+            self._lock = None
         if self._lock is None:
             try:
-                self._lock_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_run_folder(self._lock_path.parent)
                 self._lock = self._lock_path.open("a", encoding="ascii")
             except OSError as error:
                 if not self._has_no_lock:
@@ -232,6 +237,13 @@ def task_protection(
         )
         return None
     return TaskProtection(agent_uri=agent_uri, after_s=after_s, running=running, folder=folder)
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

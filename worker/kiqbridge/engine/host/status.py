@@ -9,8 +9,10 @@ import json
 import logging
 import os
 import secrets
+import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field
@@ -100,7 +102,7 @@ class StatusFile:
     ) -> None:
         self._before = before
         self._failed = failed
-        self._path = folder.absolute() / f"worker-{os.getpid()}.json"
+        self._path = folder.absolute() / f"worker-{os.getpid()}-{pid_namespace()}.json"
         self._look = look
         self._every_s = every_s
         self._stopping = threading.Event()
@@ -109,16 +111,14 @@ class StatusFile:
     def start(self) -> None:
         """Write now and every few seconds; a folder that cannot be written costs a warning only."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Remove what killed workers left behind.
-            for path in self._path.parent.glob("worker-*.json"):
-                pid = path.stem.removeprefix("worker-")
-                if pid.isdecimal() and not _is_running(int(pid)):
-                    path.unlink(missing_ok=True)
+            make_run_folder(self._path.parent)
+            _remove_leftovers(self._path.parent)
             self._write()
         except OSError as error:
             logger.warning(
-                "`kiqbridge health` will find no worker: %s; name a folder in KIQBRIDGE_RUN_DIR",
+                "`kiqbridge health` will find no worker until its file can be written, which is tried again every "
+                "%g s: %s; name a folder in KIQBRIDGE_RUN_DIR",
+                self._every_s,
                 error,
             )
         self._thread.start()
@@ -149,6 +149,9 @@ class StatusFile:
         # Written aside and renamed: no reader sees half of it. The name is not to be guessed, since
         # the folder may be in one that all users write to.
         text = json.dumps(asdict(self._look()))
+        make_run_folder(
+            self._path.parent
+        )  # somebody may have removed it, such as a cleaner of /tmp
         aside = self._path.parent / f".worker-{os.getpid()}-{secrets.token_hex(8)}"
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
@@ -166,10 +169,55 @@ def run_folder(name: str) -> Path:
     return Path(name) if name else Path(tempfile.gettempdir()) / f"kiqbridge-{os.getuid()}"
 
 
+def make_run_folder(folder: Path) -> None:
+    """Make sure that the folder exists and that nobody else has it.
+
+    Raises:
+        OSError: it cannot be made, or `refusal` says what is wrong with it.
+    """
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+        folder.chmod(0o700)  # whatever umask a job has set
+    refused = refusal(folder)
+    if refused:
+        raise PermissionError(refused)
+
+
+def refusal(folder: Path) -> str | None:
+    """Why nothing is written to this folder and nothing in it is believed; None = it is ours, root's or not there.
+
+    The name of a folder in /tmp is known to all: another user may have made it, and put files there that make
+    `kiqbridge health` pass or fail.
+    """
+    user = os.geteuid()
+    with suppress(FileNotFoundError):
+        for found in (
+            folder.lstat(),
+            folder.stat(),
+        ):  # a link may be another's, though it leads to ours
+            if found.st_uid not in (0, user):
+                return f"{folder} belongs to the user {found.st_uid}, not to {user} or root"
+        if found.st_uid and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            return f"{folder} may be written by every user; run `chmod o-w`"
+    return None
+
+
+def pid_namespace() -> str:
+    """Where a pid means one process: containers that share a folder have a process 1 each.
+
+    The kernel's number of the namespace, and the boot that it belongs to.
+    """
+    number, boot = 0, ""
+    with suppress(OSError):  # no Linux
+        number = Path("/proc/self/ns/pid").stat().st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    return f"{number}{boot}"
+
+
 def read_statuses(folder: Path) -> Iterator[Status]:
-    """The statuses of the workers that run on this machine; files of killed ones are passed over."""
+    """The statuses of the workers that run in this container or on this machine; those of killed ones are left out."""
     now = lease_now()
-    for path in sorted(folder.glob("worker-*.json")):
+    for path in sorted(folder.glob(f"worker-*-{pid_namespace()}.json")):
         # It may be removed while we look; and a file of another version is none of ours.
         with suppress(OSError, ValueError, TypeError):
             status = Status(**json.loads(path.read_text(encoding="utf-8")))
@@ -228,6 +276,19 @@ def faults_of_all(statuses: Sequence[Status], check: str, now: float) -> dict[in
         if is_replaced and status.supervisor in progress:
             faults[status.pid] = list(faults_of(status, "live", now))
     return faults
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the files of killed workers; whether one of another container runs only its age can say."""
+    for path in folder.glob("worker-*.json"):
+        pid, _, namespace = path.stem.removeprefix("worker-").partition("-")
+        with suppress(OSError):
+            if namespace == pid_namespace():
+                is_leftover = pid.isdecimal() and not _is_running(int(pid))
+            else:
+                is_leftover = time.time() - path.stat().st_mtime > LEFTOVER_AFTER_S
+            if is_leftover:
+                path.unlink()
 
 
 def _is_running(pid: int) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from kiqbridge.engine.host.status import Status, faults_of
+from kiqbridge.runtime.kinds import without_numbers
 from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
@@ -119,13 +120,14 @@ class Notifier:
 
     def _state(self) -> list[str]:
         line, faults = self._look()
-        if faults and tuple(faults) != self._reported_faults:
+        kinds = tuple(map(without_numbers, faults))
+        if faults and kinds != self._reported_faults:
             logger.error(
                 "not live: %s%s",
                 ", ".join(faults),
                 "; systemd's watchdog will restart this process" if self._watchdog_s else "",
             )
-        self._reported_faults = tuple(faults)
+        self._reported_faults = kinds
         text = " ".join(f"{line}; {', '.join(faults)}".split() if faults else line.split())
         return [f"STATUS={text}", *([] if faults or self._watchdog_s is None else ["WATCHDOG=1"])]
 

@@ -26,6 +26,7 @@ from kiqbridge.clocks.hooks import HookFailed
 from kiqbridge.config.alerts import LIMIT_OF, AlertRule, Alerts
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.operate.alerts.receivers import Send, name_of, sender_of
+from kiqbridge.runtime.kinds import kind_of
 from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
@@ -107,8 +108,9 @@ class AlertWatch(Role):
                 self.look()
                 self._failure = ""
             except Exception as error:
-                if str(error) != self._failure:  # once, not at each look
-                    self._failure = str(error)
+                kind = kind_of(error)
+                if kind != self._failure:  # once, not at each look
+                    self._failure = kind
                     is_known = isinstance(error, KiqbridgeError)
                     logger.warning("alerts: %s; looked at again", error, exc_info=not is_known)
 

@@ -23,6 +23,7 @@ from kiqbridge.operate.telemetry.otel import OtelPush
 from kiqbridge.operate.telemetry.process import process_families
 from kiqbridge.operate.telemetry.prometheus import PrometheusPort
 from kiqbridge.operate.telemetry.statsd_push import StatsdPush
+from kiqbridge.runtime.kinds import kind_of
 from kiqbridge.runtime.threads import BoundedCall
 
 logger = logging.getLogger(__name__)
@@ -119,8 +120,9 @@ class Telemetry:
         try:
             self._statsd.send(self._all())
         except Exception as error:  # noqa: BLE001 - whatever it is, jobs run and the next turn tries again
-            if str(error) != self._failure:  # once, not every ten seconds
-                self._failure = str(error)
+            kind = kind_of(error)
+            if kind != self._failure:  # once, not every ten seconds
+                self._failure = kind
                 logger.warning(
                     "no numbers for %s: %s; jobs run all the same, and it is tried again every %g s",
                     self._statsd,
