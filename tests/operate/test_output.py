@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from kiqbridge.commands import output
+from kiqbridge.commands.cli import main
 from kiqbridge.wire.names import printable, text_of
 
 PRINT = """
@@ -128,11 +129,28 @@ def test_json_is_one_line_of_ascii_whatever_it_holds(capsys):
     assert json.loads(line) == {"a": [None, None, 1.5], "b": "\x1b東\udcff", "c": [1]}
 
 
-def test_an_encoding_without_a_sign_for_it_gets_an_escape(monkeypatch):
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_an_encoding_without_a_sign_for_it_gets_an_escape(monkeypatch, errors):
+    """`surrogateescape` is what Python sets in the locale C."""
     buffer = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(buffer, encoding="iso-8859-1"))
+    stdout = io.TextIOWrapper(buffer, encoding="iso-8859-1", errors=errors)
+    monkeypatch.setattr(sys, "stdout", stdout)
 
     output.write_line("é 東")
     sys.stdout.flush()
 
     assert buffer.getvalue() == b"\xe9 \\u6771\n"
+
+
+def test_a_table_that_is_drawn_elsewhere_is_escaped_in_the_locale_c(monkeypatch, tmp_path):
+    (tmp_path / "schedules.yml").write_text(
+        "nightly: {cron: '0 3 * * *', class: Grüße}", encoding="utf-8"
+    )
+    buffer = io.BytesIO()
+    stdout = io.TextIOWrapper(buffer, encoding="ascii", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stdout)
+
+    assert main(["schedule", "list", "--file", str(tmp_path / "schedules.yml")]) == 0
+    stdout.flush()
+
+    assert b"Gr\\xfc\\xdfe" in buffer.getvalue()

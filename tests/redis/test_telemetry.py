@@ -24,7 +24,7 @@ from kiqbridge.operate.telemetry.otel import OtelPush
 from kiqbridge.operate.telemetry.process import ShownClasses, process_families
 from kiqbridge.operate.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
 from kiqbridge.operate.telemetry.statsd_push import StatsdPush
-from kiqbridge.operate.telemetry.worker import require_extras
+from kiqbridge.operate.telemetry.worker import require_extras, send_zeros_for_gone
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -277,6 +277,33 @@ def test_statsd_gets_those_of_the_fleet(redis, redis_url, operator, statsd):
     assert "kiqbridge.queue_size.default:2|g" in found
     assert "kiqbridge.jobs_processed:70|c" in found
     assert "kiqbridge.processes.python:1|g" in found
+
+
+def test_statsd_gets_0_once_for_what_is_gone_from_the_next_leader_too(
+    redis, redis_url, operator, statsd
+):
+    address, lines = statsd
+    fill(redis, redis_url)
+
+    def turn():
+        push = StatsdPush(address)  # each by another leader
+        send_zeros_for_gone(push, operator, push.send(fleet_families(operator)))
+        push.send_zeros(["end"])
+        push.close()
+        found = []
+        while "kiqbridge.end:0|g" not in found:
+            found += lines(1)
+        return [line for line in found if ".mail:" in line]
+
+    assert "kiqbridge.queue_paused.mail:1|g" in turn()
+    redis.srem("queues", "mail")
+    redis.srem("paused", "mail")
+    assert turn() == [
+        "kiqbridge.queue_latency_seconds.mail:0|g",
+        "kiqbridge.queue_paused.mail:0|g",
+        "kiqbridge.queue_size.mail:0|g",
+    ]
+    assert turn() == []
 
 
 def test_opentelemetry_asks_redis_once_for_all_instruments(redis, redis_url, operator):

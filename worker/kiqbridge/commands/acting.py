@@ -87,7 +87,11 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
     said = f"would {plan.sentence}"
     if not options.dry_run:
         gone = plan.count - done
-        rest = f"; {gone:,} had left meanwhile" if gone > 0 else ""
+        rest = (
+            f"; {gone:,} were not: they had left meanwhile, or cannot be and stay"
+            if gone > 0
+            else ""
+        )
         said = f"{PAST[plan.verb]} {count_text(done, 'job')}{plan.ending}{rest}"
     document = {
         "dry_run": options.dry_run,

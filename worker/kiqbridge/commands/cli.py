@@ -1,6 +1,7 @@
 """The `kiqbridge` command. Exit codes: 0 orderly, 1 boot or settings, 2 usage, 3 no Redis."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if fleet := getattr(options, "fleet", None):
         os.environ["KIQBRIDGE_FLEET"] = fleet  # read wherever address and namespace are
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an escape for a sign that its encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(options)
         if not sys.stdout.closed:

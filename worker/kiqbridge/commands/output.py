@@ -38,7 +38,8 @@ _MOST_ARGS: Final = 200
 
 def write(text: str) -> None:
     """Write to standard output, whatever its encoding has signs for."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    # In the locale C Python sets `surrogateescape`, which has an escape for no sign.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "backslashreplace":
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(text)
 

@@ -53,6 +53,7 @@ class Keys:
     cron_jobs = _Key("set")
     pauses = _Key("hash", "kb:paused")
     alerts = _Key("hash", "kb:alerts")
+    gauges = _Key("string", "kb:gauges")
     inflight = _Key("set", "kb:inflight")
     reaping = _Key("set", "kb:reaping")
     alive = _Key("hash", "kb:alive")

@@ -39,26 +39,39 @@ class StatsdPush:
     def __repr__(self) -> str:
         return f"StatsD at {self._host}:{self._port}"
 
-    def send(self, families: Iterable[Family]) -> None:
-        """Send them.
+    def send(self, families: Iterable[Family]) -> list[str]:
+        """Send them; the names of those gauges that are gone when their queue or class is.
 
         Raises:
             OSError: the host cannot be found; the next call tries again.
         """
-        if self._client is None:
-            self._client = self._library.StatsClient(
-                self._host.strip("[]"), self._port, prefix=PREFIX, maxudpsize=PACKET_BYTES
-            )
-        with self._client.pipeline() as packets:
+        passing = []
+        with self._open().pipeline() as packets:
             for family in families:
                 for name, value in _values(family):
                     if family.metric.kind == "gauge":
                         packets.gauge(name, _number(value))
+                        if family.metric.scope == "fleet" and family.metric.labels:
+                            passing.append(name)
                         continue
                     new = value - self._sent.get(name, 0.0)
                     self._sent[name] = value
                     if new > 0:
                         packets.incr(name, _number(new))
+        return passing
+
+    def send_zeros(self, names: Iterable[str]) -> None:
+        """Send 0 for gauges that nothing is sent for any more: StatsD repeats the last value for ever."""
+        with self._open().pipeline() as packets:
+            for name in names:
+                packets.gauge(name, 0)
+
+    def _open(self) -> Any:
+        if self._client is None:
+            self._client = self._library.StatsClient(
+                self._host.strip("[]"), self._port, prefix=PREFIX, maxudpsize=PACKET_BYTES
+            )
+        return self._client
 
     def close(self) -> None:
         """Close its socket; the next `send` opens another one."""

@@ -5,11 +5,12 @@ get both from the workers: each sends its own, and the leader of the fleet those
 """
 
 import contextlib
+import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kiqbridge.api.operator import Operator
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 PUSH_S: Final = 10.0
 """Between two packets to StatsD: the interval in which it adds up, if nobody changed it."""
+
+KEPT_S: Final = 86_400
+"""So long the next leader may be absent and still know which gauges were sent."""
 
 STOP_S: Final = 2.0
 """So long the end of the process waits at most until the last numbers are sent."""
@@ -118,7 +122,10 @@ class Telemetry:
         if self._statsd is None:
             return
         try:
-            self._statsd.send(self._all())
+            sent = self._statsd.send(self._all())
+            if sent:
+                with contextlib.suppress(KiqbridgeError):  # as in `_all`
+                    send_zeros_for_gone(self._statsd, self._operator, sent)
         except Exception as error:  # noqa: BLE001 - whatever it is, jobs run and the next turn tries again
             kind = kind_of(error)
             if kind != self._failure:  # once, not every ten seconds
@@ -129,6 +136,28 @@ class Telemetry:
                     error,
                     PUSH_S,
                 )
+
+
+def send_zeros_for_gone(push: StatsdPush, operator: Operator, sent: Sequence[str]) -> None:
+    """Send 0 once for each gauge of a queue or class that this leader or the one before has sent, and that is gone.
+
+    Args:
+        push: where to.
+        operator: reaches Redis, where the names are kept for the next leader.
+        sent: what was sent now.
+
+    Raises:
+        RedisUnavailable, RedisRefused: the names were not read or kept; what is gone is sent with the next turn.
+    """
+    key = operator.keys.gauges
+    (before,) = operator.pool.run(("GET", key))
+    try:
+        names = json.loads(before or b"[]")
+    except ValueError:
+        names = []
+    if isinstance(names, list):
+        push.send_zeros(sorted({name for name in names if isinstance(name, str)} - set(sent)))
+    operator.pool.run(("SET", key, json.dumps(sent), "EX", KEPT_S))
 
 
 def require_extras(config: Config) -> None:
