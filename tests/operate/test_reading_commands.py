@@ -63,6 +63,15 @@ class TestStats:
         assert "processed 1,234   failed 0" in out
         assert re.search(r"^mail +2 +10 min +paused$", out, re.MULTILINE)
 
+    def test_a_name_of_a_megabyte_is_cut_for_people_and_whole_in_json(self, run, redis):
+        name = "q" * 1_000_000
+        redis.sadd("queues", name)
+
+        assert len(run("queue", "list")[1]) < 12_000
+        assert name in run("queue", "list", "--json")[1]
+        for command in ("doctor", "stats"):
+            assert len(run(command)[1]) < 12_000
+
     def test_a_job_enqueued_in_the_future_is_shown_as_such(self, run, redis):
         redis.sadd("queues", "mail")
         redis.lpush("queue:mail", text("a", enqueued_at=time.time() + 600))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
+from support.processes import run_python
 from support.waiting import wait_until
 
 from kiqbridge.client.registry import Registry
@@ -146,6 +147,27 @@ def test_a_stream_that_a_job_closed_is_replaced_once(monkeypatch):
     assert state.look(is_idle=True) == ["sys.stdout or sys.stderr"]
     assert not sys.stdout.closed
     assert state.look(is_idle=True) == []
+
+
+def test_without_a_free_descriptor_nothing_is_said_to_have_changed():
+    """The umask is read from /proc, which cannot be opened then: that is no other mask."""
+    run_python(
+        """
+        import logging, os, resource
+        from kiqbridge.client.registry import Registry
+        from kiqbridge.engine.host.process_state import ProcessState
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        state = ProcessState(Registry())
+        state.look(is_idle=True)
+        try:
+            while True:
+                os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            pass
+        assert state.look(is_idle=True) == []
+        """
+    )
 
 
 @pytest.mark.parametrize("which", ["all", "connections"])

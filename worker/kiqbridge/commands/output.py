@@ -30,6 +30,9 @@ RESET: Final = "\033[0m"
 _GAP: Final = "  "
 _LEAST: Final = 4
 """Cells that a column keeps where there is hardly any room."""
+LONGEST_LINE: Final = 10_000
+"""Characters of a line that is for people."""
+
 _MOST_PLAIN: Final = 100
 """Characters of a cell that is printed without a terminal; JSON has all of them."""
 _MOST_ARGS: Final = 200
@@ -45,7 +48,9 @@ def write(text: str) -> None:
 
 
 def write_line(text: str = "") -> None:
-    """A line; what does not show itself is escaped."""
+    """A line; what does not show itself is escaped, and what nobody reads is cut: a name may be a megabyte."""
+    if len(text) > LONGEST_LINE:
+        text = f"{text[:LONGEST_LINE]}… ({len(text):,} characters; --json has all of them)"
     write(printable(text) + "\n")
 
 

@@ -359,7 +359,8 @@ def _add(registry: Registry, definition: Any) -> bool:
 
 _ASPECTS = (
     Aspect("the working directory", _folder, _go_to),
-    Aspect("the umask", _umask, _set_umask),
+    # Not known while no descriptor is left.
+    Aspect("the umask", _umask, _set_umask, is_well=lambda was, now: now is None or was == now),
     Aspect("the environment", _environment, _put_variables_back, is_well=_keeps_variables),
     Aspect("the time zone", _zone, lambda _was: time.tzset()),
     Aspect(

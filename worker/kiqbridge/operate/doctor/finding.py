@@ -24,6 +24,9 @@ LONGEST_WHAT: Final = 1000
 LONGEST: Final = 100
 """Characters of a name that are shown."""
 
+LONGEST_FOUND: Final = 4000
+"""Characters of any finding: a queue's name may be a megabyte."""
+
 
 class Status(StrEnum):
     """How a check ended."""
@@ -120,7 +123,7 @@ class Rule:
             rule=self.id,
             area=self.area,
             status=status,
-            what=what,
+            what=what if len(what) <= LONGEST_FOUND else f"{what[:LONGEST_FOUND]}…",
             why=why or self.why,
             action=action or self.action,
         )

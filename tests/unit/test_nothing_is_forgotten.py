@@ -1,0 +1,77 @@
+"""Settings that nobody reads, metrics that no document names, and files that are named and are not there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from support.documents import ROOT
+
+from kiqbridge.config.config import SETTINGS
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS
+from kiqbridge.config.web_settings import WEB_SETTINGS
+
+PACKAGE = ROOT / "worker/kiqbridge"
+SOURCES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+CONSTANTS = dict(
+    re.findall(r"^([A-Z_]+)(?:: Final)? = \"(\w+)\"", "\n".join(SOURCES.values()), re.MULTILINE)
+)
+AWS = [path for path in SOURCES if "aws" in path.parts] + sorted(ROOT.glob("lambdas/*/app.py"))
+
+
+def test_each_setting_is_read_by_something_that_is_no_table_of_settings():
+    tables = {
+        path
+        for path in SOURCES
+        if path.name in {"config.py", "alerts.py"} or "settings" in path.name
+    }
+    read = " ".join(text for path, text in SOURCES.items() if path not in tables)
+    read += " ".join(re.findall(r"self\.\w+", "".join(SOURCES[path] for path in tables)))
+    names = {each.name for each in (*SETTINGS, *FUNCTION_SETTINGS, *WEB_SETTINGS)}
+
+    assert len(names) > 80
+    # Those of connections are read without their prefix.
+    unread = {name for name in names if not re.search(rf"\b{name}\b", read)}
+    assert [
+        each for each in unread if not re.search(rf"\b{each.removeprefix('redis_')}\b", read)
+    ] == []
+
+
+def measured_names(path):
+    """Names of metrics of CloudWatch that a module writes."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr == "measure" and call.args and isinstance(call.args[0], ast.Dict):
+            for key in call.args[0].keys:
+                yield key.value if isinstance(key, ast.Constant) else CONSTANTS[key.id]
+    yield from re.findall(r"_counts\[\"(\w+)\"\]|add_metric\(\s*name=\"(\w+)\"", ast.unparse(tree))
+
+
+def test_each_metric_of_cloudwatch_has_a_row():
+    found = {
+        name
+        for path in AWS
+        for each in measured_names(path)
+        for name in ((each,) if isinstance(each, str) else each)
+        if name
+    }
+    documents = [*ROOT.glob("docs/*.md"), ROOT / "infra/README.md"]
+    rows = "".join(each.read_text(encoding="utf-8") for each in documents)
+
+    assert len(found) > 15
+    assert sorted(name for name in found if f"`{name}`" not in rows) == []
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_a_document_names_are_there(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|lua|yml|yaml|json|tsv|md|rb|sh))`", text)
+    places = {path.relative_to(ROOT) for path in ROOT.rglob("*.*") if ".venv" not in path.parts[:5]}
+    endings = {
+        str(Path(*place.parts[start:])) for place in places for start in range(len(place.parts))
+    }
+
+    assert len(named) > 10
+    assert [name for name in named if name not in endings and "NAME" not in name] == []
