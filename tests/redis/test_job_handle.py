@@ -30,6 +30,7 @@ def test_the_way_of_a_job_through_a_worker_of_ours(redis, client, process):
     text = claimer.claim(["default"], 1).take()
     beat(redis, "host:1:aaa", text)
     assert (handle.status(), handle.job().jid) == ("running", handle)
+    assert (handle.job().delete(), handle.job().retry(), handle.job().kill()) == (False,) * 3
 
     claimer.claim(["default"], 1)  # acknowledges it; the heartbeat still shows it
     assert (handle.status(), handle.job()) == ("unknown", None)

@@ -129,6 +129,8 @@ def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[dat
     handle: JobHandle | None = Report.perform_async(DAY)
     if handle is not None and handle.status() == "done":
         print(handle.result(timeout=5.0), handle.job(), handle.cancel())
+        if (found := handle.job()) is not None:
+            print(found.retry() or found.delete())
     text: str = send(42, copy=True)
     print(jid, text)
     ping.perform_async()

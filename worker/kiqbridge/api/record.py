@@ -34,6 +34,18 @@ class JobRecord(JobText):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.job_class} {self.jid}>"
 
+    def delete(self) -> bool:
+        """Remove it; whether it was still there. One that lies in no queue or set, such as a running one, stays."""
+        return False
+
+    def kill(self) -> bool:
+        """Move it to the dead set; whether it was still there. As `delete`."""
+        return False
+
+    def retry(self) -> bool:
+        """Push it now; whether it was still there. One that lies in no set waits for nothing, or runs."""
+        return False
+
     @property
     def display_class(self) -> str:
         """The class as people know it: of a Rails job its own, of a mail `Mailer#method`; or `display_class`."""
