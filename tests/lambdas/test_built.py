@@ -155,7 +155,7 @@ class TestStarted:
         assert [job["class"] for job in told["answer"]["enqueued"]] == ["HealthPulse"]
         assert told["parsers"] == ["_HiredisParser"]
         ours = {name: file for name, file in told["modules"].items() if file}
-        for name in ("kiqbridge", "redis", "hiredis", "orjson"):
+        for name in ("kiqbridge", "redis.connection", "hiredis", "orjson"):
             assert Path(ours[name]).is_relative_to(copy.layer)
         assert not [file for file in ours.values() if "site-packages" in file]
         assert ours.keys().isdisjoint({"boto3", "botocore", "kiqbridge.engine.launcher"})

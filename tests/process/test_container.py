@@ -222,7 +222,7 @@ def test_term_drains_and_the_exit_code_is_0(redis, redis_url, contain):
     assert container.child.wait() == 0
     assert "\nend\n" in container.child.output
     assert redis.llen("queue:default") == 1
-    assert not redis.keys("kb:*")
+    assert {*redis.keys("kb:*")} <= {b"kb:poller:clock"}  # the leader's look, for an hour
     assert not redis.exists("processes", "retry", "dead")
     assert list((container.folder / "run").iterdir()) == []
 

@@ -307,7 +307,11 @@ def hostile_delay(_count, _error, payload):
     return "discard"
 
 
-@job(name="InRules", retry=1, retry_in=hostile_delay, retries_exhausted=hostile_delay)
+def hostile_end(payload, error):
+    return hostile_delay(0, error, payload)
+
+
+@job(name="InRules", retry=1, retry_in=hostile_delay, retries_exhausted=hostile_end)
 def in_rules(kind: str, _argument: Any) -> None:
     mark("acts", kind)
     raise RuntimeError("for its rules, as asked")
