@@ -172,6 +172,39 @@ def test_what_is_there_already_runs_first(run, redis, other):
     assert other.smembers("queues") == {b"default"}
 
 
+def test_an_export_never_writes_into_a_file_prepared_by_others(run, redis, tmp_path, monkeypatch):
+    fill(redis)
+    before, theirs = content(redis), tmp_path / "theirs"
+    theirs.write_text("theirs")
+    for name in ("jobs.part.jsonl", "link.jsonl"):
+        (tmp_path / name).symlink_to(theirs)
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "second.jsonl").hardlink_to(theirs)
+    empty = tmp_path / "empty.jsonl"
+    empty.touch(0o666)
+
+    assert run("export", "jobs.jsonl", "--all")[0] == 0
+    assert (tmp_path / "jobs.jsonl").stat().st_mode & 0o777 == 0o600
+    code, _, err = run("export", "gone.jsonl", "--all")
+    assert (code, err.count("\n"), "it exists; name another file" in err) == (2, 1, True)
+    for name, said in (
+        ("link", "it is a link"),
+        ("gone", "it is a link"),
+        ("second", "second name"),
+    ):
+        code, _, err = run("export", f"{name}.jsonl", "--all", "--take", "--yes")
+        assert (code, err.count("\n"), said in err) == (2, 1, True), (name, err)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: empty.stat().st_uid + 1)
+        code, _, err = run("export", empty.name, "--all", "--take", "--yes")
+    assert (code, err.count("\n"), "belongs to another user" in err) == (2, 1, True)
+
+    assert (theirs.read_text(), empty.read_text()) == ("theirs", "")
+    assert not (tmp_path / "nowhere").exists()
+    assert not list(tmp_path.glob("part-*"))
+    assert content(redis) == before
+
+
 def test_only_what_is_chosen_and_a_dry_run_writes_nothing(run, redis, other):
     fill(redis)
     code, out, _ = run("export", "--queue", "mail", "--set", "retries", "--dry-run")

@@ -21,7 +21,7 @@ from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, warn, write_json, write_line
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.transfer import reading
-from kiqbridge.store.transfer.file import ExportFile, read_lines
+from kiqbridge.store.transfer.file import ExportFile, read_lines, whole_file
 from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place, State
 from kiqbridge.store.transfer.form import write_line as text_of_line
 from kiqbridge.store.transfer.left import count_left
@@ -106,16 +106,11 @@ def _export(options: argparse.Namespace) -> int:
             ) from error
         return 0
     path = Path(options.file)
-    if path.exists():
+    if os.path.lexists(path):
         raise PayloadError(f"{path}: it exists; name another file, or remove it")
-    unfinished = path.with_name(f"{path.stem}.part{path.suffix}")
-    with ExportFile(unfinished) as file:
-        file.clear()
+    with whole_file(path) as file:
         header = _header(operator, options.id or os.urandom(_ID_BYTES).hex())
         counts = _write_all(operator, places, header, file.write, is_all=options.all)
-        file.sync()
-        unfinished.rename(path)
-        file.sync()
     return _report(options, "exported", counts, count_left(operator.pool, operator.keys, counts))
 
 

@@ -3,7 +3,6 @@
 A file is named `dead-20261124T001500Z-1f0c….jsonl.gz`. When `write` returns, the disk or S3 has all of it.
 """
 
-import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.store.transfer.file import ExportFile, packed
+from kiqbridge.store.transfer.file import packed, whole_file
 from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place
 from kiqbridge.store.transfer.reading import Read
 
@@ -100,15 +99,6 @@ class DeadArchive:
 def _save(folder: Path, name: str, lines: Sequence[Line]) -> None:
     """For its owner only; under its name only when the disk has it, so that a file of that name is whole."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = folder / f"part-{name}"
-    try:
-        with ExportFile(unfinished) as file:
-            for line in lines:
-                file.write(line)
-            file.sync()
-            unfinished.rename(folder / name)
-            file.sync()
-    except BaseException:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
+    with whole_file(folder / name) as file:
+        for line in lines:
+            file.write(line)

@@ -3,9 +3,13 @@
 A file whose name ends in `.gz` is compressed, each line for itself: so it can be continued after any line.
 """
 
+import contextlib
+import errno
 import fcntl
 import gzip
 import os
+import secrets
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,21 +29,16 @@ class ExportFile:
     """A file that is written line by line; only one process at a time has it open.
 
     Args:
-        path: where; it is made, for its owner only, or continued.
+        path: where; it is made, for its owner only, or continued if it is a file of this user.
 
     Raises:
-        PayloadError: it cannot be written, or another process has it open.
+        PayloadError: it cannot be written, is a link or another user's, or another process has it open.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_packed = path.suffix == ".gz"
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise PayloadError(
-                f"{path}: {error.strerror}; name a file that can be written"
-            ) from error
+        self._file = _open(path)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -74,11 +73,6 @@ class ExportFile:
         os.lseek(self._file, found.length, os.SEEK_SET)
         return found
 
-    def clear(self) -> None:
-        """Begin it anew."""
-        os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
-
     def write(self, line: Line) -> None:
         """Append a line."""
         view = memoryview(packed(line) if self._is_packed else write_line(line))
@@ -93,6 +87,27 @@ class ExportFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[ExportFile]:
+    """A file that has its name only when the disk has all of it; nothing stays of one that fails.
+
+    Raises:
+        PayloadError: as `ExportFile`.
+    """
+    # The name is not to be guessed, since the folder may be one that all users write to.
+    unfinished = path.with_name(f"part-{secrets.token_hex(8)}-{path.name}")
+    try:
+        with ExportFile(unfinished) as file:
+            yield file
+            file.sync()
+            unfinished.rename(path)
+            file.sync()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +126,27 @@ class Written:
     members: int = 0
     is_complete: bool = False
     length: int = 0
+
+
+def _open(path: Path) -> int:
+    """A new file, or one of this user's: another user may have put a link or a file of theirs in its place."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        try:
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            number = os.open(path, flags)
+    except OSError as error:
+        what = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise PayloadError(f"{path}: {what}; name a file that can be written") from error
+    found = os.fstat(number)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1:
+        return number
+    os.close(number)
+    raise PayloadError(
+        f"{path}: it belongs to another user, has a second name or is no plain file, so others could read or "
+        "change the jobs; name another file, or continue as the user who began it"
+    )
 
 
 def packed(line: Line) -> bytes:
