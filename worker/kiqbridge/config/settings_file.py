@@ -38,10 +38,14 @@ def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]
         raise ConfigError(
             f"{name}: reading YAML needs PyYAML; pip install 'kiqbridge[worker]'"
         ) from error
+    from kiqbridge.wire.bounded_yaml import BoundError  # noqa: PLC0415 - loads PyYAML
+
     if "<%" in text:
         text = erb.render(text, name, environ)
     try:
         content = yaml.load(text, Loader=_loader())  # noqa: S506 - made from SafeLoader
+    except BoundError as error:
+        raise ConfigError(f"{name}: line {error.line}: {error.text}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         # From None: what PyYAML says of an error quotes the line, which may hold a secret.
         raise ConfigError(f"{name}: is no YAML: {_reason(error)}") from None
@@ -67,7 +71,9 @@ def _loader() -> Any:
     """A safe loader that also knows Ruby's symbols; constructs nothing but plain values."""
     import yaml  # noqa: PLC0415 - as in `parse`, which has found it
 
-    class Loader(yaml.SafeLoader):
+    from kiqbridge.wire.bounded_yaml import BoundedLoader  # noqa: PLC0415 - loads PyYAML
+
+    class Loader(BoundedLoader):
         # Libraries put constructors for any tag into SafeLoader itself; ours knows plain values only.
         yaml_constructors = yaml.constructor.SafeConstructor.yaml_constructors.copy()
         yaml_multi_constructors: ClassVar[dict[str | None, Any]] = {}

@@ -11,6 +11,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.wire.bounded_yaml import BoundedLoader, BoundError
 
 _TYPED_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "int", "null")
@@ -37,7 +38,9 @@ class Entry(NamedTuple):
 def compose(text: str) -> Node | None:
     """Read YAML into nodes; no object of any kind is constructed from a tag."""
     try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=BoundedLoader)
+    except BoundError as error:
+        raise TemplateFault(error.line, error.text) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1

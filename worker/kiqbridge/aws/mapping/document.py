@@ -122,8 +122,6 @@ def _from_yaml(text: str, path: Path) -> Document:
         return Document(file=path.name, content=_with_schemas(content, path, lines), lines=lines)
     except yaml_nodes.TemplateFault as fault:
         raise ConfigError(f"{path.name}:{fault.line}: {fault.text}") from fault
-    except RecursionError as error:
-        raise ConfigError(f"{path.name}:1: an anchor contains itself; remove its alias") from error
 
 
 def _plain(node: "Node", path: str, lines: dict[str, int]) -> Any:

@@ -20,6 +20,7 @@ from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.imports import record
 from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
+from kiqbridge.wire.bounded_yaml import BoundedLoader, BoundError
 
 _FIELDS: Final = 5
 _OF_CRON: Final = frozenset(
@@ -299,7 +300,9 @@ def _definitions(text: str, paths: Sequence[Sequence[str]]) -> list[Definition]:
         ImportKindError: it is no YAML of this form.
     """
     try:
-        top = yaml.compose(text, Loader=yaml.SafeLoader)
+        top = yaml.compose(text, Loader=BoundedLoader)
+    except BoundError as error:
+        raise record.ImportKindError(f"line {error.line}: {error.text}") from error
     except yaml.YAMLError as error:
         erb = f"; {_ERB}" if "<%" in text else ""
         raise record.ImportKindError(
