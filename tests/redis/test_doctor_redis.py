@@ -313,3 +313,14 @@ def test_what_moves_of_shards_have_left_is_found_with_its_keys(good, raw):
 
     assert finding.what == "2 keys of shards: kb:routes, kb:moving:mail"
     assert "push the jobs of kb:moving:QUEUE again" in finding.action
+
+
+def test_in_flight_lists_whose_incarnation_was_evicted(good, raw):
+    raw.rpush("kb:inflight:host:1:abc:t1:0", job(), job())
+    raw.rpush("kb:inflight:host:2:abc:t1:1", job())
+    raw.sadd("kb:inflight", "host:2:abc")
+
+    finding = only(good.url, "unregistered", "problem", areas=AREAS)
+
+    assert finding.what == "2 jobs in flight for host:1:abc, which is not in kb:inflight"
+    assert "kiqbridge recover" in finding.action

@@ -35,6 +35,7 @@ from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, JobState, JobStatus, find_job, find_state
+from kiqbridge.engine.inflight.unregistered import search_unregistered
 
 __all__ = [
     "Action",
@@ -98,5 +99,6 @@ __all__ = [
     "open_operator",
     "read_audit",
     "record_audit",
+    "search_unregistered",
     "top_jobs",
 ]

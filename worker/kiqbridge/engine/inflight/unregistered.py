@@ -95,6 +95,19 @@ class Search:
             yield Unregistered(incarnation=incarnation, lists=held, tids=tuple(tids))
 
 
+def search_unregistered(
+    connection: RedisConnection, keys: Keys, steps: int
+) -> tuple[list[Unregistered], bool]:
+    """As `find_unregistered`, in so many steps at most; and whether all keys were looked at.
+
+    Raises:
+        KiqbridgeError: nothing is known.
+    """
+    search = Search(keys)
+    is_whole = any(search.step(connection) for _ in range(steps))
+    return search.found(connection), is_whole
+
+
 def find_unregistered(connection: RedisConnection, keys: Keys) -> list[Unregistered]:
     """Look through all keys at once.
 

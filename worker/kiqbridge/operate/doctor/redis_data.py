@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from kiqbridge.api import search_unregistered
 from kiqbridge.errors import RedisRefused
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted
+from kiqbridge.operate.doctor.finding import Finding, Rule, counted, printable
 from kiqbridge.operate.doctor.system import Checks, System
 from kiqbridge.wire.keys import TYPES
 
@@ -13,6 +14,9 @@ SAMPLES: Final = 20
 """Members from which Redis estimates the memory of a key; all of them would block the server."""
 
 MANY_OVER: Final = 10_000
+
+SCAN_STEPS: Final = 10
+"""Of 1,000 keys each."""
 
 _rule: Final = partial(Rule, area="redis")
 
@@ -40,6 +44,12 @@ MOVED: Final = _rule(
     reports="keys that moves of queues between shards have left, by an earlier version",
     why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
     action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/scaling.md)",
+)
+UNREGISTERED: Final = _rule(
+    id="unregistered",
+    reports="in-flight lists with jobs whose incarnation is not in kb:inflight: it was deleted or evicted",
+    why="nobody performs these jobs, and no worker gives them back by itself",
+    action="run kiqbridge recover, which gives them back; set maxmemory-policy to noeviction",
 )
 
 
@@ -80,6 +90,19 @@ def check_moved(system: System) -> Iterator[Finding]:
     )
 
 
+def check_unregistered(system: System) -> Iterator[Finding]:
+    """As the leader of the pollers looks for them, among the first keys."""
+    found, is_whole = search_unregistered(system.connection, system.keys, SCAN_STEPS)
+    for each in found:
+        held = counted(sum(each.lists.values()), "job")
+        yield UNREGISTERED.problem(
+            f"{held} in flight for {printable(each.incarnation)}, which is not in {system.keys.inflight}"
+        )
+    if not found:
+        among = "" if is_whole else " among the keys that were looked at"
+        yield UNREGISTERED.ok(f"each in-flight list{among} has a registered owner")
+
+
 def check_memory_of_ours(system: System) -> Iterator[Finding]:
     """What guards and ledgers take."""
     keys = system.keys
@@ -117,6 +140,7 @@ def _described(system: System, names: Sequence[str]) -> str:
 CHECKS: Final[Checks] = (
     ((TYPE,), check_types),
     ((MOVED,), check_moved),
+    ((UNREGISTERED,), check_unregistered),
     ((GUARDS, LEDGERS), check_memory_of_ours),
 )
 """Rules, and the function that applies them."""
