@@ -44,7 +44,7 @@ THREADS = (
 """All with which a worker starts, as regular expressions; that of the log is there before."""
 
 END_WITH_THE_PROCESS = {
-    f"kiqbridge-{name}" for name in ("report", "repair", "stuck", "limits", "log")
+    f"kiqbridge-{name}" for name in ("report", "repair", "stuck", "limits", "log", "children")
 }
 
 
