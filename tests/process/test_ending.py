@@ -272,7 +272,7 @@ def test_a_worker_is_ready_only_when_its_threads_can_claim(start, redis, client,
 
 
 def test_a_worker_that_can_start_no_thread_ends_in_order_all_the_same(start, redis, client, seen):
-    worker = start("-t", "60", HOW="no more threads")
+    worker = start("-t", "60", ready="is ready", HOW="no more threads")
     client.push({"class": "use_up", "args": []})
     seen.wait("used up")
     client.push({"class": "short", "args": []})
