@@ -42,6 +42,11 @@ class Seen:
         assert answer is not None
         assert answer.status == status, f"{path}: {answer.status}"
 
+    def follow(self, link: str) -> None:
+        """Click a link and wait for its page as a whole: without its style sheets, what is hidden counts as visible."""
+        with self.page.expect_navigation(wait_until="load"):
+            self.page.click(link)
+
     @property
     def text(self) -> str:
         """What a reader sees in the main part."""
