@@ -50,7 +50,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-all test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick scale
+.PHONY: help up test test-all test-tiers test-redis test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick scale
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,15 +61,17 @@ up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (A
 test: $(VENV)/.$(TOOLS) ## For everybody: each promise once, in four minutes (ARGS='tests/unit -k cron' runs a part)
 	@$(PYTEST) $(or $(strip $(ARGS)),--quick)
 
-test-all: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## For CI and before a merge: every tier, also on redis-server, with Ruby, Chromium and proofs
-	@if command -v redis-server >/dev/null; then \
-		echo "== tests/redis, on redis-server"; \
-		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis || exit 1; \
-		echo "== all tiers, on the embedded server"; \
-	fi
+test-all: test-tiers test-redis ## For CI and before a merge: every tier, also on redis-server, with Ruby, Chromium and proofs
+
+test-tiers: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## Of test-all, every tier on the embedded server
 	@$(PYTEST)
-	@command -v redis-server >/dev/null || { \
-		echo "NOT RUN: tests/redis on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; }
+
+test-redis: $(VENV)/.dev ## Of test-all, tests/redis on redis-server
+	@if command -v redis-server >/dev/null; then \
+		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis; \
+	else \
+		echo "NOT RUN: tests/redis on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; \
+	fi
 
 test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
 	@.make/test_pythons.sh $(PYTHONS)
