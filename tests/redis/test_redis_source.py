@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from support.proxy import Answer, InterceptingRedis
-from support.servers import embedded_server, find_free_port
+from support.servers import debian_server, find_free_port
 from support.waiting import at_once, wait_until
 
 from kiqbridge import Client
@@ -106,16 +106,30 @@ class TestSecret:
 
         assert redis.llen("queue:default") == 2
 
-    def test_a_server_that_wants_a_password_since_now(self, services):
-        with embedded_server() as server:
+    @pytest.mark.redis_server
+    @pytest.mark.parametrize("repeatable", [True, False])
+    @pytest.mark.parametrize(
+        "commands",
+        [
+            [("INCR", "counter")],
+            [("DEL", *"abcdefghijk"), ("INCR", "counter")],  # over 10 parts
+            [("INCR", "counter"), ("SET", "large", "x" * 20_000)],
+            [("SET", "large", "x" * 1_000_000), ("INCR", "counter")],  # it hangs up while we send
+        ],
+        ids=["short", "many parts", "large", "in pieces"],
+    )
+    def test_a_server_that_wants_a_password_since_now(self, services, commands, repeatable):
+        """It refuses long commands by another word than NOAUTH, and ends the connection."""
+        with debian_server() as server:
             arn, access = of_secret(services, server.url)
             pool = RedisPool(access)
             pool.call("CONFIG", "SET", "requirepass", "pw")
             services.rotate(arn, server.url.replace("redis://", "redis://:pw@"))
             pool.close()
 
-            # NOAUTH comes as the answer to the command itself: nothing was sent to log in.
-            assert pool.call("INCR", "counter") == 1
+            # The refusal comes as the answer to the command itself: nothing was sent to log in.
+            assert len(pool.run(*commands, repeatable=repeatable)) == len(commands)
+            assert pool.call("GET", "counter") == b"1"
             assert services.operations == [SECRET] * 2
 
     def test_an_open_connection_that_must_log_in_since_now(self, services, redis, server):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.store.refusals import without_arguments
+from kiqbridge.store.refusals import NO_LOGIN, without_arguments
 
 PROBE_S: Final = 2.0
 PROBE_NODES_S: Final = 5.0
@@ -54,7 +54,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "leave the password out of the address, or set one on the server",
     ),
     (
-        "NOAUTH|Authentication required",
+        NO_LOGIN,
         "the server wants a password, and the address has none",
         _ACCESS,
     ),

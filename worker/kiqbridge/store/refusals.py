@@ -35,6 +35,12 @@ WRONG_TYPE: Final = (
 )
 """What to do about Redis' answer WRONGTYPE, which does not name the key."""
 
+NO_LOGIN: Final = r"NOAUTH|Authentication required|unauthenticated (?:multi)?bulk length"
+"""In answers of a server that wants a password and was given none; the last one to a long command (over 10 parts, or a
+part over 16 kB), after which it ends the connection."""
+
+_LOGIN: Final = re.compile(rf"{NO_LOGIN}|^WRONGPASS|without any password configured")
+
 _ARGUMENTS: Final = re.compile(r", with args beginning with:.*", re.DOTALL)
 """What a server quotes of a command that it does not know: of AUTH or HELLO the password, of a push the job."""
 
@@ -51,6 +57,11 @@ _MOST_KEYS: Final = 4
 def without_arguments(text: str) -> str:
     """A server's words without what it quotes of the command."""
     return _ARGUMENTS.sub("", text)
+
+
+def is_login(text: str) -> bool:
+    """Whether the server refused the password, or wants one that was not given; then it carried out nothing."""
+    return bool(_LOGIN.search(text))
 
 
 def is_key(text: str) -> bool:

@@ -11,7 +11,14 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.connection_faults import fault_of
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
-from kiqbridge.store.refusals import FAILOVER, FOR_NOW, advice, is_forbidden, without_arguments
+from kiqbridge.store.refusals import (
+    FAILOVER,
+    FOR_NOW,
+    advice,
+    is_forbidden,
+    is_login,
+    without_arguments,
+)
 
 ANSWERS: Final = (
     redis.exceptions.ResponseError,
@@ -41,11 +48,7 @@ def is_failover(reply: object) -> bool:
 def is_login_refused(error: object) -> bool:
     """Whether a server refused the password, or wants one that was not given."""
     return isinstance(error, _LOGIN) or (
-        isinstance(error, Exception)
-        and (
-            error_text(error).startswith(("NOAUTH", "WRONGPASS"))
-            or "without any password configured" in str(error)
-        )
+        isinstance(error, redis.exceptions.RedisError) and is_login(error_text(error))
     )
 
 

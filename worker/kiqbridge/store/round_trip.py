@@ -22,7 +22,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
 from kiqbridge.store.lean_redis import redis
-from kiqbridge.store.replies import ANSWERS
+from kiqbridge.store.replies import ANSWERS, is_login_refused
 from kiqbridge.wire.names import bytes_of
 
 Command = Sequence[str | bytes | int | float]
@@ -158,12 +158,12 @@ class _Straight:
             try:
                 received = receive(buffer)
             except _TIMEOUTS as error:
-                before, unsent = unsent, unsent_bytes(self._connection)
-                if not _goes_on(before, unsent):
-                    raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
+                unsent = _still_unsent(self._connection, unsent, error)
                 continue
+            except ConnectionError as error:
+                return _ended(replies, count, error)
             if not received:
-                raise redis.exceptions.ConnectionError("Connection closed by server.")
+                return _ended(replies, count)
             reader.feed(buffer, 0, received)
             while (reply := reader.gets()) is not _NOTHING:
                 kind = type(reply)
@@ -208,22 +208,35 @@ class _ByRedisPy:
         while len(replies) < count:
             try:
                 replies.append(self._connection.read_response(disconnect_on_error=False))
-            except redis.exceptions.TimeoutError:
-                before, unsent = unsent, unsent_bytes(self._connection)
-                if not _goes_on(before, unsent):
-                    raise
+            except redis.exceptions.TimeoutError as error:
+                unsent = _still_unsent(self._connection, unsent, error)
             except ANSWERS as error:
                 replies.append(error)
         return replies
 
 
-def _goes_on(before: int, unsent: int) -> bool:
-    """After a wait as long as the timeout: whether the call still makes progress, however slowly."""
-    # Nothing of the call left this host all the while, or there is no more time for it.
+def _still_unsent(connection: AbstractConnection, before: int, error: Exception) -> int:
+    """After a wait as long as the timeout: how much has not left this host; it was `before`.
+
+    Raises:
+        TimeoutError: nothing of the call left all the while, or there is no more time for it.
+    """
+    unsent = unsent_bytes(connection)
     if unsent >= before or deadline.is_over():
-        return False
+        raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
     threads.beat()
-    return True
+    return unsent
+
+
+def _ended(replies: list[Any], count: int, error: Exception | None = None) -> list[Any]:
+    """All replies, if the last one before the server ended the connection refuses the login: it carried out no more.
+
+    Raises:
+        RedisError, OSError: the others are lost.
+    """
+    if replies and is_login_refused(replies[-1]):
+        return replies + replies[-1:] * (count - len(replies))
+    raise error or redis.exceptions.ConnectionError("Connection closed by server.")
 
 
 def _answer(reply: Any) -> Any:
@@ -257,6 +270,8 @@ def _send_in_pieces(connection: AbstractConnection, packed: bytes) -> int:
             before, unsent = unsent, unsent_bytes(connection)
             if unsent >= before or deadline.is_over():
                 raise TimeoutError("Timeout writing to socket") from error
+        except ConnectionError:  # the server may have written why; else reading fails, too
+            return 0
         else:
             rest = rest[sent:]
             unsent = len(packed)
