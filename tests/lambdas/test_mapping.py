@@ -49,6 +49,20 @@ def test_only_what_cannot_be_mapped_fails(invoke, redis):
     assert len(queued(redis)) == 1
 
 
+@pytest.mark.parametrize(
+    "word",
+    [{"class": "gold"}, {"args": 1}, {"active_job": True}, {"jobs": 3}, {"jobs": [{"title": "x"}]}],
+    ids=str,
+)
+def test_a_word_of_a_job_makes_no_job_of_an_event(invoke, redis, word):
+    text = PULSE.replace("}]", "}, {match: {source: direct}, class: HealthPulse, args: [id]}]")
+
+    assert invoke(text, messages({"id": 1, **word})) == {"batchItemFailures": []}
+    invoke(text, {"id": 2, **word})
+
+    assert arguments(redis) == [[1, "m0"], [2]]
+
+
 def test_a_filtered_message_is_answered_and_logged(invoke, redis, capsys):
     text = PULSE.replace("class:", 'filter: "body.id > `1`", class:')
 

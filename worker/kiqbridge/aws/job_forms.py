@@ -116,7 +116,24 @@ class JobRequest:
 
 
 def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a value asks for jobs in one of the forms above, well or badly."""
+    """Whether a value asks for jobs in one of the forms above, well or badly.
+
+    It has a class and `args`, or in `jobs` at least one object that has: one of these words alone makes no job of an
+    event.
+    """
+    if not isinstance(value, (dict, Mapping)):
+        return False
+    if "args" in value and ("class" in value or active_job.KEY in value):
+        return True
+    jobs = value.get("jobs")
+    return isinstance(jobs, list) and any(
+        isinstance(each, (dict, Mapping)) and "jobs" not in each and is_job_form(each)
+        for each in jobs
+    )
+
+
+def resembles_job(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value has a word of a job: where no mapping takes it, it is refused as a job with a fault."""
     return isinstance(value, (dict, Mapping)) and not JOB_KEYS.isdisjoint(value)
 
 
@@ -126,7 +143,7 @@ def parse_jobs(
     """The jobs and the tick of one of the forms above; each job can then be enqueued at `now` (epoch seconds).
 
     Args:
-        value: what `is_job_form` is true of.
+        value: what `resembles_job` is true of.
         now: from when `in` counts.
         identity: of what brought it; None = a job without `dedupe_key` is enqueued at each delivery.
 

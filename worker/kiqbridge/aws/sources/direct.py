@@ -9,7 +9,7 @@ these callers send none. A tick or a `dedupe_key` is one.
 from collections.abc import Mapping
 from typing import Any
 
-from kiqbridge.aws.job_forms import is_job_form
+from kiqbridge.aws.job_forms import resembles_job
 from kiqbridge.aws.record import Delivery, Record
 from kiqbridge.aws.sources.reading import parsed
 from kiqbridge.runtime.redaction import shorten_argument
@@ -19,9 +19,9 @@ def read(event: object) -> Delivery:
     """The event itself asks for jobs."""
     value = parsed(event) if isinstance(event, str) else event
     job: Any = value
-    if isinstance(value, list) and value and all(is_job_form(item) for item in value):
+    if isinstance(value, list) and value and all(resembles_job(item) for item in value):
         job = {"jobs": value}
-    is_job = is_job_form(job)
+    is_job = resembles_job(job)
     record = Record(
         source="direct",
         event=value,
