@@ -118,6 +118,24 @@ class TestDirect:
 
         assert numbers(redis) == [1]
 
+    @pytest.mark.parametrize("delay", [{}, {"in": 3600}])
+    def test_the_life_of_a_job_counts_from_when_it_was_accepted(self, spill, start, redis, delay):
+        [accepted] = start(away=True)(job(1, expires_in=100, **delay))["spilled"]
+        [content] = spill.bodies()
+
+        spill.deliver(start(away=False))
+
+        [text] = redis.zrange("schedule", 0, -1) or redis.lrange("queue:default", 0, -1)
+        begins = accepted.get("at", content["kiqbridge_spill"]["at"])
+        assert loads(text)["expires_at"] == begins + 100
+
+    def test_a_life_that_is_none_is_refused_also_while_redis_is_not_asked(self, spill, start):
+        invoke = start(away=True)
+        invoke(job(1))
+
+        with pytest.raises(PayloadError, match="expires_in: 0 is not a number of seconds"):
+            invoke(job(2, expires_in=0))
+
     def test_arguments_of_any_text_and_size_of_integer_come_back_as_they_were(
         self, spill, start, redis
     ):

@@ -31,6 +31,7 @@ from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import active_job, payload
+from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, task_identity
 from kiqbridge.wire.tick_mark import Overlap, policy_faults
 
@@ -304,6 +305,9 @@ def _job(item: object, now: float, tick: Tick | None, identity: Identity | None)
     at = _run_at(item, now)
     if at is not None:
         job["at"] = at
+    if EXPIRES_IN in job:
+        # Refuses what is no time, also of a job that is spilled.
+        set_expiry({EXPIRES_IN: job[EXPIRES_IN]}, now)
     payload.check_payload(job)
     return JobRequest(job, dedupe_key)
 

@@ -17,6 +17,7 @@ from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
+from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, Source, own_key
 
 ENVELOPE: Final = "kiqbridge_spill"
@@ -75,7 +76,7 @@ def message_of(
             "at": now,
             "guards": [_written(job.dedupe_key) for job in jobs],
         },
-        "jobs": [job.item_with_jid for job in jobs],
+        "jobs": [_kept(job.item_with_jid, now) for job in jobs],
     }
     if (tick := record.tick) is not None:
         content["tick"] = {
@@ -94,6 +95,16 @@ def message_of(
         last=replace(last, dedupe_key=last.dedupe_key or own),
         tick=tick,
     )
+
+
+def _kept(item: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    """The item; it expires when it would if it were pushed now."""
+    if item.get(EXPIRES_IN) is None:
+        return item
+    kept = dict(item)
+    set_expiry(kept, kept.get("at", now))
+    del kept[EXPIRES_IN]  # it would count from the push
+    return kept
 
 
 def read(event: Mapping[str, Any]) -> Delivery:
