@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "engine/step_functions": "runtime wire store client engine/settle engine/perform",
     "engine": "runtime wire config store store/transfer client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
-    "aws": "runtime wire config schedule store client clocks",
+    "aws": "runtime wire config config/credentials schedule store client clocks",
     "aws/monitor": "wire config store clocks engine/inflight api aws",
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",

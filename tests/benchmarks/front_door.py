@@ -24,6 +24,7 @@ DEPLOYED = {
     **ENVIRONMENT,
     "KIQBRIDGE_NAMESPACE": "",
     "KIQBRIDGE_QUEUE_LIMITS": "",
+    "KIQBRIDGE_SPILL_KEY_SECRET_ARN": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:spill-AbCdEf",
     "KIQBRIDGE_SPILL_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill",
     "KIQBRIDGE_STACK": "shop",
     "POWERTOOLS_LOG_LEVEL": "INFO",

@@ -178,7 +178,8 @@ class TestTranslatedTemplate:
             or decide({"Condition": output["Condition"]}, defaults, translated["Conditions"])
         } == {
             *("EnqueueFunctionArn", "KiqbridgeLayerArn", "EnqueueDeadLetterQueueUrl"),
-            *("SpillQueueUrl", "SpillDeadLetterQueueUrl", "ScheduleGroupName", "SampleSchedules"),
+            *("SpillQueueUrl", "SpillDeadLetterQueueUrl", "SpillKeySecretArn"),
+            *("ScheduleGroupName", "SampleSchedules"),
         }
 
     @pytest.mark.parametrize("kind", ["Spill", "SpillFifo"])
@@ -216,6 +217,31 @@ class TestTranslatedTemplate:
         assert statement["Condition"] == {
             "ArnNotEquals": {"aws:PrincipalArn": {"Fn::GetAtt": ["EnqueueRole", "Arn"]}}
         }
+
+    def test_the_function_alone_reads_the_key_of_what_it_spills(self, translated):
+        key = {"Ref": "SpillKeySecret"}
+        roles = of_type(translated, "AWS::IAM::Role")
+        may_read = {
+            name
+            for name, role in roles.items()
+            for statement in check_template.statements(role["Policies"])
+            if key in check_template.as_list(statement["Resource"])
+        }
+        functions = of_type(translated, "AWS::Lambda::Function")
+        variables = functions["EnqueueFunction"]["Environment"]["Variables"]
+
+        assert may_read == {"EnqueueRole"}
+        assert variables["KIQBRIDGE_SPILL_KEY_SECRET_ARN"] == {
+            "Fn::If": ["Spills", key, {"Ref": "AWS::NoValue"}]
+        }
+        assert translated["Resources"]["SpillKeySecret"]["Condition"] == "Spills"
+
+    @pytest.mark.parametrize("kind", ["Spill", "SpillFifo"])
+    def test_the_function_may_send_what_it_refuses_to_the_dead_letters(self, translated, kind):
+        role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
+        queues = check_template.resources_of("sqs:SendMessage", role["Policies"])
+
+        assert {"Fn::GetAtt": [f"{kind}DeadLetterQueue", "Arn"]} in queues
 
 
 SPILLING = {"ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "ReceiveMessage"}

@@ -497,8 +497,8 @@ def test_whatever_an_http_event_holds_it_is_answered(event, auth):
 
 
 class NoPusher:
-    def has_spilled(self, _event):
-        return False
+    def read_spilled(self, _event):
+        return None
 
     def push(self, records, _answering, _by):
         return [Result(record=record) for record in records]

@@ -332,6 +332,47 @@ class TestSpillQueue:
         assert answer["messages"][0]["envelope"] == "spill"
         assert [each["jid"] for each in queued(redis)] == [self.accepted["jid"]]
 
+    def test_what_looks_spilled_is_refused_from_any_other_queue(self, spill, dead, run, redis):
+        """Whoever may send to an ordinary source could else name any source, alias and guards."""
+        [message] = spill._receive()
+        dead.send(message["Body"])
+
+        code, answer, _ = run("replay", "--queue-url", dead.url, "--yes", "--json")
+
+        assert (code, outcomes(answer), dead.size()) == (1, ["refused"], 1)
+        assert f"{dead.arn} is no spill queue that is known here" in answer["messages"][0]["error"]
+        assert not redis.keys("queue*")
+
+    @pytest.fixture
+    def key(self, sqs, services, environment):
+        services.set_secrets_manager(environment)
+        arn = services.secret("a long random text", "spill")
+        environment.setenv("KIQBRIDGE_SPILL_KEY_SECRET_ARN", arn)
+        return arn
+
+    def test_what_is_signed_needs_its_key_and_says_why_it_died(
+        self, key, spill, environment, load, run
+    ):
+        environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "Another")
+        refusing = load()
+        for _ in range(3):
+            spill.deliver(lambda event: refusing.lambda_handler(event, Context()))
+        environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "HealthPulse")
+        replay = ("replay", "--queue-url", spill.dead_url, "--yes", "--json")
+
+        environment.delenv("KIQBRIDGE_SPILL_KEY_SECRET_ARN")
+        code, answer, _ = run(*replay)
+        assert (code, outcomes(answer)) == (1, ["refused"])
+        assert "it is signed, and there is no key" in answer["messages"][0]["error"]
+
+        environment.setenv("KIQBRIDGE_SPILL_KEY_SECRET_ARN", key)
+        environment.delenv("KIQBRIDGE_SPILL_QUEUE_URL")
+        code, answer, _ = run(*replay)
+        assert (code, outcomes(answer)) == (0, ["enqueued"])
+        [message] = answer["messages"]
+        assert "is not among the classes" in message["reason"]
+        assert message["jobs"][0]["jid"] == self.accepted["jid"]
+
     def test_redis_away_ends_it_and_nothing_is_lost(self, spill, run, environment):
         environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 

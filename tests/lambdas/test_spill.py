@@ -19,6 +19,7 @@ from support.sqs import Queue, arn_of, simulated_sqs
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.aws import spill_queue
 from kiqbridge.aws.spill import OPEN_S
+from kiqbridge.aws.spill_key import KEPT_S, SpillKey
 from kiqbridge.wire.json_text import loads
 
 AWAY = "redis://127.0.0.1:1"
@@ -541,6 +542,165 @@ class TestTrust:
         event = messages(job(1), arn=f"arn:aws:sqs:eu-west-1:{account}:spill")
 
         assert queues.delivers(event) == (account == "123456789012")
+
+
+class TestKey:
+    """With a key, a message counts only if the function has written it."""
+
+    @pytest.fixture(autouse=True)
+    def key(self, sqs, services, environment):
+        services.set_secrets_manager(environment)
+        arn = services.secret("a long random text", "spill")
+        environment.setenv("KIQBRIDGE_SPILL_KEY_SECRET_ARN", arn)
+        return arn
+
+    def test_it_is_read_by_the_first_message_alone_and_once(self, spill, start, redis, services):
+        back = start(away=False)
+        back(job(1))
+        assert services.operations == []
+
+        away = start(away=True)
+        away(messages(job(2), job(3)))
+        away(job(4))
+
+        assert len(services.operations) == 1
+        assert spill.deliver(back) == 3
+        assert len(services.operations) == 2
+        assert sorted(numbers(redis)) == [1, 2, 3, 4]
+
+    def test_a_group_is_signed_too(self, fifo, start, redis):
+        event = messages(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "a"])
+        start(away=True)(event)
+
+        assert fifo.deliver(start(away=False)) == 1
+        assert numbers(redis) == [1, 2]
+
+    @pytest.mark.parametrize("signature", [None, "", "00" * 32, "é", "of another body"])
+    def test_what_somebody_else_has_written_is_refused_with_its_reason(
+        self, spill, start, services, capsys, signature
+    ):
+        start(away=True)(job(1))
+        [message] = spill.all()
+        content = json.loads(message["Body"])
+        content["kiqbridge_spill"].update(source="sqs", origin=SOURCE)
+        if signature == "of another body":
+            signature = message["MessageAttributes"]["KiqbridgeSignature"]["StringValue"]
+        about = {"StringValue": signature, "DataType": "String"}
+        options = {"MessageAttributes": {"KiqbridgeSignature": about}} if signature else {}
+        spill.client.purge_queue(QueueUrl=spill.url)
+        back = start(away=False)
+
+        for _ in range(2):  # which reads the key again at most once
+            spill.send(json.dumps(content), **options)
+            assert spill.deliver(back) == 0
+
+        assert "the key that KIQBRIDGE_SPILL_KEY_SECRET_ARN names" in capsys.readouterr().out
+        assert len(services.operations) <= 4
+
+    def test_what_the_key_before_has_signed_counts_after_a_rotation(
+        self, spill, start, redis, services, key
+    ):
+        away = start(away=True)
+        away(job(1))
+        back = start(away=False)
+        assert spill.deliver(back) == 1  # so that it knows the first key
+        away(job(2))
+        services.rotate(key, "the second")
+        start(away=True)(job(3))
+
+        assert spill.deliver(back) == 2
+        away(job(4))
+        assert spill.deliver(start(away=False)) == 1
+        assert numbers(redis) == [1, 2, 3, 4]
+
+    def test_a_key_that_has_signed_for_long_is_read_again(self, services, key):
+        now = [0.0]
+        aws = {**services.aws, "AWS_REGION": "eu-west-1"}
+        signing = SpillKey(key, aws, clock=lambda: now[0])
+        first = signing.signature("body")
+        services.rotate(key, "the second")
+        assert signing.signature("body") == first
+
+        now[0] = KEPT_S
+        assert signing.signature("body") == SpillKey(key, aws).signature("body") != first
+
+        services.refuse = lambda _operation: (503, "ServiceUnavailable")
+        second, now[0] = signing.signature("body"), 3 * KEPT_S
+        assert [signing.signature("body") for _ in range(3)] == [second] * 3
+        assert len(services.operations) == 4, "while it is away, it is not asked for each message"
+
+    def test_a_key_that_cannot_be_read_spills_nothing_and_loses_nothing(
+        self, spill, start, redis, services, capsys
+    ):
+        start(away=True)(job(1))
+        services.refuse = lambda _operation: (400, "AccessDeniedException")
+
+        with pytest.raises(RedisUnavailable, match="cannot be reached"):
+            start(away=True)(job(2))
+        with pytest.raises(RedisUnavailable, match="AccessDeniedException"):
+            spill.deliver(start(away=False))
+
+        assert spill.size() == 1
+        assert not redis.keys("queue*")
+
+    def test_the_signature_counts_as_a_part_of_the_message(self, spill, start):
+        invoke = start(away=True)
+        invoke(job(1, pad=""))
+        [message] = spill.all()
+        room = spill_queue.MAX_BYTES - len(message["Body"]) - 20
+
+        with pytest.raises(RedisUnavailable):
+            invoke(job(1, pad="x" * room))
+        assert spill.size() == 1
+
+
+class TestGivenUp:
+    """What is refused for what it is does not come again for as long as an outage may last."""
+
+    @pytest.mark.parametrize("kind", ["spill", "fifo"])
+    def test_a_message_that_is_refused_three_times_dies_with_its_reason(
+        self, request, kind, start, environment
+    ):
+        queue = request.getfixturevalue(kind)
+        event = messages(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "a"])
+        start(away=True)(event if kind == "fifo" else job(1))
+        environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "Another")
+        back = start(away=False)
+
+        assert [queue.deliver(back) for _ in range(3)] == [0, 0, 1]
+
+        assert (queue.size(), queue.size(queue.dead_url)) == (0, 1)
+        [dead] = queue.client.receive_message(
+            QueueUrl=queue.dead_url, MessageAttributeNames=["All"]
+        )["Messages"]
+        reason = dead["MessageAttributes"]["ErrorMessage"]["StringValue"]
+        assert "class: 'HealthPulse' is not among the classes" in reason
+        assert json.loads(dead["Body"])["jobs"][0]["args"] == [1]
+
+    def test_one_that_redis_does_not_take_stays_and_so_does_a_tick_that_is_early(
+        self, spill, start, recent
+    ):
+        away = start(away=True)
+        tick = {"schedule": "s/Nightly", "at": f"{recent(-10):%FT%TZ}"}
+        away(job(1))
+        away({**job(1), "tick": tick})
+
+        for _ in range(2):
+            assert spill.deliver(away) == 0
+        # In this environment Redis is there; the queue gives up what it has delivered three times.
+        assert spill.deliver(start(away=False)) == 1
+        assert (spill.size(), spill.size(spill.dead_url)) == (1, 0)
+
+    def test_one_that_cannot_be_moved_comes_again(self, spill, start, environment, caplog):
+        start(away=True)(job(1))
+        environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "Another")
+        spill.client.delete_queue(QueueUrl=spill.dead_url)
+        back = start(away=False)
+
+        assert [spill.deliver(back) for _ in range(3)] == [0, 0, 0]
+
+        assert "cannot be moved to the dead-letter queue, and is tried again" in caplog.text
+        assert spill.size() == 1
 
 
 class TestBreaker:

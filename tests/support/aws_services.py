@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
+import pytest
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -37,6 +38,12 @@ class AwsServices:
     aws: dict[str, str]
     operations: list[str] = field(default_factory=list)
     refuse: Callable[[str], tuple[int, str] | None] = lambda _operation: None
+
+    def set_secrets_manager(self, environment: pytest.MonkeyPatch) -> None:
+        """Let code of this process come here for secrets alone: moto has the rest in memory."""
+        for name, value in self.aws.items():
+            more = "_SECRETS_MANAGER" if name == "AWS_ENDPOINT_URL" else ""
+            environment.setenv(name + more, value)
 
     def client(self, service: str):
         return boto3.client(

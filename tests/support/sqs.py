@@ -95,7 +95,10 @@ class Queue:
                     "receiptHandle": each["ReceiptHandle"],
                     "body": each["Body"],
                     "attributes": each.get("Attributes", {}),
-                    "messageAttributes": {},
+                    "messageAttributes": {
+                        name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
+                        for name, value in each.get("MessageAttributes", {}).items()
+                    },
                     "eventSource": "aws:sqs",
                     "eventSourceARN": self.arn,
                     "awsRegion": REGION,
@@ -106,7 +109,10 @@ class Queue:
 
     def _receive(self, most: int = 10) -> list[Any]:
         return self.client.receive_message(
-            QueueUrl=self.url, MaxNumberOfMessages=most, AttributeNames=["All"]
+            QueueUrl=self.url,
+            MaxNumberOfMessages=most,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
         ).get("Messages", [])
 
     def _receive_all(self) -> Iterator[Any]:

@@ -196,8 +196,8 @@ class Enqueuer:
             if is_own and self.publisher is not None and self.publisher.is_command(event):
                 return _published(self.publisher, event, by)
             try:
-                is_spilled = is_own and self.pusher.has_spilled(event)
-                delivery = sources.read(event, self.auth, is_spilled=is_spilled)
+                spilled = self.pusher.read_spilled(event) if is_own else None
+                delivery = spilled or sources.read(event, self.auth)
             except (EventError, PayloadError) as error:
                 return Handled(source=UNKNOWN, error=error)
             handled = Handled(source=delivery.source, ignored=delivery.ignored)
@@ -271,9 +271,11 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
     if not (url or fifo_url):
         return pusher
     from kiqbridge.aws.spill import SpillingPusher  # noqa: PLC0415 - where it is set up
+    from kiqbridge.aws.spill_key import spill_key_of  # noqa: PLC0415
     from kiqbridge.aws.spill_queue import SpillQueues  # noqa: PLC0415
 
-    return SpillingPusher(pusher, SpillQueues(url, fifo_url), client, gate=gate)
+    queues = SpillQueues(url, fifo_url, spill_key_of(environ))
+    return SpillingPusher(pusher, queues, client, gate=gate)
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from kiqbridge import errors
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.job_forms import Tick
-from kiqbridge.aws.record import Answering, Record, Result
+from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.function_settings import ForFunctions
@@ -35,8 +35,8 @@ class StaleTick(errors.EventError):
 class Pushing(Protocol):
     """What an `Enqueuer` needs of a pusher."""
 
-    def has_spilled(self, event: object) -> bool:
-        """Whether an event comes out of a spill queue."""
+    def read_spilled(self, event: object) -> Delivery | None:
+        """The records of an event that comes out of a spill queue; None = it does not."""
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """Push the jobs of the records of one delivery; a result for each record, in their order."""
@@ -59,9 +59,8 @@ class Pusher:
     tick_offset_s: float = ForFunctions.tick_offset_s.default
     gate: DepthGate = DepthGate()
 
-    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
-        """Whether an event comes out of a spill queue: there is none."""
-        return False
+    def read_spilled(self, event: object) -> Delivery | None:
+        """There is no spill queue."""
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """Push the jobs of the records of one delivery; a result for each record, in their order.
@@ -188,6 +187,7 @@ class Pusher:
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
                 f"duplicate (a clock that is wrong by more: {ForFunctions.tick_ahead_s.env[0]})"
             )
+            early.may_pass = True
             return Result(record=record, error=early)
         if outcome.kind == "stale" and not tick.ignore_stale:
             return Result(record=record, error=stale_tick(tick))
@@ -225,9 +225,9 @@ class FleetPusher:
     name_of: Callable[[str], str]
     pushers: dict[str, Pushing] = field(default_factory=dict)
 
-    def has_spilled(self, event: object) -> bool:
-        """Whether an event comes out of a spill queue, which all share."""
-        return self._of_fleet(NO_FLEET).has_spilled(event)
+    def read_spilled(self, event: object) -> Delivery | None:
+        """As of one of them: they share the spill queues."""
+        return self._of_fleet(NO_FLEET).read_spilled(event)
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`; what is all or nothing goes as one, and is refused if it has jobs of two fleets."""

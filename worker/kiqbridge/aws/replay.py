@@ -6,14 +6,17 @@ the message itself, which keeps its id.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
+from kiqbridge.aws import spill_form
 from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.push import Pusher, StaleTick, in_order, stale_tick
-from kiqbridge.aws.record import Answering, Record, Result, alias_in
+from kiqbridge.aws.record import Answering, Delivery, Record, Result, alias_in
 from kiqbridge.aws.spill_form import ENVELOPE
+from kiqbridge.aws.spill_key import SpillKey
+from kiqbridge.aws.spill_queue import REASON, name_in
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.errors import EventError
 from kiqbridge.wire import json_text
@@ -39,23 +42,37 @@ class DeadLetter:
     alias: str = ""
 
 
-def dead_letter_of(message: Mapping[str, Any], queue_arn: str) -> DeadLetter:
+def dead_letter_of(
+    message: Mapping[str, Any], queue_arn: str, spill_queues: Container[str] | None
+) -> DeadLetter:
     """The event in a message that was received from a dead-letter queue.
 
     Args:
         message: as SQS' ReceiveMessage returns it, with all attributes.
         queue_arn: of that queue.
+        spill_queues: names (`spill_queue.name_in`) of the queues whose messages may be spilled ones; None = any, since
+            signatures are checked.
 
     Raises:
-        EventError: its payload was cut off, so that nobody can say what it asked for.
+        EventError: its payload was cut off, so that nobody can say what it asked for; or it looks like a spilled one,
+            and comes from a queue that is no spill queue.
     """
     attributes = {
         name: str(value.get("StringValue", ""))
         for name, value in message.get("MessageAttributes", {}).items()
     }
     content = _parsed(message["Body"])
+    reason = attributes.get("ERROR_MESSAGE") or attributes.get(REASON) or ""
     if isinstance(content, Mapping) and ENVELOPE in content:
-        return DeadLetter(event=_as_delivered(message, queue_arn), envelope="spill")
+        event = _as_delivered(message, queue_arn)
+        first = event["Records"][0]["eventSourceARN"]
+        if spill_queues is not None and name_in(first) not in spill_queues:
+            raise EventError(
+                f"it says that it was spilled, by which it may name any source, and {first} is no spill queue that is "
+                "known here: if it is one, set KIQBRIDGE_SPILL_QUEUE_URL or KIQBRIDGE_SPILL_FIFO_QUEUE_URL to its "
+                "address, or KIQBRIDGE_SPILL_KEY_SECRET_ARN to the secret whose key signs its messages"
+            )
+        return DeadLetter(event=event, envelope="spill", reason=reason)
     if message.get("Attributes", {}).get(_MOVED_FROM):
         return DeadLetter(event=_as_delivered(message, queue_arn), envelope="sqs")
     if isinstance(content, Mapping) and "requestPayload" in content:
@@ -67,7 +84,6 @@ def dead_letter_of(message: Mapping[str, Any], queue_arn: str) -> DeadLetter:
             reason=str(context.get("condition") or ""),
             alias=alias_in(context.get("functionArn")),
         )
-    reason = attributes.get("ERROR_MESSAGE") or attributes.get("ErrorMessage") or ""
     if "SCHEDULE_ARN" in attributes:
         return DeadLetter(
             event=_of_scheduler(message["Body"], attributes), envelope="scheduler", reason=reason
@@ -131,6 +147,8 @@ class ReplayPusher:
         only_looks: push nothing, and answer what would become of it; a new job has the jid "".
         takes_stale: enqueue also what is too old, once per message however often it is replayed.
         clock: epoch seconds.
+        key: signed what was spilled, as of `spill_form.read`.
+        spill_queues: as of `dead_letter_of`.
         is_spilled: the next event comes out of a spill queue.
         sent_at: when the next event was sent, epoch seconds, as its queue has it.
     """
@@ -140,13 +158,15 @@ class ReplayPusher:
     _: KW_ONLY
     only_looks: bool
     takes_stale: bool
+    key: SpillKey | None = None
+    spill_queues: Container[str] | None = ()
     clock: Callable[[], float] = time.time
     is_spilled: bool = False
     sent_at: float | None = None
 
-    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
-        """Whether the event comes out of a spill queue."""
-        return self.is_spilled
+    def read_spilled(self, event: Any) -> Delivery | None:
+        """The records of the event, if it comes out of a spill queue."""
+        return spill_form.read(event, self.key) if self.is_spilled else None
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`, one after the other."""

@@ -14,12 +14,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from kiqbridge import errors
+from kiqbridge.aws import spill_form
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.push import HeldBack, Pusher, held_back
-from kiqbridge.aws.record import SPILLED, Answering, Record, Result
+from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Result
+from kiqbridge.aws.sources.queues import batch_answer
+from kiqbridge.aws.sources.reading import mapping_or_empty
 from kiqbridge.aws.spill_form import Message, message_of
 from kiqbridge.aws.spill_queue import MAX_BYTES, SpillQueues
 from kiqbridge.client.client import Client
@@ -28,6 +31,8 @@ from kiqbridge.wire.payload import new_jids
 
 logger = logging.getLogger(__name__)
 
+REFUSALS: Final = 3
+"""Attempts after which a message that is refused for what it is goes to the dead-letter queue."""
 OPEN_S: Final = 5.0
 """An attempt may take six seconds (two connections, three seconds each) of the twenty that the function has;
 the next one after the pause tries again."""
@@ -60,9 +65,40 @@ class SpillingPusher:
     def __post_init__(self) -> None:
         self.breaker = Breaker(self.clock)
 
-    def has_spilled(self, event: object) -> bool:
-        """Whether an event comes out of one of the spill queues."""
-        return self.queues.delivers(event)
+    def read_spilled(self, event: Any) -> Delivery | None:
+        """The records of an event that comes out of one of the spill queues; None = it does not."""
+        if not self.queues.delivers(event):
+            return None
+        return replace(spill_form.read(event, self.queues.key), answer=self._answer)
+
+    def _answer(self, results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
+        """The failures, without those that go to the dead-letter queue: they would be refused for ever."""
+        left, is_well = [], True
+        for result in results:
+            if is_well and _is_hopeless(result):
+                is_well = self._give_up(result)  # else the next one would wait as long
+                if is_well:
+                    continue
+            left.append(result)
+        return batch_answer(left)
+
+    def _give_up(self, result: Result) -> bool:
+        try:
+            self.queues.give_up(result.record.event, str(result.error))
+        except Exception as failure:  # noqa: BLE001 - whatever it is, SQS delivers it again
+            logger.warning(
+                "a spilled message that is refused cannot be moved to the dead-letter queue, and is tried again: %s: "
+                "%s. Let the function send to that queue (sqs:SendMessage)",
+                type(failure).__name__,
+                failure,
+            )
+            return False
+        logger.warning(
+            "message %s is refused again, and is in the dead-letter queue of the spill queue now: %s",
+            result.record.item,
+            result.error,
+        )
+        return True
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`; the result of a record that was spilled has its jobs in `spilled`."""
@@ -162,8 +198,8 @@ class SpillingPusher:
         except Exception as error:  # noqa: BLE001 - whatever it is, the service delivers again
             logger.warning(
                 "the spill queue took nothing, so that the service has to deliver again: %s: %s. Check "
-                "KIQBRIDGE_SPILL_QUEUE_URL, the function's right to sqs:SendMessage, and in a VPC the "
-                "endpoint for SQS",
+                "KIQBRIDGE_SPILL_QUEUE_URL, the function's rights to sqs:SendMessage and to the secret of "
+                "KIQBRIDGE_SPILL_KEY_SECRET_ARN, and in a VPC the endpoints for SQS and Secrets Manager",
                 type(error).__name__,
                 error,
             )
@@ -192,9 +228,19 @@ class SpillingPusher:
             return False
 
 
+def _is_hopeless(result: Result) -> bool:
+    """Whether a message was refused for what it is, and not for the first time."""
+    error = result.error
+    if not isinstance(error, errors.EventError | errors.PayloadError) or error.may_pass:
+        return False
+    attributes = mapping_or_empty(result.record.event.get("attributes"))
+    receives = str(attributes.get("ApproximateReceiveCount"))
+    return receives.isdecimal() and int(receives) >= REFUSALS
+
+
 def _is_too_large(message: Message) -> bool:
     """Whether SQS does not take a message."""
-    return len(message.body) > MAX_BYTES
+    return message.size > MAX_BYTES
 
 
 def _packed(records: Sequence[Record], places: Sequence[int], by: str, now: float) -> list[Message]:
@@ -204,7 +250,7 @@ def _packed(records: Sequence[Record], places: Sequence[int], by: str, now: floa
     packs: list[list[int]] = []
     size = 0
     for place, message in zip(places, alone, strict=True):
-        length = len(message.body)  # more than it adds to a message
+        length = message.size  # more than it adds to a message
         if packs and size + length <= MAX_BYTES and _may_join(records, [*packs[-1], place]):
             packs[-1].append(place)
             size += length

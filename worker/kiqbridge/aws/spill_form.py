@@ -2,26 +2,36 @@
 
 `{"kiqbridge_spill": {…}, "jobs": […], "tick": …}`: the jobs have the jid and the time that they got when
 they were first seen, and beside them stands what identifies each. When it is read, all is checked as if
-it came from outside, so that whoever can write to the queue may enqueue no more than its source may.
+it came from outside; and with a key (`spill_key`) only what has its signature is read at all, since a message
+names itself the source by which it is decided what it may enqueue.
 """
 
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
 from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Sender
 from kiqbridge.aws.sources.queues import batch_answer
+from kiqbridge.aws.sources.reading import mapping_or_empty
+from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, Source, own_key
 
+if TYPE_CHECKING:
+    from kiqbridge.aws.spill_key import SpillKey
+
 ENVELOPE: Final = "kiqbridge_spill"
 VERSION: Final = 1
+SIGNATURE: Final = "KiqbridgeSignature"
+"""The attribute of a message that has its signature."""
+_SIGNATURE_BYTES: Final = len(SIGNATURE) + len("String") + 64
+"""SQS counts name, type and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +53,11 @@ class Message:
     places: Sequence[int]
     last: JobRequest
     tick: Tick | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of it as SQS counts them, with a signature."""
+        return len(self.body) + _SIGNATURE_BYTES
 
 
 def message_of(
@@ -107,25 +122,36 @@ def _kept(item: Mapping[str, Any], now: float) -> Mapping[str, Any]:
     return kept
 
 
-def read(event: Mapping[str, Any]) -> Delivery:
-    """A record for each message of a batch; one that fails stays in the queue, and SQS delivers it again."""
+def read(event: Mapping[str, Any], key: "SpillKey | None") -> Delivery:
+    """A record for each message of a batch; one that fails stays in the queue, and SQS delivers it again.
+
+    Args:
+        event: the batch.
+        key: signed them; None = there is none, and what is signed is refused.
+
+    Raises:
+        RedisUnavailable: the key cannot be read.
+    """
     messages = event["Records"]
     is_fifo = str(messages[0].get("eventSourceARN", "")).endswith(".fifo")
     return Delivery(
         source=SPILLED,
-        records=[_record(message, index) for index, message in enumerate(messages)],
+        records=[_record(message, index, key) for index, message in enumerate(messages)],
         answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
         answer=batch_answer,
     )
 
 
-def _record(message: Mapping[str, Any], index: int) -> Record:
+def _record(message: Mapping[str, Any], index: int, key: "SpillKey | None") -> Record:
     where = f"Records[{index}].body"
-    content, error = None, None
-    try:
-        content = json_text.loads(str(message.get("body")).encode())
-    except (PayloadError, ValueError):
-        error = EventError(f"{where}: {shorten(message.get('body'))} is no JSON text")
+    content = None
+    body = str(message.get("body"))
+    error = EventError(f"{where}: {fault}") if (fault := _fault(message, body, key)) else None
+    if error is None:
+        try:
+            content = json_text.loads(body.encode())
+        except (PayloadError, ValueError):
+            error = EventError(f"{where}: {shorten(body)} is no JSON text")
     return Record(
         source=SPILLED,
         event=message,
@@ -135,6 +161,29 @@ def _record(message: Mapping[str, Any], index: int) -> Record:
         item=str(message.get("messageId", "")),
         group=message.get("attributes", {}).get("MessageGroupId"),
         error=error,
+    )
+
+
+def signature_of(message: Mapping[str, Any]) -> str:
+    """What stands in its attribute, as Lambda delivers it; "" = nothing."""
+    attribute = mapping_or_empty(message.get("messageAttributes")).get(SIGNATURE)
+    return str(mapping_or_empty(attribute).get("stringValue") or "")
+
+
+def _fault(message: Mapping[str, Any], body: str, key: "SpillKey | None") -> str:
+    """Why a message is not taken for one that was spilled; "" = it is."""
+    signature = signature_of(message)
+    name = ForFunctions.spill_key_secret_arn.env[0]
+    if key is None and signature:
+        return (
+            f"it is signed, and there is no key to check that: set {name} to the ARN of the stack's secret "
+            "(its output SpillKeySecretArn), which you must be allowed to read"
+        )
+    if key is None or (signature and key.accepts(body, signature)):
+        return ""
+    return (
+        f"it {'has not the signature of' if signature else 'is not signed with'} the key that {name} names, so that "
+        "anybody may have written it, and its jobs are not enqueued (docs/spill.md, Signatures, says when that happens)"
     )
 
 

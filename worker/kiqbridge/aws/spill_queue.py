@@ -4,17 +4,25 @@ botocore is loaded by the first message that is sent: Lambda's runtime has it, a
 never misses Redis never pays for it. Of boto3 nothing is needed.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kiqbridge.aws.spill_form import Message
+from kiqbridge.aws.spill_form import SIGNATURE, Message, signature_of
+from kiqbridge.aws.spill_key import SpillKey
 
 MAX_BYTES: Final = 1_048_576
 """Bytes of a message, and of all messages of one call together (SQS' quota since August 2025)."""
 MAX_ENTRIES: Final = 10
 """Messages of one call."""
+
+REASON: Final = "ErrorMessage"
+"""The attribute of a dead letter that has the reason, as Lambda names it."""
+_LONGEST_REASON: Final = 1000
+_NOT_PLAIN: Final = re.compile(r"[^ -~]")
+"""What SQS may refuse in an attribute."""
 
 _REGION: Final = re.compile(r"(?:^|\.)sqs[.-](?:fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.")
 """In the host of a queue's address."""
@@ -26,13 +34,16 @@ class SpillQueues:
     Args:
         url: of the standard queue.
         fifo_url: of the FIFO queue.
+        key: signs what is sent; None = nothing is signed.
     """
 
-    def __init__(self, url: str, fifo_url: str) -> None:
+    def __init__(self, url: str, fifo_url: str, key: SpillKey | None = None) -> None:
         self.url = url
         self.fifo_url = fifo_url
+        self.key = key
         self._names = {name_of(each) for each in (url, fifo_url) if each}
         self._client: Any = None
+        self._dead: dict[str, str | None] = {}
 
     def __repr__(self) -> str:
         return f"SpillQueues({self.url!r}, {self.fifo_url!r})"
@@ -45,7 +56,7 @@ class SpillQueues:
         first = records[0] if isinstance(records, list) and records else None
         if not isinstance(first, Mapping) or first.get("eventSource") != "aws:sqs":
             return False
-        return ":".join(str(first.get("eventSourceARN")).split(":")[-2:]) in self._names
+        return name_in(str(first.get("eventSourceARN"))) in self._names
 
     def send(self, messages: Sequence[Message], *, to_fifo: bool) -> set[str]:
         """Send messages, in as few calls as SQS allows; the ids of those that it took.
@@ -66,15 +77,55 @@ class SpillQueues:
         return taken
 
     def _send_batch(self, url: str, batch: Sequence[Message]) -> set[str]:
+        client = self._client_of(url)
+        entries = []
+        for place, message in enumerate(batch):
+            entry = {"Id": str(place), "MessageBody": message.body}
+            if message.group is not None:
+                entry |= _in_order(message)
+            if self.key is not None:
+                entry |= _attributes({SIGNATURE: self.key.signature(message.body)})
+            entries.append(entry)
+        answer = client.send_message_batch(QueueUrl=url, Entries=entries)
+        return {batch[int(each["Id"])].id for each in answer.get("Successful", ())}
+
+    def give_up(self, message: Mapping[str, Any], reason: str) -> None:
+        """Send a message that one of these queues has delivered to its dead-letter queue, with the reason.
+
+        Raises:
+            Exception: of botocore; LookupError: the queue has none.
+        """
+        is_fifo = str(message["eventSourceARN"]).endswith(".fifo")
+        url = self.fifo_url if is_fifo else self.url
+        client = self._client_of(url)
+        if url not in self._dead:
+            found = client.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+            self._dead[url] = dead_letters_of(url, found.get("Attributes", {}))
+        if (dead := self._dead[url]) is None:
+            raise LookupError(f"{url} has no dead-letter queue")
+        values = {REASON: _NOT_PLAIN.sub("?", reason)[:_LONGEST_REASON]}
+        if signature := signature_of(message):
+            values[SIGNATURE] = signature
+        order = {}
+        if is_fifo:
+            order["MessageGroupId"] = message["attributes"]["MessageGroupId"]
+            order["MessageDeduplicationId"] = message["messageId"]
+        client.send_message(
+            QueueUrl=dead, MessageBody=message["body"], **_attributes(values), **order
+        )
+
+    def _client_of(self, url: str) -> Any:
         if self._client is None:
             self._client = sqs_client(url)
-        entries = [
-            {"Id": str(place), "MessageBody": message.body}
-            | ({} if message.group is None else _in_order(message))
-            for place, message in enumerate(batch)
-        ]
-        answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
-        return {batch[int(each["Id"])].id for each in answer.get("Successful", ())}
+        return self._client
+
+
+def dead_letters_of(url: str, attributes: Mapping[str, str]) -> str | None:
+    """The address of a queue's dead-letter queue, which is in the same region and account; None = it has none."""
+    if "RedrivePolicy" not in attributes:
+        return None
+    name = json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].rpartition(":")[2]
+    return f"{url.rpartition('/')[0]}/{name}"
 
 
 def name_of(url: str) -> str:
@@ -82,16 +133,21 @@ def name_of(url: str) -> str:
     return ":".join(urlsplit(url).path.strip("/").split("/")[-2:])
 
 
+def name_in(arn: str) -> str:
+    """The same of its ARN."""
+    return ":".join(arn.split(":")[-2:])
+
+
 def batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """The messages in their order, divided into what one call may have."""
     batch: list[Message] = []
     size = 0
     for message in messages:
-        if batch and (len(batch) == MAX_ENTRIES or size + len(message.body) > MAX_BYTES):
+        if batch and (len(batch) == MAX_ENTRIES or size + message.size > MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(message)
-        size += len(message.body)
+        size += message.size
     if batch:
         yield batch
 
@@ -116,6 +172,11 @@ def sqs_client(url: str) -> Any:
             retries={"mode": "standard", "total_max_attempts": 2},
         ),
     )
+
+
+def _attributes(values: Mapping[str, str]) -> dict[str, Any]:
+    written = {name: {"DataType": "String", "StringValue": text} for name, text in values.items()}
+    return {"MessageAttributes": written}
 
 
 def _in_order(message: Message) -> dict[str, str]:

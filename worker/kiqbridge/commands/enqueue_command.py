@@ -145,8 +145,8 @@ def _enqueue_event(options: argparse.Namespace) -> int:
 class _DryPusher:
     """Answers as if all jobs were new, and needs no Redis."""
 
-    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
-        return False
+    def read_spilled(self, event: object) -> None:
+        """There is no spill queue."""
 
     def push(
         self,

@@ -16,6 +16,8 @@ from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.push import HeldBack, Pusher, StaleTick
 from kiqbridge.aws.record import Result
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
+from kiqbridge.aws.spill_key import spill_key_of
+from kiqbridge.aws.spill_queue import dead_letters_of, name_of
 from kiqbridge.client.client import Client
 from kiqbridge.commands import enqueue_command
 from kiqbridge.commands.acting import REFUSED, confirm
@@ -62,11 +64,14 @@ class Messages:
         """`waiting` and `in_flight`, as far as SQS knows; `dead_letters`: the same of its dead-letter queue."""
         found = self._read_attributes(self.url)
         dead_letters = None
-        if "RedrivePolicy" in found:
-            name = json.loads(found["RedrivePolicy"])["deadLetterTargetArn"].rpartition(":")[2]
-            url = f"{self.url.rpartition('/')[0]}/{name}"
+        if (url := self.dead_letters) is not None:
             dead_letters = {"queue_url": url, **_numbers(self._read_attributes(url))}
         return {**_numbers(found), "dead_letters": dead_letters}
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The address of its dead-letter queue."""
+        return dead_letters_of(self.url, self._attributes)
 
     def take(self, most: int | None) -> Iterator[Mapping[str, Any]]:
         """Up to `most` messages, None = all; each is held until it is deleted or put back."""
@@ -130,9 +135,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "how many messages wait, and which"
     show = add_verb(verbs, "show", _show, text, f"{line % 'show'} --limit 5")
     text = "enqueue what waits, as the function does by itself"
-    drain = add_verb(verbs, "drain", _take_all, text, f"{line % 'drain'} --dry-run", stale=False)
+    drain = add_verb(
+        verbs, "drain", _take_all, text, f"{line % 'drain'} --dry-run", stale=False, is_drain=True
+    )
     text = "enqueue what is in a dead-letter queue"
-    replay = add_verb(verbs, "replay", _take_all, text, f"{line % 'replay'}-dead --dry-run")
+    replay = add_verb(
+        verbs, "replay", _take_all, text, f"{line % 'replay'}-dead --dry-run", is_drain=False
+    )
     text = "a spill queue (default: KIQBRIDGE_SPILL_QUEUE_URL and _SPILL_FIFO_QUEUE_URL)"
     for verb in (show, drain):
         add(verb, "--queue-url URL...", text)
@@ -178,11 +187,16 @@ def _take_all(options: argparse.Namespace) -> int:
             return REFUSED
     environ = enqueue_command.mappings_environ(options)
     client = Client()
+    key = spill_key_of(environ)
+    spilling = queues if options.is_drain else [Messages(url) for url in _configured()]
+    urls = [url for each in spilling for url in (each.url, each.dead_letters) if url]
     pusher = ReplayPusher(
         Pusher(client, tick_ahead_s=read(ForFunctions.tick_ahead_s, environ)),
         client,
         only_looks=options.dry_run,
         takes_stale=options.stale,
+        key=key,
+        spill_queues=None if key is not None else {name_of(url) for url in urls},
     )
     enqueuer = Enqueuer.from_environment(environ, enqueue_command.FUNCTION_FOLDER, pusher)
     outcomes: list[dict[str, Any]] = []
@@ -214,7 +228,7 @@ def _handled(
     for message in queue.take(options.limit):
         outcome: dict[str, Any] = {"message_id": message["MessageId"]}
         try:
-            letter = dead_letter_of(message, queue.arn)
+            letter = dead_letter_of(message, queue.arn, pusher.spill_queues)
             outcome |= {"envelope": letter.envelope, "reason": letter.reason or None}
             pusher.is_spilled = letter.envelope == "spill"
             pusher.sent_at = float(message["Attributes"]["SentTimestamp"]) / 1000
@@ -297,12 +311,14 @@ def _spilled(body: str) -> dict[str, Any]:
         return {"source": "not written by the function", "accepted_at": None, "jobs": []}
 
 
+def _configured() -> list[str]:
+    """The spill queues of the environment."""
+    rows = (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
+    return [url for row in rows if (url := read(row, os.environ))]
+
+
 def _urls(options: argparse.Namespace) -> list[str]:
-    urls = options.queue_url or [
-        url
-        for row in (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
-        if (url := read(row, os.environ))
-    ]
+    urls = options.queue_url or _configured()
     if not urls:
         raise EventError(
             "spill: there is no spill queue; give --queue-url, or set KIQBRIDGE_SPILL_QUEUE_URL"

@@ -123,6 +123,11 @@ class ForFunctions:
         help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
     )
 
+    spill_key_secret_arn = Setting(
+        help="ARN of the secret whose key signs what is spilled, read at the first such message; then a message that is "
+        "not signed with it is refused; empty = no message is signed",
+    )
+
     stack = Setting(
         help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
         "empty = it publishes none",

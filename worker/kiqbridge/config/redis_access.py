@@ -63,7 +63,12 @@ class RedisAccess:
     @property
     def region(self) -> str:
         """The region of the environment; empty when none is set."""
-        return self.aws.get("AWS_REGION") or self.aws.get("AWS_DEFAULT_REGION") or ""
+        return region_in(self.aws)
+
+
+def region_in(aws: Mapping[str, str]) -> str:
+    """The region that the variables of AWS name; empty when none is set."""
+    return aws.get("AWS_REGION") or aws.get("AWS_DEFAULT_REGION") or ""
 
 
 def base_access(environ: Mapping[str, str]) -> RedisAccess:

@@ -59,23 +59,16 @@ DEFAULT_AUTH: Final = ("iam", "jwt", "authorizer")
 """How callers of HTTP must have been authenticated, see `http_request.Caller`."""
 
 
-def read(
-    event: object, auth: Sequence[str] = DEFAULT_AUTH, *, is_spilled: bool = False
-) -> Delivery:
+def read(event: object, auth: Sequence[str] = DEFAULT_AUTH) -> Delivery:
     """Read an event of any source that is known.
 
     Args:
         event: as Lambda passes it.
         auth: how callers of HTTP must have been authenticated.
-        is_spilled: it is a batch of messages of a spill queue.
 
     Raises:
         EventError: it is of no known form, or cannot be read.
     """
-    if is_spilled:
-        from kiqbridge.aws import spill_form  # noqa: PLC0415 - while Redis is, or was, away
-
-        return spill_form.read(cast("Mapping[str, Any]", event))
     if isinstance(event, list) and event and service_of(event[0]) in OF_RECORDS:
         # A pipe's list of records, of which it reads `batchItemFailures` as an event source mapping does.
         event = {"Records": event}

@@ -1,21 +1,80 @@
-"""The address of Redis out of Secrets Manager or SSM.
+"""A text out of Secrets Manager or SSM, and the address of Redis that one is.
 
-What is stored is an address (`rediss://USER:PASSWORD@HOST:6379/0`), or a JSON object, or a password
+The address is stored as an address (`rediss://USER:PASSWORD@HOST:6379/0`), or a JSON object, or a password
 alone. The object has `url`, or the parts of an address; parts that it lacks are those of REDIS_URL.
 No message quotes what is stored.
 """
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from kiqbridge.config.credentials.aws_request import call
 from kiqbridge.config.credentials.sigv4 import Keychain
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.redis_access import RedisAccess, region_in
 from kiqbridge.errors import ConfigError, RedisMisconfigured
 
 _OFF: Final = ("false", "0", "no", "")
+
+
+class StoredText:
+    """A secret, or a parameter of SSM; each `read` is one request.
+
+    Args:
+        secret: name or ARN of the secret; "" = it is a parameter.
+        parameter: name of the parameter.
+        aws: the variables of the environment that are AWS's.
+
+    Raises:
+        ConfigError: the region is not known.
+    """
+
+    def __init__(self, secret: str, parameter: str, aws: Mapping[str, str]) -> None:
+        self._secret, self._parameter, self._aws = secret, parameter, aws
+        self._keychain = Keychain(aws)
+        self.name = f"the secret {secret}" if secret else f"the parameter {parameter}"
+        self._region = _region_of(secret or parameter) or region_in(aws)
+        if not self._region:
+            raise ConfigError(
+                f"{self.name}: its region is not known; give its ARN, or set AWS_REGION"
+            )
+
+    def read(self, timeout_s: float, **version: str) -> str:
+        """The text.
+
+        Args:
+            timeout_s: seconds until a silent service counts as away.
+            version: of a secret, such as `VersionStage="AWSPREVIOUS"`.
+
+        Raises:
+            RedisMisconfigured: it cannot be read for a reason that stays.
+            RedisUnavailable: the service is away.
+        """
+        service, operation = "secretsmanager", "secretsmanager.GetSecretValue"
+        content: dict[str, Any] = {"SecretId": self._secret, **version}
+        if not self._secret:
+            service, operation = "ssm", "AmazonSSM.GetParameter"
+            content = {"Name": self._parameter, "WithDecryption": True}
+        try:
+            answer = call(
+                service,
+                operation,
+                content,
+                region=self._region,
+                keys=self._keychain.keys(),
+                aws=self._aws,
+                timeout_s=timeout_s,
+            )
+        except RedisMisconfigured as error:
+            raise RedisMisconfigured(f"{self.name} cannot be read: {error}") from None
+        if not self._secret:
+            return str((answer.get("Parameter") or {}).get("Value", ""))
+        text = answer.get("SecretString")
+        if text is None:
+            text = base64.b64decode(answer.get("SecretBinary") or "").decode("utf-8", "replace")
+        return str(text)
 
 
 class StoredAddress:
@@ -26,60 +85,18 @@ class StoredAddress:
     """
 
     def __init__(self, access: RedisAccess) -> None:
-        self._access = access
-        self._keychain = Keychain(access.aws)
-        self.name = (
-            f"the secret {access.secret_arn}"
-            if access.secret_arn
-            else f"the parameter {access.ssm_parameter}"
-        )
-        self._region = _region_of(access.secret_arn or access.ssm_parameter) or access.region
-        if not self._region:
-            raise ConfigError(
-                f"{self.name}: its region is not known; give its ARN, or set AWS_REGION"
-            )
+        self._base = None if access.url_is_default else access.url
+        self._stored = StoredText(access.secret_arn, access.ssm_parameter, access.aws)
+        self.name = self._stored.name
 
     def __repr__(self) -> str:
         return f"StoredAddress({self.name})"
 
     def read(self, timeout_s: float) -> str:
-        """The address with its password.
-
-        Args:
-            timeout_s: seconds until a silent service counts as away.
-
-        Raises:
-            RedisMisconfigured: it cannot be read for a reason that stays, or what is stored is no address.
-            RedisUnavailable: the service is away.
-        """
-        secret = self._access.secret_arn
-        service, operation = "secretsmanager", "secretsmanager.GetSecretValue"
-        content: dict[str, Any] = {"SecretId": secret}
-        if not secret:
-            service, operation = "ssm", "AmazonSSM.GetParameter"
-            content = {"Name": self._access.ssm_parameter, "WithDecryption": True}
+        """The address with its password; raises as `StoredText.read`, also if what is stored is no address."""
+        text = self._stored.read(timeout_s)
         try:
-            answer = call(
-                service,
-                operation,
-                content,
-                region=self._region,
-                keys=self._keychain.keys(),
-                aws=self._access.aws,
-                timeout_s=timeout_s,
-            )
-        except RedisMisconfigured as error:
-            raise RedisMisconfigured(f"{self.name} cannot be read: {error}") from None
-        text = (
-            answer.get("SecretString")
-            if secret
-            else (answer.get("Parameter") or {}).get("Value", "")
-        )
-        if text is None:
-            text = base64.b64decode(answer.get("SecretBinary") or "").decode("utf-8", "replace")
-        try:
-            base = None if self._access.url_is_default else self._access.url
-            return address_of(str(text), base)
+            return address_of(text, self._base)
         except ValueError as error:
             raise RedisMisconfigured(f"{self.name} cannot be used: {error}") from None
 
