@@ -150,6 +150,9 @@ def test_other_angle_brackets_are_arguments_like_any_other():
     ]
 
     assert parse_event(JOB | {"args": args, "tick": TICK}, NOW).jobs[0].item["args"] == args
+    kwargs = {"to": "Bob <aws.bob@example.com>"}
+    rails = {"active_job": "NightlyJob", "args": [], "kwargs": kwargs}
+    assert parse_event(rails, NOW).jobs[0].item["kwargs"] == kwargs
 
 
 @pytest.mark.parametrize(

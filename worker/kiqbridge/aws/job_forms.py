@@ -51,7 +51,7 @@ _KNOWN_ATTRIBUTE: Final = re.compile(
     r"<aws\.(?:scheduler\.(?:schedule-arn|scheduled-time|execution-id|attempt-number)"
     r"|events\.(?:rule-arn|rule-name|event(?:\.json|\.ingestion-time)?))>"
 )
-_ARGUMENTS: Final = frozenset({"args", "arguments"})
+_ARGUMENTS: Final = frozenset({"args", "arguments", "kwargs"})
 _PLACEHOLDER: Final = re.compile(r"<[^>]*>?|\$\{[^}]*\}?")
 _TICK_FORM: Final = (
     '"tick": {"schedule": "STACK/RULE", "at": "<aws.scheduler.scheduled-time>"} beside the job'
