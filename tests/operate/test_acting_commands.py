@@ -11,6 +11,7 @@ import zlib
 import pytest
 
 from kiqbridge import Client
+from kiqbridge.api import actions
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n"
 
@@ -72,9 +73,38 @@ class TestSets:
             "target": "retry",
             "filter": "",
             "count": 2,
+            "left": 0,
+            "refused": 0,
+            "reason": "",
         }
         assert sorted(jids(redis.zrange("dead", 0, -1))) == ["retry1", "retry3"]
         assert redis.zcard("retry") == 3
+
+    @pytest.mark.parametrize(
+        ("command", "key"), [("retries", "retry"), ("dead", "dead"), ("scheduled", "schedule")]
+    )
+    def test_what_cannot_be_pushed_is_counted_apart_from_what_has_left_meanwhile(
+        self, run, redis, monkeypatch, command, key
+    ):
+        fill(redis, key, 3)
+        redis.zadd(key, {b"no json": 5, b"[1]": 6})
+        # Somebody else takes two once they are counted.
+        operate = actions.operating.operate
+
+        def late(*args, **more):
+            redis.zrem(key, text(f"{key}0"), text(f"{key}1"))
+            return operate(*args, **more)
+
+        monkeypatch.setattr(actions.operating, "operate", late)
+
+        code, out, err = run(command, "retry", "--all")
+
+        assert (code, err) == (0, "")
+        assert out.startswith(
+            "pushed 1 job; 2 had left meanwhile; 2 cannot be pushed and stay, the first one: job (without jid): it "
+            "cannot be pushed, since its text cannot be read"
+        )
+        assert redis.zrange(key, 0, -1) == [b"no json", b"[1]"]
 
     def test_a_time_is_given_as_a_moment_or_from_now(self, run, redis):
         fill(redis, "schedule", 2)

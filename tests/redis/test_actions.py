@@ -178,14 +178,15 @@ class TestUnreadable:
         assert isinstance(json.loads(redis.zrange("dead", 0, -1)[0]), dict)
         assert not redis.exists("retry")
 
-    def test_the_others_of_a_selection_go_on(self, redis, operator, caplog):
+    def test_the_others_of_a_selection_go_on_and_those_that_stay_are_counted(self, redis, operator):
         fill(redis, "dead", 3)
-        redis.zadd("dead", {b"no json": 5})
+        redis.zadd("dead", {b"no json": 5, b"[1]": 6})
 
-        assert DeadSet(operator).retry_all() == 3
+        done = DeadSet(operator).retry_all()
 
-        assert redis.zrange("dead", 0, -1) == [b"no json"]
-        assert "left where it is (jobs: 1)" in caplog.text
+        assert (done, done.refused) == (3, 2)
+        assert "it cannot be pushed, since its text" in done.reason
+        assert redis.zrange("dead", 0, -1) == [b"no json", b"[1]"]
 
 
 class TestMany:

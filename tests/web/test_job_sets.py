@@ -144,6 +144,23 @@ def test_chosen_jobs_are_killed_and_what_moved_on_is_counted(browser, operator, 
     assert (jids(redis, "retry"), jids(redis, "dead")) == (["c"], ["a"])
 
 
+@pytest.mark.parametrize("is_all", [True, False])
+def test_what_cannot_be_pushed_is_counted_apart_with_its_reason(browser, operator, redis, is_all):
+    dead(redis, 2)
+    redis.zadd("dead", {b"no json": 5.0})
+    keys = [token_of(job) for job in DeadSet(operator)]
+
+    chosen = {"all": "1", "confirmed": "1"} if is_all else {"key": keys}
+    page = browser.send("/dead", action="retry", **chosen)
+
+    assert (
+        "2 jobs pushed to their queues. 1 job stays where it is: job (without jid): " in page.text
+    )
+    assert "its text cannot be read" in page.text
+    assert "moved on before" not in page.text
+    assert redis.zrange("dead", 0, -1) == [b"no json"]
+
+
 def test_chosen_jobs_are_deleted_after_a_question(browser, operator, redis):
     dead(redis, 3)
     keys = [token(operator, DeadSet, jid) for jid in ("d0", "d1")]

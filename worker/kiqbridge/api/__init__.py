@@ -5,7 +5,7 @@ Ruby included, and raises for none of it; each action is atomic and audited. It 
 nor hold more than a page of a set in memory.
 """
 
-from kiqbridge.api.actions import Action
+from kiqbridge.api.actions import Action, Applied
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
@@ -39,6 +39,7 @@ from kiqbridge.engine.inflight.unregistered import search_unregistered
 
 __all__ = [
     "Action",
+    "Applied",
     "AuditEntry",
     "ClassCounts",
     "Counts",

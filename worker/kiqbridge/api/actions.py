@@ -12,7 +12,6 @@ removed so, and the others keep their order. Farther in, it is overwritten in it
 queue: so a script takes a millisecond in a queue of any length, and no job waits longer than before.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
@@ -21,7 +20,7 @@ from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import pushed_text
 from kiqbridge.engine.settle.dying import killed
 from kiqbridge.engine.settle.ending import ending
-from kiqbridge.errors import JobRemoved, PayloadError
+from kiqbridge.errors import JobRemoved, KiqbridgeError, PayloadError
 from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from kiqbridge.api.job_list import JobList, ListedJob
     from kiqbridge.api.operator import Operator
     from kiqbridge.api.sets import SortedEntry
-
-logger = logging.getLogger(__name__)
 
 Action = Literal["retry", "kill", "delete", "reschedule", "move"]
 """`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one."""
@@ -58,6 +55,18 @@ _CLEARED_AT_ONCE: Final = 1_000
 _Listed = TypeVar("_Listed", bound="ListedJob")
 
 
+class Applied(int):
+    """How many jobs something was done to.
+
+    Attributes:
+        refused: how many it cannot be done to, which stay where they are; the others had left meanwhile.
+        reason: why the first of those stays; empty if there are none.
+    """
+
+    refused: int = 0
+    reason: str = ""
+
+
 class Operation(Generic[_Listed]):
     """One action on jobs of one queue or set, in batches, and its entry in the audit log.
 
@@ -73,7 +82,6 @@ class Operation(Generic[_Listed]):
 
     Attributes:
         done: how many jobs were moved.
-        refused: why jobs were left where they are.
         started_at: epoch seconds.
     """
 
@@ -108,11 +116,12 @@ class Operation(Generic[_Listed]):
         )
         self._number = 0
         self.done = 0
-        self.refused: list[Exception] = []
+        self._refused: set[int] = set()
+        self._first: Exception | None = None
         self.started_at = time.time()
 
     def run(self, jobs: Sequence[_Listed], *, thorough: bool = False) -> list[_Listed]:
-        """Do it to these jobs, in their order; returns those that it cannot be done to, which stay (`refused`).
+        """Do it to these jobs, in their order; returns those that it cannot be done to, which stay.
 
         Args:
             jobs: as read.
@@ -132,7 +141,8 @@ class Operation(Generic[_Listed]):
             try:
                 act = self._act(job, now)
             except Exception as error:  # noqa: BLE001 - also of middleware: the other jobs must go on
-                self.refused.append(error)
+                self._refused.add(hash(job.text))  # a part of a queue may be read twice
+                self._first = self._first or error.with_traceback(None)
                 left.append(job)
                 continue
             more = len(act.member) + len(act.text)
@@ -149,22 +159,18 @@ class Operation(Generic[_Listed]):
             self._send(acts, now, thorough=thorough or is_short)
         return left
 
-    def finish(self) -> int:
-        """How many jobs were moved.
+    def finish(self) -> Applied:
+        """How many jobs were moved, and how many cannot be.
 
         Raises:
             PayloadError: none was, since none could be; the first reason.
         """
-        if self.refused and not self.done:
-            raise self.refused[0]
-        if self.refused:
-            logger.warning(
-                "%s: what cannot be pushed was left where it is (jobs: %s); the first one: %s",
-                self._action,
-                f"{len(self.refused):,}",
-                self.refused[0],
-            )
-        return self.done
+        if self._first is not None and not self.done:
+            raise self._first
+        done = Applied(self.done)
+        if self._first is not None:
+            done.refused, done.reason = len(self._refused), _reason(self._first)
+        return done
 
     def is_own(self, entry: "SortedEntry") -> bool:
         """Whether this action itself has put the member of a set where it is."""
@@ -273,6 +279,11 @@ def removal_effects(
 ) -> Sequence[Effect]:
     """What comes about when a job is removed at `now` (epoch seconds); `reason` is a sentence."""
     return ending(keys, watched_payload(text), outcome, now, error=JobRemoved(reason))
+
+
+def _reason(error: Exception) -> str:
+    """Of middleware, too, whose errors may say little without their class."""
+    return str(error) if isinstance(error, KiqbridgeError) else f"{type(error).__name__}: {error}"
 
 
 def _cost(place: float | None, length: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from kiqbridge.api.actions import Action, Operation, Progress, clear_jobs
+from kiqbridge.api.actions import Action, Applied, Operation, Progress, clear_jobs
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.record import JobRecord
@@ -113,7 +113,7 @@ class JobList(ABC, Generic[Listed]):
         *,
         at: float | None = None,
         to: str | None = None,
-    ) -> int:
+    ) -> Applied:
         """Do the same to several jobs, in their order.
 
         Args:
@@ -124,11 +124,11 @@ class JobList(ABC, Generic[Listed]):
             to: name of the queue to move to.
 
         Returns:
-            How many were still there as they were read.
+            How many were still there as they were read; its `refused` and `reason` are of those that stay, such as
+            what cannot be pushed.
 
         Raises:
-            PayloadError: a wrong argument, or none could be; of several, those that cannot be pushed stay, with a
-                warning.
+            PayloadError: a wrong argument, or none could be.
             RedisUnavailable: repeat it; what was moved is not moved again.
         """
         shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
@@ -146,7 +146,7 @@ class JobList(ABC, Generic[Listed]):
         to: str | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
-    ) -> int:
+    ) -> Applied:
         """Do the same to all jobs that match, the lowest score or the next to be taken first, in batches.
 
         Args:
@@ -156,7 +156,7 @@ class JobList(ABC, Generic[Listed]):
             progress: called after each batch with how many were moved, and how many were looked at.
 
         Returns:
-            How many were moved.
+            How many were moved, as `apply`.
 
         Raises:
             As `apply`; batches before were carried out.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kiqbridge.api.actions import Operation
+from kiqbridge.api.actions import Applied, Operation
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.job_list import READ_AT_ONCE, JobList, ListedJob, Page
@@ -165,7 +165,7 @@ class JobSet(JobList[SortedEntry]):
         )
         return next((entry for entry in self._entries(rows) if entry.jid == jid), None)
 
-    def delete_all(self, where: Filter | None = None) -> int:
+    def delete_all(self, where: Filter | None = None) -> Applied:
         """Delete all that match; how many."""
         return self.apply_all("delete", where)
 
@@ -194,7 +194,7 @@ class ScheduledSet(JobSet):
 
     name = "schedule"
 
-    def add_all_to_queue(self, where: Filter | None = None) -> int:
+    def add_all_to_queue(self, where: Filter | None = None) -> Applied:
         """Push all that match now; how many."""
         return self.apply_all("retry", where)
 
@@ -204,11 +204,11 @@ class RetrySet(JobSet):
 
     name = "retry"
 
-    def retry_all(self, where: Filter | None = None) -> int:
+    def retry_all(self, where: Filter | None = None) -> Applied:
         """Push all that match now, the lowest score first; how many."""
         return self.apply_all("retry", where)
 
-    def kill_all(self, where: Filter | None = None) -> int:
+    def kill_all(self, where: Filter | None = None) -> Applied:
         """Move all that match to the dead set; how many."""
         return self.apply_all("kill", where)
 
@@ -219,7 +219,7 @@ class DeadSet(JobSet):
     name = "dead"
     newest_first = True
 
-    def retry_all(self, where: Filter | None = None) -> int:
+    def retry_all(self, where: Filter | None = None) -> Applied:
         """Push all that match now, the lowest score first; how many."""
         return self.apply_all("retry", where)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
-from kiqbridge.api import Filter
+from kiqbridge.api import Applied, Filter
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text
@@ -72,33 +72,40 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
     Args:
         options: with `dry_run`, `yes` and `json`.
         plan: what it is.
-        do: does it, calls the function it gets with how many are done, and returns how many were.
+        do: does it, calls the function it gets with how many are done, and returns how many were; of those that
+            cannot be moved a `Applied` has the number and the first reason.
 
     Raises:
         PayloadError: it destroys, and there is nobody to ask.
     """
-    done = plan.count
+    done = Applied(plan.count)
     if done and not options.dry_run:
         question = plan.sentence[0].upper() + plan.sentence[1:] + "?"
         if plan.verb in ASKED and not confirm(question, options):
             return REFUSED
         with progress(VERBS.get(plan.verb, plan.verb), plan.count) as advance:
-            done = do(advance)
+            answered = do(advance)
+            done = answered if isinstance(answered, Applied) else Applied(answered)
+    left = max(plan.count - done - done.refused, 0)
     said = f"would {plan.sentence}"
     if not options.dry_run:
-        gone = plan.count - done
-        rest = (
-            f"; {gone:,} were not: they had left meanwhile, or cannot be and stay"
-            if gone > 0
-            else ""
-        )
-        said = f"{PAST[plan.verb]} {count_text(done, 'job')}{plan.ending}{rest}"
+        said = f"{PAST[plan.verb]} {count_text(done, 'job')}{plan.ending}"
+        if left:
+            said += f"; {left:,} had left meanwhile"
+        if done.refused:
+            reason = printable(done.reason)
+            said += (
+                f"; {done.refused:,} cannot be {PAST[plan.verb]} and stay, the first one: {reason}"
+            )
     document = {
         "dry_run": options.dry_run,
         "action": plan.verb,
         "target": plan.target,
         "filter": str(plan.where),
         "count": done,
+        "left": left,
+        "refused": done.refused,
+        "reason": done.reason,
     }
     return answer(options, document, [said])
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kiqbridge.api import (
+    Applied,
     DeadSet,
     Filter,
     JobSet,
@@ -247,11 +248,14 @@ def _act(options: argparse.Namespace) -> int:
     def do(advance: Advance) -> int:
         if is_all:
             return int(jobs.clear())
+        done: Applied
         if named:
-            return int(jobs.apply(options.verb, named, at=at, to=to))
-        more = {"at": at, "to": to, "limit": options.limit}
-        more["progress"] = lambda done, _looked_at: advance(done)
-        return int(jobs.apply_all(options.verb, where or None, **more))
+            done = jobs.apply(options.verb, named, at=at, to=to)
+        else:
+            more = {"at": at, "to": to, "limit": options.limit}
+            more["progress"] = lambda done, _looked_at: advance(done)
+            done = jobs.apply_all(options.verb, where or None, **more)
+        return done
 
     plan = Plan(
         verb=options.verb,

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import JobRecord, JobSet, Page, Queue, QueuedJob, SortedEntry
+from kiqbridge.api import Applied, JobRecord, JobSet, Page, Queue, QueuedJob, SortedEntry
 from kiqbridge.api.sets import score_text
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import Role, require_role
@@ -153,6 +153,7 @@ def act(request: Request, form: FormData, place: Place) -> Response:
         notice = f"{jobs(done)} {done_what}."
         if done >= MOST_AT_ONCE:
             notice = f"The first {notice} There may be more: do it again."
+        notice += staying(done)
         return redirect(request, place.path, notice=notice, **asked.filter_query)
     back = {**asked.query, **({"page": asked.number} if asked.number > 1 else {})}
     tokens = [token] if token else [str(each) for each in form.getlist("key")]
@@ -175,9 +176,16 @@ def act(request: Request, form: FormData, place: Place) -> Response:
     notice = f"{jobs(done)} {done_what}."
     if not tokens:
         notice = "No job was chosen: nothing was done."
-    elif done < len(tokens):
-        notice += f" {jobs(len(tokens) - done)} moved on before."
+    elif left := len(tokens) - done - done.refused:
+        notice += f" {jobs(left)} moved on before."
+    notice += staying(done)
     return redirect(request, place.path, notice=notice, **back)
+
+
+def staying(done: Applied) -> str:
+    """A sentence about those that it cannot be done to; empty if there are none."""
+    stay = "stays where it is" if done.refused == 1 else "stay where they are"
+    return f" {jobs(done.refused)} {stay}: {done.reason[:300]}." if done.refused else ""
 
 
 def ask_for_all(
