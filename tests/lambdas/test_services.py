@@ -21,6 +21,16 @@ REFUSED = {
     "authorizer_v2": "the question of an authorizer (HTTP API) cannot become a job",
     "s3_object_lambda": "it waits for the object; use a notification of the bucket",
     "transfer_identity": "it waits for the user's rights",
+    "vpc_lattice": "a request of VPC Lattice cannot become a job: this function cannot know who sent it",
+    "vpc_lattice_v1": "a request of VPC Lattice (event structure V1) cannot become a job",
+    "websocket_message": "a message of a WebSocket API (API Gateway) cannot become a job: only its $connect",
+    "appsync_batch": "a batch of fields (AppSync) cannot become a job: AppSync waits for a list",
+    "appsync_channel": "an event of a channel (AppSync Events) cannot become a job",
+    "appsync_authorizer": "the question of an authorizer (AppSync) cannot become a job",
+    "iot_authorizer": "let a rule of AWS IoT enqueue instead",
+    "cloudwatch_widget": "the question of a custom widget (CloudWatch) cannot become a job",
+    "cloudformation_macro": "a macro (CloudFormation) cannot become a job",
+    "cloudformation_hook": "a Lambda hook (CloudFormation) cannot become a job",
 }
 
 

@@ -33,6 +33,7 @@ WITHOUT_IDENTITY = {
     "cognito-sync",
     "connect",
     "direct",
+    "documentdb",
     "http",
     "iot-button",
     "kafka",

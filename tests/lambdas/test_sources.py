@@ -79,6 +79,14 @@ def test_a_row_that_is_taken_out_of_a_table_is_missed(monkeypatch, module, table
         ([], "event: [] is not an object"),
         ([{"class": "A", "args": []}, 5], "is not an object, nor the text"),
         ({"orderId": 5}, "event: {'orderId': 5} holds no job; it needs the keys class and args"),
+        (
+            [{"orderId": 5}],
+            "event: [{'orderId': 5}] is not an object, nor the text or the list of jobs",
+        ),
+        (
+            [{"eventSource": "aws:amq"}],
+            "event: this looks like a pipe's batch of 'aws:amq', which holds no",
+        ),
         ({"Records": []}, "Records: [] is not a list with at least one record; an invocation"),
         ({"Records": "x"}, "Records: 'x' is not a list"),
         ({"Records": [5]}, "Records[0]: 5 is not an object"),

@@ -205,3 +205,12 @@ def test_a_fifo_queue_keeps_its_order_also_behind_a_message_that_cannot_be_read(
     assert failures(invoke(event)) == ["m0", "m1"]
 
     assert numbers(redis) == [3]
+
+
+def test_a_batch_of_ten_thousand_messages_is_enqueued(invoke, redis):
+    """The largest that an event source mapping of a standard queue delivers; one of them is refused alone."""
+    event = messages(*map(job, range(9_999)), {"class": "Kernel", "args": []})
+
+    assert failures(invoke(event)) == ["m9999"]
+
+    assert sorted(numbers(redis)) == list(range(9_999))

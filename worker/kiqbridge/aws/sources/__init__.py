@@ -88,11 +88,17 @@ def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
 
 def _module_of(event: object) -> str:
     if not isinstance(event, Mapping):
-        return "direct"
+        return "services" if _is_list_of_others(event) else "direct"
     for module, is_its_own in BY_KEYS.items():
         if is_its_own(event):
             return module
     return _of_records(event["Records"]) if "Records" in event else "services"
+
+
+def _is_list_of_others(event: object) -> bool:
+    """Whether an event is a list of objects that are no jobs: AppSync sends such ones."""
+    first = event[0] if isinstance(event, list) and event else None
+    return isinstance(first, Mapping) and not is_job_form(first)
 
 
 def _of_records(records: object) -> str:

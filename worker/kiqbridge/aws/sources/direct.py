@@ -11,8 +11,8 @@ from typing import Any
 
 from kiqbridge.aws.job_forms import resembles_job
 from kiqbridge.aws.record import Delivery, Record
-from kiqbridge.aws.sources.reading import parsed
-from kiqbridge.runtime.redaction import shorten_argument
+from kiqbridge.aws.sources.reading import parsed, service_of
+from kiqbridge.runtime.redaction import shorten, shorten_argument
 
 
 def read(event: object) -> Delivery:
@@ -32,6 +32,12 @@ def read(event: object) -> Delivery:
 
 
 def _why_no_job(event: object) -> str:
+    if isinstance(event, list) and event and (service := service_of(event[0])):
+        return (
+            f"event: this looks like a pipe's batch of {shorten(service)}, which holds no job by itself, and no mapping "
+            "takes it; write into mappings.yml: mappings: [{match: {source: direct}, each: '@', class: NAME, "
+            "args: [EXPRESSION]}]"
+        )
     if not isinstance(event, Mapping):
         return (
             f"event: {shorten_argument(event)} is not an object, nor the text or the list of jobs; send a job "

@@ -49,7 +49,7 @@ class Form:
     refused: str = ""
     returns_event: bool = False
 
-    def is_its_own(self, event: Mapping[str, Any]) -> bool:
+    def is_its_own(self, event: Any) -> bool:
         """Whether the event has this form."""
         return all(at(event, path) is not None for path in self.keys) and _has(event, self.values)
 
@@ -69,7 +69,7 @@ def at(event: object, path: str) -> Any:
     return value
 
 
-def _has(event: Mapping[str, Any], values: Mapping[str, object]) -> bool:
+def _has(event: object, values: Mapping[str, object]) -> bool:
     return all(at(event, path) == value for path, value in values.items())
 
 
@@ -82,8 +82,11 @@ FORMS: Final[dict[str, Form]] = {
 """Source → its form; the first that fits is taken."""
 
 
-def read(event: Mapping[str, Any]) -> Delivery:
+def read(event: Any) -> Delivery:
     """One record of a known service, or of whoever invoked the function directly.
+
+    Args:
+        event: an object, or a list of objects that are no jobs.
 
     Raises:
         EventError: the service waits for an answer that an enqueued job cannot give, or the records
@@ -92,12 +95,12 @@ def read(event: Mapping[str, Any]) -> Delivery:
     for source, form in FORMS.items():
         if form.is_its_own(event):
             return _of_form(source, form, event)
-    if "Records" in event:
+    if isinstance(event, Mapping) and "Records" in event:
         raise EventError(_unknown_records(at(event, "Records.0")))
     return direct.read(event)
 
 
-def _of_form(source: str, form: Form, event: Mapping[str, Any]) -> Delivery:
+def _of_form(source: str, form: Form, event: Any) -> Delivery:
     if form.refused:
         raise EventError(f"event: {form.what} cannot become a job: {form.refused}")
     if form.test and _has(event, form.test):
@@ -113,7 +116,7 @@ def _of_form(source: str, form: Form, event: Mapping[str, Any]) -> Delivery:
     return Delivery(source=source, records=[record], success=event if form.returns_event else None)
 
 
-def _identity(source: str, form: Form, event: Mapping[str, Any]) -> Identity | None:
+def _identity(source: str, form: Form, event: object) -> Identity | None:
     """None also if the event has not all of it: the service did not say that it is a repetition."""
     texts = [at(event, path) for path in form.identity]
     known = [text for text in texts if isinstance(text, str) and text]
