@@ -8,7 +8,11 @@ from functools import partial
 import pytest
 from support.enqueue_function import ENVIRONMENT, EVENTS, messages, queued, read_event
 from support.mappings import write
+from support.project import lay_out
 from support.servers import find_free_port
+
+from kiqbridge import NotAllowed
+from kiqbridge.aws.allow_list import AllowList
 
 NOWHERE = f"redis://127.0.0.1:{find_free_port()}/0"
 MAPPINGS = """
@@ -221,3 +225,67 @@ class TestEvent:
 
         assert code == 1
         assert "other.yml:1 mapping: is not known here" in err
+
+
+class TestTheTemplateBeside:
+    @pytest.fixture(autouse=True)
+    def project(self, tmp_path, monkeypatch, run):
+        """Nothing is allowed by the environment."""
+        for name in ENVIRONMENT:
+            monkeypatch.delenv(name)
+        return lay_out(tmp_path)
+
+    def dry(self, run, event, job_class, *more):
+        return run("--event", event({"class": job_class, "args": []}), "--dry-run", *more)
+
+    def test_allows_what_it_allows_in_aws_and_refuses_the_rest_with_the_same_sentence(
+        self, run, event, monkeypatch
+    ):
+        assert self.dry(run, event, "HealthPulse")[0] == 0
+        code, _, err = self.dry(run, event, "Kernel")
+
+        with pytest.raises(NotAllowed) as raised:
+            AllowList.from_environment(ENVIRONMENT).check({"class": "Kernel", "args": []})
+        assert (code, str(raised.value) in err) == (2, True)
+        # What this environment sets goes before.
+        monkeypatch.setenv("KIQBRIDGE_ALLOWED_CLASSES", "Kernel")
+        assert self.dry(run, event, "Kernel")[0] == 0
+
+    def test_counts_with_the_answers_of_make_deploy(self, run, event, tmp_path):
+        answers = 'parameter_overrides = "AllowedClasses=Import::* Gone=1"'
+        (tmp_path / "samconfig.local.toml").write_text(f"[default.deploy.parameters]\n{answers}\n")
+
+        assert self.dry(run, event, "Import::Orders")[0] == 0
+        assert self.dry(run, event, "Kernel")[0] == 2
+
+    def test_may_be_named_and_lie_elsewhere_with_its_mappings(
+        self, run, event, tmp_path, monkeypatch
+    ):
+        write(tmp_path / "lambdas" / "enqueue", MAPPINGS)
+        monkeypatch.chdir(tmp_path / "worker")
+        path = event(messages({"id": 5}))
+
+        assert run("--event", path, "--dry-run")[0] == 2
+        code, out, _ = run("--event", path, "--dry-run", "--template", "../template.yaml")
+        assert (code, "would enqueue HealthPulse [5]" in out) == (0, True)
+
+    def test_that_only_aws_can_resolve_is_a_fault(self, run, event, project):
+        text = project.read_text()
+        project.write_text(text.replace("!Ref AllowedClasses]", "!GetAtt Some.Thing]"))
+
+        code, _, err = self.dry(run, event, "HealthPulse")
+
+        assert code == 1
+        assert (
+            "KIQBRIDGE_ALLOWED_CLASSES cannot be known without AWS; set that variable here" in err
+        )
+
+    def test_of_another_project_says_nothing_unless_it_is_named(self, run, event, project):
+        project.write_text("Resources: {Topic: {Type: AWS::SNS::Topic}}")
+
+        assert "KIQBRIDGE_ALLOWED_CLASSES is unset or empty" in self.dry(run, event, "Kernel")[2]
+        code, _, err = self.dry(run, event, "Kernel", "--template", "template.yaml")
+        assert (code, "template.yaml: no function there has CodeUri: lambdas/enqueue" in err) == (
+            1,
+            True,
+        )

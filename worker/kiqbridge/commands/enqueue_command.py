@@ -25,13 +25,24 @@ from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, fields_of, warn
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.errors import ConfigError, EventError, PayloadError
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.schedule.check import read_answers
+from kiqbridge.schedule.template import ENQUEUE_CODE_URI, read_functions
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity
 
-FUNCTION_FOLDER: Final = Path("lambdas/enqueue")
-"""Where the function lies, from the folder in which a project is worked on."""
+DEFAULT_TEMPLATE: Final = Path("template.yaml")
+ANSWERS: Final = "samconfig.local.toml"
+"""In which `make deploy` keeps the parameters."""
+_REFUSES: Final = (
+    ForFunctions.allowed_classes,
+    ForFunctions.allowed_queues,
+    ForFunctions.http_auth,
+    ForFunctions.max_event_bytes,
+    ForFunctions.mappings,
+)
+"""The settings of the function that decide what is refused."""
 _OF_A_JOB: Final = {
     "queue": "--queue",
     "in_": "--in",
@@ -54,26 +65,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--jid JID", "its id (default: a new one)")
     add(parser, "--dedupe-key KEY", "enqueue it once for this class and key")
     text = "an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, mappings, and "
-    text += "KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment"
+    text += "the allow-lists of its template, or KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment"
     add(parser, "--event FILE", text)
-    add_mappings(parser)
+    add_function(parser)
     add_changing(parser)
 
 
-def add_mappings(parser: argparse.ArgumentParser) -> None:
-    """Which mappings make jobs of events; see `mappings_environ`."""
-    text = f"its mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})"
+def add_function(parser: argparse.ArgumentParser) -> None:
+    """Of which function the code is; see `function_environ`."""
+    text = "the SAM template of the function, whose allow-lists count, with the answers of `make deploy` beside it; "
+    text += f"what this environment sets goes before (default: {DEFAULT_TEMPLATE}, if it is there)"
+    add(parser, "--template FILE", text, type=Path)
+    text = f"its mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {ENQUEUE_CODE_URI})"
     add(parser, "--mappings FILE", text, type=Path)
 
 
-def mappings_environ(options: argparse.Namespace) -> dict[str, str]:
-    """The environment, with the mappings that are named."""
-    named = (
-        {}
-        if options.mappings is None
-        else {ForFunctions.mappings.env[0]: str(options.mappings.resolve())}
-    )
-    return {**os.environ, **named}
+def function_folder(options: argparse.Namespace) -> Path:
+    """Where the function lies: beside its template, else below the folder in which a project is worked on."""
+    above = Path() if options.template is None else options.template.parent
+    return Path(above, ENQUEUE_CODE_URI)
+
+
+def function_environ(options: argparse.Namespace) -> dict[str, str]:
+    """The environment; what it does not set of `_REFUSES` is that of the template's enqueue function.
+
+    Raises:
+        ConfigError: the template cannot be read, or only AWS knows what it says.
+    """
+    environ = {name: value for name, value in os.environ.items() if value}
+    if options.mappings is not None:
+        environ[ForFunctions.mappings.env[0]] = str(options.mappings.resolve())
+    path = options.template or DEFAULT_TEMPLATE
+    if options.template is None and not path.is_file():
+        return environ
+    functions = read_functions(path, read_answers(path.parent / ANSWERS, path))
+    function = next((each for each in functions if each.enqueues), None)
+    if function is None:
+        if options.template is not None:
+            raise ConfigError(f"{path}: no function there has CodeUri: {ENQUEUE_CODE_URI}")
+        return environ
+    for setting in _REFUSES:
+        [name] = setting.env
+        if name in environ:
+            continue
+        if name in function.unknown:
+            raise ConfigError(
+                f"{path} {function.name}: {name} cannot be known without AWS; set that variable here"
+            )
+        if name in function.environment:
+            environ[name] = function.environment[name]
+    return environ
 
 
 def run(options: argparse.Namespace) -> int:
@@ -123,9 +164,9 @@ def _time(text: str) -> str | float:
 
 
 def _enqueue_event(options: argparse.Namespace) -> int:
-    event, environ = _event(options.event), mappings_environ(options)
+    event, environ = _event(options.event), function_environ(options)
     pusher = _DryPusher() if options.dry_run else None
-    enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER, pusher)
+    enqueuer = Enqueuer.from_environment(environ, function_folder(options), pusher)
     handled = enqueuer.handle(event, now=time.time(), by=f"kiqbridge enqueue by {user_name()}")
     records = [_shown(result, enqueuer, is_dry=options.dry_run) for result in handled.results]
     document = {

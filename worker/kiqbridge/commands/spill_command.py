@@ -152,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "only print what would become of each message, which counts as received once more"
     for verb in (drain, replay):
         add(verb, "--limit N", "at most N messages of a queue", type=within(0))
-        enqueue_command.add_mappings(verb)
+        enqueue_command.add_function(verb)
         add(verb, "--dry-run", text)
         add(verb, "-y --yes", "do not ask")
     for verb in (show, drain, replay):
@@ -185,7 +185,7 @@ def _take_all(options: argparse.Namespace) -> int:
         count = sum(queue.counts()["waiting"] for queue in queues)
         if not confirm(f"Enqueue and delete about {count} messages?", options):
             return REFUSED
-    environ = enqueue_command.mappings_environ(options)
+    environ = enqueue_command.function_environ(options)
     client = Client()
     key = spill_key_of(environ)
     spilling = queues if options.is_drain else [Messages(url) for url in _configured()]
@@ -198,7 +198,8 @@ def _take_all(options: argparse.Namespace) -> int:
         key=key,
         spill_queues=None if key is not None else {name_of(url) for url in urls},
     )
-    enqueuer = Enqueuer.from_environment(environ, enqueue_command.FUNCTION_FOLDER, pusher)
+    folder = enqueue_command.function_folder(options)
+    enqueuer = Enqueuer.from_environment(environ, folder, pusher)
     outcomes: list[dict[str, Any]] = []
     try:
         for queue in queues:

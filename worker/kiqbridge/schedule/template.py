@@ -57,6 +57,30 @@ class TemplateError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateFunction:
+    """One function of a template, so far as it is known without AWS.
+
+    Attributes:
+        name: its logical id.
+        handler: MODULE.FUNCTION.
+        code_uri: its folder, relative to the template; None if its code is not local.
+        environment: those of its variables that are known without AWS.
+        unknown: names of the others.
+    """
+
+    name: str
+    handler: str | None
+    code_uri: str | None
+    environment: Mapping[str, str] = field(repr=False)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def enqueues(self) -> bool:
+        """Whether it is the enqueue function."""
+        return _enqueues(self.code_uri)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateSchedule:
     """One rule of a template, resolved."""
 
@@ -114,6 +138,21 @@ def read_schedules(
     return schedules
 
 
+def read_functions(
+    path: Path, parameters: Mapping[str, str] | None = None
+) -> list[TemplateFunction]:
+    """The functions that a template creates; one that cannot be read without AWS is left out.
+
+    Raises:
+        TemplateError: the file is no template.
+    """
+    reader = _Reader(path)
+    functions = list(reader.read_functions(parameters))
+    if reader.problems:
+        raise TemplateError(reader.problems)
+    return functions
+
+
 class _Properties:
     """The properties of an event, each resolved when it is asked for; a fault names its line."""
 
@@ -157,6 +196,18 @@ class _Reader:
                     found.extend(self._read_resource(name, resource))
         return found
 
+    def read_functions(self, *given: Any) -> Iterator[TemplateFunction]:
+        """What is wrong with one is for `read` to say, or for SAM."""
+        resources: Mapping[str, Entry] = {}
+        with self._noting(""):
+            self._template = Template(self._path, *given)
+            resources = self._template.section("Resources")
+        for name, resource in resources.items():
+            with suppress(TemplateFault):
+                properties = self._properties_of(resource)
+                if properties is not None:
+                    yield self._read_function(name, properties)
+
     @contextmanager
     def _noting(self, where: str) -> Iterator[None]:
         try:
@@ -164,17 +215,21 @@ class _Reader:
         except TemplateFault as fault:
             self.problems.append(Problem(self._path, fault.line, where, fault.text))
 
-    def _read_resource(self, name: str, resource: Entry) -> Iterator[TemplateSchedule]:
+    def _properties_of(self, resource: Entry) -> dict[str, Entry] | None:
+        """Those of a function that is created; None: it is another resource, or its condition does not hold."""
         attributes = entries(resource.node, "a resource")
         if "Type" not in attributes:
             raise TemplateFault(resource.line, "the resource has no Type: write one")
         if self._template.resolve(attributes["Type"].node) != "AWS::Serverless::Function":
-            return
+            return None
         condition = self._template.text(attributes, "Condition")
         if condition and not self._template.holds(condition, attributes["Condition"].line):
-            return
-        properties = {**self._shared, **_section(attributes, "Properties")}
-        function: dict[str, Any] = {}
+            return None
+        return {**self._shared, **_section(attributes, "Properties")}
+
+    def _read_resource(self, name: str, resource: Entry) -> Iterator[TemplateSchedule]:
+        properties = self._properties_of(resource) or {}
+        function: TemplateFunction | None = None
         for event, entry in _section(properties, "Events").items():
             with self._noting(f"{name}.{event}"):
                 parts = entries(entry.node, "an event")
@@ -188,49 +243,62 @@ class _Reader:
     def _shared(self) -> dict[str, Entry]:
         return _section(self._template.section("Globals"), "Function")
 
-    def _read_function(self, name: str, properties: dict[str, Entry]) -> dict[str, Any]:
-        """What a schedule has of its function."""
+    def _read_function(self, name: str, properties: dict[str, Entry]) -> TemplateFunction:
         environment: dict[str, str] = {}
+        unknown: list[str] = []
         variables: dict[str, Entry] = {}
         for source in (self._shared, properties):
             variables |= _section(_section(source, "Environment"), "Variables")
         for variable in variables:
-            # A variable that only AWS knows is no fault of the schedule.
-            with suppress(TemplateFault):
+            try:
                 value = self._template.value(variables, variable)
-                if isinstance(value, str) and DYNAMIC_REFERENCE not in value:
+            except TemplateFault:
+                # A variable that only AWS knows is no fault of the schedule.
+                unknown.append(variable)
+                continue
+            if isinstance(value, str):
+                if DYNAMIC_REFERENCE in value:
+                    unknown.append(variable)
+                else:
                     environment[variable] = value
         code_uri = self._template.value(properties, "CodeUri")
-        return {
-            "function": name,
-            "handler": self._template.text(properties, "Handler"),
-            "code_uri": code_uri if isinstance(code_uri, str) else None,
-            "environment": environment,
-        }
+        return TemplateFunction(
+            name=name,
+            handler=self._template.text(properties, "Handler"),
+            code_uri=code_uri if isinstance(code_uri, str) else None,
+            environment=environment,
+            unknown=tuple(unknown),
+        )
 
     def _read_event(
-        self, function: dict[str, Any], name: str, kind: str, event: _Properties
+        self, function: TemplateFunction, name: str, kind: str, event: _Properties
     ) -> Iterator[TemplateSchedule]:
         """Read one event; every property is checked, whatever is wrong with the others."""
-        where = f"{function['function']}.{name}"
+        where = f"{function.name}.{name}"
         noted = len(self.problems)
         read: dict[str, Any] = {}
         with self._noting(where):
-            self._require_unique(name, function["function"], event)
+            self._require_unique(name, function.name, event)
         for member, reader in _READERS.items():
             with self._noting(where):
                 read[member] = reader(event)
         with self._noting(where):
             read["expression"] = _expression(event, kind, read)
         with self._noting(where):
-            enqueues = _enqueues(function["code_uri"])
-            read["input"] = _input(event, is_required=enqueues)
-            for text in input_faults(read["input"], name, kind) if enqueues else ():
+            read["input"] = _input(event, is_required=function.enqueues)
+            for text in input_faults(read["input"], name, kind) if function.enqueues else ():
                 self.problems.append(Problem(self._path, event.line("Input"), where, text))
         if len(self.problems) == noted:
-            line = event.line("")
             yield TemplateSchedule(
-                name=name, kind=kind, path=self._path, line=line, **read, **function
+                name=name,
+                kind=kind,
+                path=self._path,
+                line=event.line(""),
+                function=function.name,
+                handler=function.handler,
+                code_uri=function.code_uri,
+                environment=function.environment,
+                **read,
             )
 
     def _require_unique(self, name: str, function: str, event: _Properties) -> None:
