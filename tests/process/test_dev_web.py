@@ -66,10 +66,11 @@ def test_a_page_that_ends_is_reported_and_the_run_goes_on(project):
     assert interrupt(run) == 0
 
 
-def test_with_no_web_there_is_none(project):
-    run = project.dev()
+def test_with_no_web_there_is_none_and_with_no_invoke_no_api(project):
+    run = project.dev("--no-invoke")
     wait_for_job(run)
     wait_until(lambda: " is ready: " in run.output, 15, "a worker that is ready")
 
     assert interrupt(run) == 0
     assert not PAGE.search(run.output)
+    assert "Lambda's API" not in run.output

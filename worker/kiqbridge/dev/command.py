@@ -22,6 +22,8 @@ JOBS: Final = ("worker/jobs", "jobs")
 TEMPLATE: Final = Path("template.yaml")
 _EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)  # a tick is named by epoch seconds from 0
 _END: Final = datetime(2200, 1, 1, tzinfo=UTC)  # the years of EventBridge end here
+INVOKE_PORT: Final = 3001
+LAST_PORT: Final = 65_535
 TIMEOUT_S: Final = 3.0
 """Less than the worker's own default: a person waits for it after Ctrl-C."""
 
@@ -63,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-web", dest="web", action="store_false", help="do not serve the page beside it"
     )
     parser.add_argument(
+        "--invoke-port", type=_port, metavar="PORT",
+        help="port of Lambda's API for invoking the template's functions, on the loopback; 0 = one that is free "
+        f"(default: {INVOKE_PORT}, as of sam local start-lambda, or one that is free)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-invoke", dest="invoke", action="store_false", help="do not offer that API"
+    )
+    parser.add_argument(
         "--no-reload", dest="reload", action="store_false",
         help="do not restart the worker when a Python file below this directory, or below that of -r, has changed",
     )  # fmt: skip
@@ -82,6 +92,9 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
     options.template = options.template or (TEMPLATE if TEMPLATE.exists() else None)
+    options.invoke_ports = (
+        (INVOKE_PORT, 0) if options.invoke_port is None else (options.invoke_port,)
+    )
     options.require = options.require or [place for place in JOBS if Path(place).is_dir()][:1]
     return run_dev(options)
 
@@ -95,6 +108,12 @@ def _up_to(most: int, unit: str) -> Callable[[str], float]:
 
     parse.__name__ = "number"  # as argparse names it
     return parse
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: write 0 to {LAST_PORT}")
+    return int(text)
 
 
 def _instant(text: str) -> datetime:

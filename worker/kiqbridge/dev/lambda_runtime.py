@@ -1,6 +1,7 @@
 """Lambda's runtime in small: `python -m kiqbridge.dev.lambda_runtime DESCRIPTOR FOLDER MODULE.FUNCTION`.
 
-Reads one event a message and answers one message each: `{"answer": …}` or `{"error": CLASS, "message": …}`.
+Reads two messages an event, `[REQUEST_ID, QUALIFIER]` and the event, and answers one: `{"answer": …}` or
+`{"error": CLASS, "message": …}`.
 What the function prints and logs goes to its log, as on Lambda.
 """
 
@@ -11,7 +12,6 @@ import os
 import sys
 import time
 import traceback
-import uuid
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -25,14 +25,15 @@ Handler = Callable[[Any, "Context"], Any]
 class Context:
     """The context object that Lambda passes to a function."""
 
-    def __init__(self, function_name: str) -> None:
+    def __init__(self, function_name: str, request_id: str, qualifier: str) -> None:
         self.function_name = function_name
         self.function_version = "$LATEST"
         self.invoked_function_arn = (
             f"arn:aws:lambda:eu-west-1:000000000000:function:{function_name}"
+            + (f":{qualifier}" if qualifier else "")
         )
         self.memory_limit_in_mb = "512"
-        self.aws_request_id = str(uuid.uuid4())
+        self.aws_request_id = request_id
         self.log_group_name = f"/aws/lambda/{function_name}"
         self.log_stream_name = "local"
         self._ends_ms = time.monotonic() * 1000 + TIMEOUT_MS
@@ -54,7 +55,8 @@ def main() -> None:
     name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")
     with Connection(int(descriptor)) as channel:
         while True:
-            answer = _invoke(handler, json.loads(channel.recv_bytes()), Context(name))
+            context = Context(name, *json.loads(channel.recv_bytes()))
+            answer = _invoke(handler, channel.recv_bytes(), context)
             channel.send_bytes(json.dumps(answer).encode())
 
 
@@ -62,9 +64,9 @@ def _fail(error: Exception, _event: Any, _context: Context) -> None:
     raise error
 
 
-def _invoke(handler: Handler, event: Any, context: Context) -> dict[str, Any]:
+def _invoke(handler: Handler, payload: bytes, context: Context) -> dict[str, Any]:
     try:
-        return {"answer": json.loads(json.dumps(handler(event, context)))}
+        return {"answer": json.loads(json.dumps(handler(json.loads(payload), context)))}
     except Exception as error:  # noqa: BLE001 - the function's error is its answer
         traceback.print_exc()
         return {"error": type(error).__name__, "message": str(error)}

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import signal
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ class FunctionError(KiqbridgeError):
     """The function raised, or gave no answer.
 
     Attributes:
-        kind: class name of what it raised.
+        kind: class name of what it raised, or Lambda's name for its end.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -69,7 +70,16 @@ class LocalFunction:
         self._channel = ours
 
     def invoke(self, event: Any) -> Any:
+        """Return the handler's answer; raises as `invoke_json`."""
+        return self.invoke_json(json.dumps(event).encode(), str(uuid.uuid4()))
+
+    def invoke_json(self, payload: bytes, request_id: str, qualifier: str = "") -> Any:
         """Return the handler's answer.
+
+        Args:
+            payload: the event as JSON.
+            request_id: of the invocation.
+            qualifier: version or alias by which the function is invoked; "" = without one.
 
         Raises:
             FunctionError: what it raised, or that it ended or hung.
@@ -78,14 +88,16 @@ class LocalFunction:
             self.stop()
             self.start()
         try:
-            self._channel.send_bytes(json.dumps(event).encode())
+            self._channel.send_bytes(json.dumps([request_id, qualifier]).encode())
+            self._channel.send_bytes(payload)
             if not self._channel.poll(_ANSWER_S):
                 self.stop()  # a late answer would be taken for that to the next event
-                raise FunctionError("Timeout", f"no answer within {_ANSWER_S:.0f} s")
+                raise FunctionError("Sandbox.Timedout", f"no answer within {_ANSWER_S:.0f} s")
             answer = json.loads(self._channel.recv_bytes())
         except (EOFError, OSError) as error:
             self.stop()
-            raise FunctionError("Exit", "the function's process ended without an answer") from error
+            text = "the function's process ended without an answer"
+            raise FunctionError("Runtime.ExitError", text) from error
         if "error" in answer:
             raise FunctionError(answer["error"], answer["message"])
         return answer["answer"]

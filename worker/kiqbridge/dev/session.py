@@ -35,9 +35,10 @@ from kiqbridge.dev.firing import (
     most_frequent,
     unknown_rule,
 )
+from kiqbridge.dev.invoke_api import InvokeApi, example
 from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
-from kiqbridge.dev.local_function import LocalFunction
+from kiqbridge.dev.local_functions import LocalFunctions
 from kiqbridge.dev.overview import JobPlaces, Overview
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
@@ -143,13 +144,27 @@ class Dev:
         )
         self._worker = self._worker_child(environ)
         self._page = WebChild(environ=environ, console=console)
-        self._functions = self._functions_of(environ)
+        self._functions = LocalFunctions(
+            template=options.template,
+            log=lambda name: None if options.verbose else data.function_log(name),
+        )
+        self._functions.take(self._rules, environ, self._of_functions(environ))
+        self._invoke_api = (
+            InvokeApi(
+                ports=options.invoke_ports,
+                functions=self._functions,
+                console=console,
+                wake=inbox.wake,
+            )
+            if options.template and options.invoke
+            else None
+        )
         self._watch = LedgerWatch(console=console, pool=places.pool, keys=places.keys, clock=clock)
         self._overview = Overview(
             console=console, places=places, rules=self._rules, clock=clock, watch=self._watch
         )
         self._delivery = TickDelivery(
-            functions=self._functions,
+            functions=self._functions.made,
             console=console,
             places=places,
             expect=self._worker.lines.expect,
@@ -168,19 +183,21 @@ class Dev:
         """Run until a signal; 0 after an orderly end, 1 when a part cannot go on."""
         try:
             with self._console.together():
-                for function in self._functions.values():
-                    function.start()
+                self._functions.start()
                 self._worker.start()
                 self._show_start(has_keys=self._inbox.listen())
+                if self._invoke_api:
+                    self._invoke_api.start()
             self._deliver_at_once()
             return self._keep_going()
         finally:
             if self._inbox.ending:
                 self._console.line("stop", "", "no more ticks; running jobs end or are given back")
             self._page.ask_to_end()
+            if self._invoke_api:
+                self._invoke_api.stop()
             self._worker.stop()
-            for function in self._functions.values():
-                function.stop()
+            self._functions.stop()
             self._page.stop()
             self._watch.look(time.monotonic(), is_last=True)
             self._overview.show_sums()
@@ -202,6 +219,8 @@ class Dev:
             for firing in self._agenda.due(now):
                 if not inbox.ending:
                     self._delivery.fire(firing)
+            if self._invoke_api:
+                self._invoke_api.serve()
             if not worker.tend():
                 return 1
             if self._options.web and worker.lines.is_ready and not self._page.has_started:
@@ -232,12 +251,9 @@ class Dev:
             self._console.line("error", "", f"{path} was edited, and is not followed: {error}")
             return False
         self._take_rules(schedules, now)
-        for function in self._functions.values():
-            function.stop()
-        self._functions.clear()
-        self._functions.update(self._functions_of(self._environ()))
-        for function in self._functions.values():
-            function.start()
+        environ = self._environ()
+        self._functions.take(self._rules, environ, self._of_functions(environ))
+        self._functions.start()
         self._console.line("rules", "", f"{path} was edited: {_counted(len(self._rules), 'rule')}")
         return True
 
@@ -279,23 +295,12 @@ class Dev:
         }
         return {**nothing, ForClients.redis_url.env[0]: self._url}
 
-    def _functions_of(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
-        folder = self._options.template.parent if self._options.template else Path()
+    def _of_functions(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What goes before the variables of the template."""
         return {
-            rule.function: LocalFunction(
-                folder=folder / (rule.code_uri or ""),
-                handler=rule.handler or "app.lambda_handler",
-                environ={
-                    "AWS_LAMBDA_FUNCTION_NAME": rule.function,
-                    **environ,
-                    **rule.environment,
-                    **self._address,
-                    "KIQBRIDGE_NAMESPACE": environ["KIQBRIDGE_NAMESPACE"],
-                    **self._clock_of_ticks(),
-                },
-                log=None if self._options.verbose else self._data.function_log(rule.function),
-            )
-            for rule in self._rules
+            **self._address,
+            "KIQBRIDGE_NAMESPACE": environ["KIQBRIDGE_NAMESPACE"],
+            **self._clock_of_ticks(),
         }
 
     def _clock_of_ticks(self) -> dict[str, str]:
@@ -350,6 +355,11 @@ class Dev:
         console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
+        if self._invoke_api:
+            url, rule = self._invoke_api.url, next(iter(self._rules), None)
+            console.text(f"  Lambda's API, by which other services invoke the functions: {url}")
+            called = example(url, rule.function if rule else "NAME", rule.jobs[0] if rule else None)
+            console.text(f"    {called}")
         if self._clock.is_simulated:
             console.text(f"  simulated: {self._described_clock()}")
         if has_keys:
