@@ -16,6 +16,8 @@ SHIPPED = (
     "template.yaml",
     "samconfig.toml",
     "infra/*.yaml",
+    "infra/examples/*.yaml",
+    "events/*.*",
     "lambdas/*/*.*",
     ".make/lambda.sh",
     ".make/deploy.sh",

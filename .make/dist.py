@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 SOURCES = (
     *("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"),
-    *("template.yaml", "samconfig.toml", ".make", "infra", "lambdas"),
+    *("template.yaml", "samconfig.toml", ".make", "infra", "lambdas", "events"),
     *("worker/kiqbridge", "worker/kiqbridge_pytest"),
 )
 EXPECTED = (
@@ -165,7 +165,8 @@ def check_wheel(names: set[str]) -> None:
 
 def shipped_paths() -> set[str]:
     """What setup.py copies, by folders of the repository."""
-    files = {*(path for path in ROOT.glob("infra/*.yaml")), *ROOT.glob("lambdas/*/*.*")}
+    patterns = ("infra/*.yaml", "infra/examples/*.yaml", "lambdas/*/*.*", "events/*.*")
+    files = {path for pattern in patterns for path in ROOT.glob(pattern)}
     scripts = ("lambda.sh", "deploy.sh", "foreground.py", "guided.py", "publish.py")
     return {
         *("template.yaml", "samconfig.toml", *(f".make/{name}" for name in scripts)),

@@ -38,6 +38,8 @@ def test_the_wheel_holds_what_the_package_reads(distribution):
         "kiqbridge/dev/scaffold/app/Makefile.tmpl",
         "kiqbridge/dev/scaffold/shipped/template.yaml",
         "kiqbridge/dev/scaffold/shipped/infra/redis.yaml",
+        "kiqbridge/dev/scaffold/shipped/infra/examples/queue.yaml",
+        "kiqbridge/dev/scaffold/shipped/events/sqs.json",
         "kiqbridge/dev/scaffold/shipped/lambdas/enqueue/app.py",
         "kiqbridge/dev/scaffold/shipped/.make/lambda.sh",
     ):

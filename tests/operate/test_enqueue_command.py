@@ -6,7 +6,7 @@ import sys
 from functools import partial
 
 import pytest
-from support.enqueue_function import ENVIRONMENT, EVENTS, messages, queued, read_event
+from support.enqueue_function import ENVIRONMENT, event_file, messages, queued, read_event
 from support.mappings import write
 from support.project import lay_out
 from support.servers import find_free_port
@@ -201,7 +201,7 @@ class TestEvent:
         assert [job["args"] for job in queued(redis)] == [[1]]
 
     def test_what_no_mapping_takes_is_exit_code_2(self, run):
-        code, out, err = run("--event", EVENTS / "s3_object_created.json", "--dry-run", "--json")
+        code, out, err = run("--event", event_file("s3_object_created"), "--dry-run", "--json")
 
         assert code == 2
         assert json.loads(out)["error"] in err

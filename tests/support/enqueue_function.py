@@ -21,6 +21,8 @@ from kiqbridge.wire.json_text import loads
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "lambdas" / "enqueue" / "app.py"
 EVENTS = ROOT / "tests" / "lambdas" / "events"
+SAMPLES = ROOT / "events"
+"""Those of users, which are of the same form."""
 ENVIRONMENT = {
     "KIQBRIDGE_ALLOWED_CLASSES": "NightlyReport,HealthPulse,WeekdayDigest,Billing::*",
     "KIQBRIDGE_ALLOWED_QUEUES": "default,low,mailers,rails",
@@ -79,7 +81,13 @@ class _Stdout:
 
 def read_event(name: str, **changes: Any) -> dict[str, Any]:
     """The recorded event; `changes` replace its keys."""
-    return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8")) | changes
+    return json.loads(event_file(name).read_text(encoding="utf-8")) | changes
+
+
+def event_file(name: str) -> Path:
+    """Of a recorded event, or a sample of this name."""
+    recorded = EVENTS / f"{name}.json"
+    return recorded if recorded.exists() else SAMPLES / f"{name}.json"
 
 
 def job(number: int, **more: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from kiqbridge.aws import sources
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError
-from support.enqueue_function import EVENTS
+from support.enqueue_function import event_file
 
 
 def recorded(name: str) -> Any:
-    return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads(event_file(name).read_text(encoding="utf-8"))
 
 
 def outcome(event: Any) -> str:

@@ -5,7 +5,7 @@ import re
 import textwrap
 
 import pytest
-from support.enqueue_function import EVENTS, ROOT
+from support.enqueue_function import EVENTS, ROOT, event_file
 from support.mappings import write
 
 from kiqbridge.aws.mapping.check import main
@@ -30,7 +30,9 @@ def check(tmp_path, capsys):
     """Exit code and lines for a text; recorded events lie beside it."""
 
     def check(text, *arguments, template=TEMPLATE):
-        (tmp_path / S3).write_text((EVENTS / S3).read_text(encoding="utf-8"), encoding="utf-8")
+        (tmp_path / S3).write_text(
+            event_file("s3_object_created").read_text(encoding="utf-8"), encoding="utf-8"
+        )
         path = write(tmp_path, text)
         code = main([str(path), "--template", str(template), *arguments])
         return code, capsys.readouterr().out.splitlines()
@@ -39,7 +41,9 @@ def check(tmp_path, capsys):
 
 
 def test_an_example_shows_its_job(check):
-    key = json.loads((EVENTS / S3).read_text(encoding="utf-8"))["detail"]["object"]["key"]
+    key = json.loads(event_file("s3_object_created").read_text(encoding="utf-8"))["detail"][
+        "object"
+    ]["key"]
 
     assert check(ONE) == (
         0,
@@ -164,7 +168,7 @@ def test_the_shipped_file_has_no_active_mapping_and_right_examples(tmp_path, cap
     head, examples = text.split("\n\n", maxsplit=1)
     assert all(line.startswith("#") for line in head.splitlines())
     active = re.sub(r"^# ?", "", examples, flags=re.MULTILINE)
-    path = write(tmp_path, active.replace("../../tests", str(ROOT / "tests")))
+    path = write(tmp_path, active.replace("../../events", str(ROOT / "events")))
     code = main([str(path), "--template", str(TEMPLATE)])
     lines = capsys.readouterr().out
     assert code == 0, lines

@@ -3,7 +3,7 @@
 1. Patterns of `app/`, with the app's name and our version in the place of `{{name}}` and `{{version}}`; lines between
    `{{lambda` and `lambda}}` stand there only with the way to AWS, those between `{{plain` and `plain}}` only without.
 2. With the way to AWS the template of the repository, with the app's rule in the place of the repository's; its nested
-   templates and its functions.
+   templates, its functions, its example sources, and its sample events, which name the app's job.
 
 Pure but for reading those files.
 """
@@ -89,6 +89,8 @@ def _filled(name: str, app: App) -> str:
 def _aws_files(app: App) -> dict[str, str]:
     root = shipped_root()
     files = {path.relative_to(root).as_posix(): _text(path) for path in _copied(root)}
+    for path in sorted((root / "events").glob("*.*")):
+        files[f"events/{path.name}"] = _sample(_text(path), app)
     files["template.yaml"] = _template(_text(root / "template.yaml"), app)
     files["samconfig.toml"] = re.sub(
         r'(?m)^stack_name = ".*"', f'stack_name = "{app.name}"', _text(root / "samconfig.toml")
@@ -99,6 +101,7 @@ def _aws_files(app: App) -> dict[str, str]:
 def _copied(root: Path) -> Iterator[Path]:
     """What an app has as it is."""
     yield from sorted((root / "infra").glob("*.yaml"))
+    yield from sorted((root / "infra" / "examples").glob("*.yaml"))
     for path in sorted((root / "lambdas").glob("*/*.*")):
         if path.relative_to(root).as_posix() not in WITH_LAMBDA and path.suffix != ".pyc":
             yield path
@@ -107,6 +110,15 @@ def _copied(root: Path) -> Iterator[Path]:
 def _text(path: Path) -> str:
     """A file of the repository; the jobs of an app lie at its root."""
     return path.read_text(encoding="utf-8").replace("worker/jobs", "jobs")
+
+
+def _sample(text: str, app: App) -> str:
+    """A sample event, for the job of the app's rule."""
+    return (
+        text.replace("NightlyReport", "DailyReport")
+        .replace("kiqbridge/DailyReport", f"{app.name}/DailyReport")
+        .replace("--stack-name kiqbridge", f"--stack-name {app.name}")
+    )
 
 
 def _template(text: str, app: App) -> str:
