@@ -13,11 +13,14 @@ from localstack.services.cloudformation.engine.v2.change_set_model_transform imp
     ChangeSetModelTransform,
 )
 from localstack.services.cloudformation.engine.validations import ValidationError
+from localstack.services.lambda_.event_source_mapping.pollers.sqs_poller import SqsPoller
 from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
 from localstack.services.s3 import provider as s3
 
 visit_resource = ChangeSetModel._visit_resource
 get_resource = ChangeSetModelTransform._get_node_resource_for
+handle_messages = SqsPoller.handle_messages
+add_source_metadata = SqsPoller.add_source_metadata
 
 
 def visit_once(model, scope, resource_name, before_resource, after_resource):
@@ -51,8 +54,26 @@ def find_resource(transform, resource_name, node_template):
         raise RuntimeError(str(error)) from error
 
 
+def note_bodies(poller, messages):
+    """Handle messages whose bodies are known as they are: see `with_their_bodies`."""
+    poller.bodies = {each["MessageId"]: each["Body"] for each in messages}
+    handle_messages(poller, messages)
+
+
+def with_their_bodies(poller, events):
+    """Events with the bodies that lie in the queue, as Lambda delivers them.
+
+    LocalStack reads each as JSON for its filters and writes it anew, so that no signature fits.
+    """
+    for event in events:
+        event["body"] = poller.bodies[event["messageId"]]
+    return add_source_metadata(poller, events)
+
+
 ChangeSetModel._visit_resource = visit_once
 ChangeSetModelTransform._get_node_resource_for = find_resource
+SqsPoller.handle_messages = note_bodies
+SqsPoller.add_source_metadata = with_their_bodies
 # A folder that all runs share, otherwise, and that stays.
 s3.DEFAULT_S3_TMP_DIR = f"{tempfile.gettempdir()}/s3"
 # The plug-in that LocalStack takes by default; asked each time that it needs the executor.
