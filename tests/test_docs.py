@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import botocore.session
+import cfnlint.api
 import pytest
 import yaml
 from botocore import xform_name
+from cfnlint.config import ManualArgs
 from support.documents import ALL_SETTINGS, ROOT, Block, Command, blocks, documents, prose, quoted
 from support.enqueue_function import Context, load_app
 from support.processes import ChildProcess, ran
@@ -44,10 +46,12 @@ ONLY_READ = {
     "make e2e": "it needs LocalStack, and minutes",
     "make check": "it runs beside these tests",
     "make site": "tests/test_site.py builds it",
+    "make build": "tests/infra/test_init.py runs it",
     "make docs": "tests of their own compare what it writes",
     "make dist": "tests/infra/test_dist.py runs it",
     "make capture": "it needs the package index, and minutes",
     "aws": "needs an AWS account",
+    "sam": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",
     "python manage.py": "it needs a project; tests/process/test_django_worker.py has one",
     "pip": "it would change the environment of these tests",
@@ -61,7 +65,14 @@ PICTURES = {"", "text"}
 """Languages of blocks that show something and run nowhere."""
 RUBY_ONLY_QUEUE = "rails"
 """Of the README's jobs whose code lives in Ruby: they stay where they are."""
-OPTIONS_OF_EVERY_AWS_COMMAND = {"--query", "--output", "--cli-binary-format"}
+OPTIONS_OF_EVERY_AWS_COMMAND = {
+    "--query",
+    "--output",
+    "--cli-binary-format",
+    "--endpoint-url",
+    "--no-sign-request",
+    "--region",
+}
 FILES_OF_USERS = {
     "config/kiqbridge.yml",
     "config/schedule.rb",
@@ -77,13 +88,9 @@ FILES_OF_USERS = {
 }
 MADE_BY_RUNS = {".kiqbridge", ".aws-sam"}
 """Folders that are not ours to have: `make up`, `make e2e` and `make build` write them."""
-EVENT_MAPPING = "mappings: [{match: {source: s3}, class: HealthPulse, args: [s3.object.key]}]\n"
-EVENT_PROGRAM = """\
-import os
-from kiqbridge.commands.cli import main
-os.environ |= {{"KIQBRIDGE_ALLOWED_CLASSES": "HealthPulse", "KIQBRIDGE_ALLOWED_QUEUES": "default"}}
-assert main({words}) == 0
-"""
+EVENT_MAPPING = (
+    "mappings: [{match: {source: bus}, class: HealthPulse, args: [detail.object.key]}]\n"
+)
 SOURCE_PAGES = "docs/sources/"
 """tests/lambdas/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {
@@ -251,17 +258,12 @@ def test_a_shell_command_does_what_it_says(block, project):
 
 def run_enqueue(command: Command, project: Project) -> None:
     """A job is pushed; an event is shown with what it would become."""
-    words = [str(ROOT / word) if word.startswith("tests/") else word for word in command.words[1:]]
+    words = [str(ROOT / word) if word.startswith("events/") else word for word in command.words[1:]]
     if "--event" not in words:
         assert project.command(*words).strip()
         return
-    for file, text in (
-        ("lambdas/enqueue/mappings.yml", EVENT_MAPPING),
-        ("allowed.py", EVENT_PROGRAM.format(words=words)),
-    ):
-        (project.folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (project.folder / file).write_text(text, encoding="utf-8")
-    assert "would enqueue HealthPulse" in project.run(["allowed.py"])
+    (project.folder / "lambdas/enqueue/mappings.yml").write_text(EVENT_MAPPING, encoding="utf-8")
+    assert "would enqueue HealthPulse" in project.command(*words)
 
 
 def read_make(command: Command, project: Project) -> None:
@@ -286,7 +288,8 @@ def read_docker(command: Command, project: Project) -> None:
 
 def read_aws(command: Command, project: Project) -> None:
     """AWS has such an operation, or waiter, with these options."""
-    service, operation, options = command.words[1], command.words[2], command.words[3:]
+    service, operation, *options = command.words[1:]
+    service = {"s3api": "s3"}.get(service, service)  # as the command line calls it
     session = botocore.session.Session()
     model = session.get_service_model(service)
     if operation == "wait":
@@ -457,7 +460,8 @@ def run_web_ui(command: Command, project: Project) -> None:
 def run_lambda_invoke(command: Command, project: Project) -> None:
     """The payload goes to the real handler, whose answer has the keys that the README shows."""
     read_aws(command, project)
-    if command.words[2] != "invoke":
+    # tests/process/test_dev_invoke.py invokes the functions of `kiqbridge dev`.
+    if command.words[2] != "invoke" or "--endpoint-url" in command.words:
         return
     options = dict(zip(command.words[3:-1:2], command.words[4:-1:2], strict=True))
     assert options.keys() == {"--function-name", "--cli-binary-format", "--payload"}
@@ -474,6 +478,7 @@ COMMANDS = {
     "pip": read_words,
     "docker": read_docker,
     "aws": read_aws,
+    "sam": read_words,
     "install": read_install,
     "useradd": read_words,
     "systemctl": read_words,
@@ -557,6 +562,7 @@ def shape(value: object) -> object:
 YAML_FILES = {
     "mappings": re.compile(r"(mappings|allow|schemas):"),
     "settings": re.compile(r"(alerts|capsules|queues|fleets):"),
+    "templates": re.compile(r"(Transform|Parameters|Resources):"),
 }
 
 
@@ -589,7 +595,7 @@ def test_the_settings_of_the_documents_are_read(block):
 @yaml_blocks("mappings")
 def test_mappings_of_the_documents_pass_the_check(block, tmp_path, capsys):
     path = tmp_path / "mappings.yml"
-    path.write_text(block.text.replace("../../tests", str(ROOT / "tests")), encoding="utf-8")
+    path.write_text(block.text.replace("../../", f"{ROOT}/"), encoding="utf-8")
 
     code = check_mappings([str(path), "--template", str(ROOT / "template.yaml")])
 
@@ -615,6 +621,19 @@ def test_a_rule_of_the_documents_fits_into_the_template(block, project):
     assert allow_list_problems(schedules) == []
     [schedule] = [schedule for schedule in schedules if schedule.where.endswith(name)]
     assert schedule.jobs[0]["class"] == "Greeting"
+
+
+@yaml_blocks("templates")
+def test_a_template_of_the_documents_passes_the_linter_and_names_what_ours_has(block):
+    ours = yaml.load((ROOT / "template.yaml").read_text(encoding="utf-8"), AnyTag)
+    nested = yaml.load(block.text, AnyTag)["Resources"]["Kiqbridge"]["Properties"]
+
+    found = cfnlint.api.lint(block.text, config=ManualArgs(regions=["eu-west-1"]))
+    assert [str(fault) for fault in found] == []
+    assert set(nested["Parameters"]) - set(ours["Parameters"]) == set()
+    page = (ROOT / block.document).read_text(encoding="utf-8")
+    outputs = set(re.findall(r"(?:Outputs\.|outputs\[\")(\w+)", page))
+    assert outputs and outputs - set(ours["Outputs"]) == set()
 
 
 class AnyTag(yaml.SafeLoader):
