@@ -1,8 +1,7 @@
 """Lambda's runtime in small: `python -m kiqbridge.dev.lambda_runtime DESCRIPTOR FOLDER MODULE.FUNCTION`.
 
-Reads two messages an event, `[REQUEST_ID, QUALIFIER]` and the event, and answers one: `{"answer": …}` or
-`{"error": CLASS, "message": …}`.
-What the function prints and logs goes to its log, as on Lambda.
+Sends an empty message when the handler is loaded. Then it reads two messages an event, `[REQUEST_ID, QUALIFIER]` and the
+event, and answers one: `{"answer": …}` or `{"error": CLASS, "message": …}`. What the function prints and logs goes to its log, as on Lambda.
 """
 
 import contextlib
@@ -54,6 +53,7 @@ def main() -> None:
         handler = partial(_fail, error)
     name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")
     with Connection(int(descriptor)) as channel:
+        channel.send_bytes(b"")
         while True:
             context = Context(name, *json.loads(channel.recv_bytes()))
             answer = _invoke(handler, channel.recv_bytes(), context)

@@ -51,6 +51,7 @@ class LocalFunction:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Connection
+        self._is_ready = False
         if log is not None:
             log.unlink(missing_ok=True)
 
@@ -68,6 +69,7 @@ class LocalFunction:
                 pass_fds=[theirs.fileno()],
             )
         self._channel = ours
+        self._is_ready = False
 
     def invoke(self, event: Any) -> Any:
         """Return the handler's answer; raises as `invoke_json`."""
@@ -88,12 +90,13 @@ class LocalFunction:
             self.stop()
             self.start()
         try:
+            if not self._is_ready:
+                # A large event is not sent to a process that may never read it.
+                self._receive()
+                self._is_ready = True
             self._channel.send_bytes(json.dumps([request_id, qualifier]).encode())
             self._channel.send_bytes(payload)
-            if not self._channel.poll(_ANSWER_S):
-                self.stop()  # a late answer would be taken for that to the next event
-                raise FunctionError("Sandbox.Timedout", f"no answer within {_ANSWER_S:.0f} s")
-            answer = json.loads(self._channel.recv_bytes())
+            answer = json.loads(self._receive())
         except (EOFError, OSError) as error:
             self.stop()
             text = "the function's process ended without an answer"
@@ -101,6 +104,12 @@ class LocalFunction:
         if "error" in answer:
             raise FunctionError(answer["error"], answer["message"])
         return answer["answer"]
+
+    def _receive(self) -> bytes:
+        if not self._channel.poll(_ANSWER_S):
+            self.stop()  # a late answer would be taken for that to the next event
+            raise FunctionError("Sandbox.Timedout", f"no answer within {_ANSWER_S:.0f} s")
+        return self._channel.recv_bytes()
 
     def stop(self) -> None:
         """End the child."""

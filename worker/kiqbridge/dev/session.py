@@ -25,6 +25,7 @@ from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
+from kiqbridge.dev.external_server import external_url, why_external
 from kiqbridge.dev.firing import (
     Agenda,
     SimulatedClock,
@@ -44,7 +45,7 @@ from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
-from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
+from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
@@ -74,7 +75,7 @@ def run_dev(options: argparse.Namespace) -> int:
             "-r, such as -r shop/jobs.py, or begin an app: kiqbridge init"
         )
     load_all(tuple(options.require))
-    external = _external_url(os.environ)
+    external = external_url(os.environ)
     data = LocalData(fresh=options.fresh)
     inbox = EndInbox()
     inbox.trap()
@@ -354,7 +355,7 @@ class Dev:
         console.heading(f"kiqbridge dev: {what} on {kept}")
         console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
-            console.text(f"  {_why_external(os.environ)}")
+            console.text(f"  {why_external(os.environ)}")
         if self._invoke_api:
             url, rule = self._invoke_api.url, next(iter(self._rules), None)
             console.text(f"  Lambda's API, by which other services invoke the functions: {url}")
@@ -387,22 +388,6 @@ class Dev:
         start = "now" if at is None else f"at {at:%a %Y-%m-%d %H:%M:%S} UTC"
         joined = f"{pace}, starting {start}" if pace else f" starts {start}"
         return f"the rules' clock{joined}; all times here are its own; durations are real, and jobs see the real clock"
-
-
-def _external_url(environ: Mapping[str, str]) -> str | None:
-    if not (environ.get("REDIS_URL") or environ.get("REDIS_PROVIDER")):
-        return None
-    url: str = read(ForClients.redis_url, environ)
-    try:
-        RedisPool(url).call("PING")
-    except (RedisRefused, RedisUnavailable) as error:
-        raise RedisUnavailable(f"{error}. {_why_external(environ)}") from error
-    return url
-
-
-def _why_external(environ: Mapping[str, str]) -> str:
-    variable = "REDIS_PROVIDER" if environ.get("REDIS_PROVIDER") else "REDIS_URL"
-    return f"{variable} is set here, so that server is used, not the embedded one; for that one: unset {variable}"
 
 
 def _state_of(template: Path | None) -> tuple[int, ...]:
