@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 from urllib.parse import urlsplit
 
@@ -72,11 +73,12 @@ def test_a_job_is_enqueued_and_performed(run, client):
 
 
 def test_the_command_that_is_shown_names_a_rule_s_job(run, url):
-    line = next(line for line in run.output.splitlines() if "aws lambda invoke" in line)
+    [shown] = re.findall(r"aws lambda invoke (?:.*\\\n)*.*\n", run.output)
+    words = shlex.split(shown)
 
-    assert f"--endpoint-url {url} " in line
-    assert "--function-name EnqueueFunction " in line
-    payload = json.loads(re.search(r"--payload '(.*)' /dev/stdout", line)[1])
+    assert words[words.index("--endpoint-url") + 1] == url
+    assert words[words.index("--function-name") + 1] == "EnqueueFunction"
+    payload = json.loads(words[words.index("--payload") + 1])
     assert {*payload} == {"class", "queue", "args"}
 
 

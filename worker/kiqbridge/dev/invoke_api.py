@@ -11,6 +11,7 @@ Source of the forms: the API reference of Lambda, `Invoke`.
 import json
 import queue
 import re
+import shlex
 import socketserver
 import sys
 import threading
@@ -314,10 +315,11 @@ def _named(text: str, qualifiers: Sequence[str]) -> tuple[str, str]:
 
 
 def example(url: str, function: str, job: Mapping[str, Any] | None) -> str:
-    """A command line that enqueues a job by the API."""
+    """A command that enqueues a job by the API, for a shell; on three lines."""
     fields = {name: value for name, value in (job or {}).items() if name != "tick"}
     payload = json.dumps(fields or {"class": "NAME", "args": []})
     return (
-        f"aws lambda invoke --endpoint-url {url} --no-sign-request --region eu-west-1 --function-name {function} "
-        f"--cli-binary-format raw-in-base64-out --payload '{payload}' /dev/stdout"
+        f"aws lambda invoke --endpoint-url {url} --no-sign-request --region eu-west-1 \\\n"
+        f"      --function-name {function} --cli-binary-format raw-in-base64-out \\\n"
+        f"      --payload {shlex.quote(payload)} /dev/stdout"
     )
