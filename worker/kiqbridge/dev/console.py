@@ -16,6 +16,7 @@ _BOLD: Final = "\033[1m"
 _COLOURS: Final = {
     "tick": "\033[35m",
     "enqueue": "\033[34m",
+    "invoke": "\033[34m",
     "start": "\033[36m",
     "done": "\033[32m",
     "fail": "\033[31m",
