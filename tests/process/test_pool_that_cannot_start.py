@@ -25,6 +25,10 @@ def in_thread(number):
 def in_pool(number):
     note("pool", code=CODE, number=number)
 
+@job(name="AsyncInPool", pool="process", retry=False)
+async def async_in_pool(number):
+    note("pool", number=number)
+
 @job(name="Streams")
 def streams():
     import os
@@ -133,6 +137,56 @@ def test_beside_a_sound_worker_one_whose_release_is_gone_drops_no_job(
     reason = f"the folder in which this worker was started is gone: '{gone}'"
     worker.wait_for(lambda: reason in ran("health", "--ready", env=work.env(1))[1], 60)
     assert worker.stop() == 0
+
+
+# What refuses threads by their names while the file "full" is there; the worker itself has none of these.
+WITHOUT_THREADS = """
+import os, threading
+from kiqbridge import server
+start = threading.Thread.start
+def refusing(thread):
+    if thread.name in ("THREAD", "THREAD-1") and os.path.exists("full"):
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = refusing
+"""
+PLAIN = """
+
+def around(_job, _payload, _queue, call_next):
+    return call_next()
+server.middleware.add(around)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "thread", "more"),
+    [
+        ("AsyncInPool", "kiqbridge-loop", ""),
+        ("AsyncInPool", "kiqbridge-bridge", PLAIN),
+        (
+            "InPool",
+            "kiqbridge-middleware",
+            PLAIN.replace("def", "async def").replace("return", "return await"),
+        ),
+    ],
+)
+def test_a_child_without_room_for_a_thread_fails_no_job(  # noqa: PLR0917 - fixtures
+    release, work, client, seen, redis, name, thread, more
+):
+    folder = release("one")
+    with (folder / "jobs.py").open("a") as file:
+        file.write(WITHOUT_THREADS.replace("THREAD", thread) + more)
+    (folder / "full").touch()
+    worker = work("-r", "jobs.py", cwd=folder)
+    client.push({"class": name, "args": [1]})
+
+    reason = 'jobs of pool="process" cannot run here: a child process cannot begin a job'
+    worker.wait_for(lambda: reason in ran("health", "--ready", env=work.env())[1], 60)
+    (folder / "full").unlink()
+
+    seen.wait("pool")
+    worker.wait_for(lambda: ran("health", "--ready", env=work.env())[0] == 0, 60)
+    assert redis.get("stat:failed") in {None, b"0"}
 
 
 def test_closed_streams_stop_no_child_and_are_no_socket(release, work, client, seen, redis):

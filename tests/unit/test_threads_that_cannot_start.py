@@ -272,7 +272,7 @@ ELSEWHERE = {
     "commands/worker_command:_run_until_stopped": "the process ends: nothing has begun",
     "commands/forked:SupervisorLink.watch": "the process of the supervisor ends, and gets a successor",
     "engine/children/job_child:JobChild.serve": "the child process ends before it takes a job",
-    "engine/children/job_child:_Loop.__init__": "the job that needs it fails, and the next one tries again",
+    "engine/children/job_child:_Loop.__init__": "tests/process/test_pool_that_cannot_start.py: without room for a thread",
     "engine/host/status:StatusFile.__init__": "tests/redis/test_refused_threads.py",
     "engine/liveness:BackgroundThread.start": "tests/redis/test_refused_threads.py",
     "engine/perform/event_loop:EventLoop.__init__": "tests/redis/test_refused_threads.py",

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from kiqbridge.errors import QueueTooDeep, RedisMisconfigured, RedisRefused, RedisUnavailable
+from kiqbridge.runtime import troubles as module
 from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import MOST_LOGGED, Troubles, fields_of
+from kiqbridge.runtime.troubles import HINDERED_S, MOST_LOGGED, Troubles, fields_of
 
 WORK = "moving due jobs"
 
@@ -39,6 +40,24 @@ def test_what_is_refused_is_logged_once_and_once_when_it_is_over(log):
         f"{WORK} fails: NOPERM; it is tried again, and until then this worker is not ready",
         f"{WORK} works again",
     ]
+
+
+def test_what_each_try_finds_anew_is_logged_once_and_forgotten_a_while_after_the_last(
+    log, monkeypatch
+):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    troubles = Troubles()
+    for _ in range(3):
+        now[0] += HINDERED_S - 1
+        troubles.hindered("beginning jobs", "no room")
+    assert list(troubles) == ["no room"]
+    assert len(log.messages) == 1
+
+    now[0] += HINDERED_S
+
+    assert list(troubles) == []
+    assert "beginning jobs" not in troubles
 
 
 def test_an_outage_is_no_trouble_and_does_not_end_one(log):

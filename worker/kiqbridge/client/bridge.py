@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
-from kiqbridge.runtime.threads import CANNOT_START, keep_loop_running
+from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
 from kiqbridge.runtime.user_code import is_async, link
 
 logger = logging.getLogger(__name__)
@@ -88,11 +88,11 @@ class _Background:
                     target=_run_on, args=(loop,), name="kiqbridge-middleware", daemon=True
                 )
                 try:
-                    thread.start()
-                except CANNOT_START:
+                    self._thread = started(thread)
+                except NoThread:
                     loop.close()
                     raise
-                self._loop, self._thread = loop, thread
+                self._loop = loop
             return self._loop
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import ParamSpec, TypeVar
 
+from kiqbridge.runtime.threads import started
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -49,7 +51,8 @@ class ElasticExecutor(Executor):
         """Run this at once on a thread of its own.
 
         Raises:
-            RuntimeError: shut down, or the system has no room for another thread.
+            RuntimeError: shut down.
+            NoThread: the system has no room for another thread.
         """
         future: Future[T] = Future()
 
@@ -74,9 +77,8 @@ class ElasticExecutor(Executor):
             place.work = work
             place.turn.release()
         else:
-            threading.Thread(
-                target=self._run, args=(work,), name=f"{self._name}-{number}", daemon=True
-            ).start()
+            name = f"{self._name}-{number}"
+            started(threading.Thread(target=self._run, args=(work,), name=name, daemon=True))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - the interface of Executor

@@ -37,6 +37,24 @@ MAX_LOOP_FAILURES = 3
 CANNOT_START: Final = (RuntimeError, MemoryError)
 """What `Thread.start` raises when the system has no room for another thread."""
 
+
+class NoThread(RuntimeError):  # noqa: N818 - says what happened
+    """The system has no room for another thread; what it was for has not begun."""
+
+
+def started(thread: threading.Thread) -> threading.Thread:
+    """This thread, once it has started.
+
+    Raises:
+        NoThread: it cannot start.
+    """
+    try:
+        thread.start()
+    except CANNOT_START as error:
+        raise NoThread(str(error) or type(error).__name__) from error
+    return thread
+
+
 LoopReport = Callable[[str, BaseException | None], object]
 """(what ended the event loop, the error if there was one); the loop continues after it."""
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -16,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 _OF_PUSHES: Final = (PushNotReplicated, PushOutcomeUnknown, QueueTooDeep)
 
+HINDERED_S: Final = 15.0
+"""Seconds for which a reason counts that is found anew with each try; it may be that none follows."""
+
 MOST_LOGGED: Final = 5
 """Different reasons that are logged under one name until it works again: they may take turns."""
 
@@ -27,7 +32,7 @@ class Troubles:
     """
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, tuple[str, float]] = {}
         self._logged: dict[str, set[str]] = {}
 
     def __repr__(self) -> str:
@@ -35,20 +40,30 @@ class Troubles:
 
     def __iter__(self) -> Iterator[str]:
         """The texts, in the order in which their names were set first."""
-        return iter(list(self._texts.values()))
+        now = time.monotonic()
+        return iter([text for text, until in list(self._texts.values()) if now < until])
 
     def __contains__(self, name: object) -> bool:
         """Whether something is set under this name."""
-        return name in self._texts
+        found = self._texts.get(name)  # type: ignore[call-overload] # any object
+        return found is not None and time.monotonic() < found[1]
 
-    def set(self, name: str, text: str) -> None:
+    def set(self, name: str, text: str, *, for_s: float = math.inf) -> None:
         """Something cannot be done until it is changed.
 
         Args:
             name: what cannot be done, such as "poller"; a text that was set under it before is replaced.
             text: what happened, and what to do; one line without a full stop, and without a secret.
+            for_s: seconds after which it counts no more, unless it is set again.
         """
-        self._texts[name] = text
+        self._texts[name] = text, time.monotonic() + for_s
+
+    def hindered(self, name: str, text: str) -> None:
+        """As `set`, for what each further try finds out anew: it counts for `HINDERED_S`, and a warning is logged once."""
+        is_new = name not in self
+        self.set(name, text, for_s=HINDERED_S)
+        if is_new:
+            logger.warning("%s; it is tried again, and until then this worker is not ready", text)
 
     def clear(self, name: str) -> bool:
         """It can be done again; False: nothing was set."""

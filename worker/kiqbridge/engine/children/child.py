@@ -23,6 +23,7 @@ from typing import Any
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.engine.children.child_messages import Channel, ChildSettings
 from kiqbridge.engine.host.process_state import Start, look_at_start
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput
@@ -137,6 +138,7 @@ class Child:
             JobTimeout: it ran for too long; the child is dead.
             ProcessDied: the child is dead.
             JobInterrupted: an iterable job makes room.
+            NotBegun: the child has no room for what the job needs, such as a thread.
             BaseException: what stands here for the error that the job raised, see `Failure`.
         """
         self.jobs += 1
@@ -153,6 +155,7 @@ class Child:
         if reply is None:
             raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
         self._owes_answer = False
+        _check_begun(reply)
         if "interrupted" in reply:
             interruption = JobInterrupted()
             interruption.is_saved = True  # the child has looked
@@ -172,6 +175,7 @@ class Child:
         Raises:
             TimeLimitReached: it ran for longer than its `timeout_s`; the child is dead.
             ProcessDied: the child is dead.
+            NotBegun: as `perform`.
         """
         self.jobs += 1
         self._send({"alone": order}, text)
@@ -186,6 +190,7 @@ class Child:
             if received is None:
                 raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
             if "began" not in received[0]:
+                _check_begun(received[0])
                 return received
             timeout_s = received[0]["began"]
             deadline = time.monotonic() + timeout_s if timeout_s else None
@@ -264,3 +269,8 @@ class Child:
             hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
             return f"was ended by {name} (signal {-code}){hint}"
         return f"was ended by signal {-code}"
+
+
+def _check_begun(reply: Mapping[str, Any]) -> None:
+    if "not_begun" in reply:
+        raise NotBegun(f"a child process cannot begin a job: {reply['not_begun']}")

@@ -309,7 +309,7 @@ class Isolation(Role):
         Raises:
             Shutdown: it was given back.
             ProcessDied: the child died of it, which is a verdict.
-            NotBegun: another one could not start.
+            NotBegun: the child could not begin it, or another one could not start.
         """
         timed_out_s: float | None = None
         while True:
@@ -319,6 +319,8 @@ class Isolation(Role):
             order = runner.order(queue, self.tid, timed_out_s)
             try:
                 answer, kept = child.perform_alone(order, text, while_waiting=self._renew)
+            except NotBegun as error:
+                raise self._pool.not_begun(error) from error
             except TimeLimitReached as reached:
                 if self._abandoned.is_set():
                     raise Shutdown from None

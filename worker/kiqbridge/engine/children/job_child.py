@@ -47,7 +47,7 @@ from kiqbridge.engine.children.suspect_run import SuspectRun
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.host.process_state import ProcessState
 from kiqbridge.engine.host.signals import IGNORED
-from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
 from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
@@ -61,7 +61,7 @@ from kiqbridge.engine.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.errors import JobNotFound, OverLimit
 from kiqbridge.runtime import descriptors, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
-from kiqbridge.runtime.threads import keep_loop_running
+from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.job_text import is_watched
@@ -185,10 +185,14 @@ class JobChild:
             if self._is_alone:
                 break
             order, text = received
-            if "alone" in order:
-                answer, body = self._perform_alone(order["alone"], text)
-            else:
-                answer, body = self._perform(order, text), b""
+            body = b""
+            try:
+                if "alone" in order:
+                    answer, body = self._perform_alone(order["alone"], text)
+                else:
+                    answer = self._perform(order, text)
+            except NotBegun as error:
+                answer = {"not_begun": str(error)}
             state.look(is_idle=True)  # before the next job here
             flush_logging()  # what it said comes before what the worker says of it
             self._is_busy = False
@@ -343,7 +347,11 @@ class _Loop:
         self.loop = asyncio.new_event_loop()
         self.executor = ElasticExecutor("kiqbridge-bridge")
         self._resources = resources
-        threading.Thread(target=self._run, name="kiqbridge-loop", daemon=True).start()
+        try:
+            started(threading.Thread(target=self._run, name="kiqbridge-loop", daemon=True))
+        except NoThread:
+            self.loop.close()
+            raise
         self.run(resources.__aenter__())
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

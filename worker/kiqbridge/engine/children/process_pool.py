@@ -106,13 +106,17 @@ class ProcessPool:
 
         Raises:
             Shutdown: interrupted; the job has been given back.
-            NotBegun: no child could start.
+            NotBegun: no child could start, or begin the job.
             JobTimeout, ProcessDied, JobInterrupted, BaseException: see `Child.perform`.
         """
         child: Child | None = None
         try:
             child = self._take(owner)
             return child.perform(order)
+        except NotBegun as error:
+            if child is None:  # `start_child` has noted it
+                raise
+            raise self.not_begun(error) from error
         except ProcessDied:
             if owner in self._interrupted:
                 raise Shutdown from None
@@ -271,11 +275,15 @@ class ProcessPool:
             raise NotBegun(self._cannot_start(died)) from died
         self._can_start()
 
+    def not_begun(self, error: NotBegun) -> NotBegun:
+        """A child could not begin a job: take none until another child has started."""
+        return NotBegun(self._cannot_start(error))
+
     def _cannot_start(self, error: Exception) -> str:
         """Take no jobs of this pool until a child has started, which is tried again and again; what happened."""
         self.slots.shut()
         why = str(error)
-        if not isinstance(error, ProcessDied):
+        if not isinstance(error, ProcessDied | NotBegun):
             why = f"a child process cannot be started: {type(error).__name__}: {error}"
         what = f'jobs of pool="process" cannot run here: {why}'
         if self._try_at is None:

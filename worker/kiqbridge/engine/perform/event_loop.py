@@ -33,7 +33,8 @@ from kiqbridge.client.server import LoopResources
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.lease import LeaseKeeper
-from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.inflight.outage import RETRY_S
+from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.loop_watch import LoopWatch
 from kiqbridge.engine.perform.running_job import RunningJob
@@ -415,6 +416,10 @@ class EventLoop:
                 self._release(held)
                 return
             settlement = await self._runner.perform_async(execution, self._executor)
+        except NotBegun as error:
+            note_not_begun(self._runtime, error)
+            await self._put_back(held)
+            return
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must not stay here
             self._failed(held, error)
             return
@@ -422,6 +427,16 @@ class EventLoop:
         if self._release(held, is_over=is_over):
             self._count(settlement)
             self._bookkeeper.ended(chunk, execution.text, settlement)
+
+    async def _put_back(self, held: _Held) -> None:
+        """Give back a job that could not begin, a moment later: it may be the next one to be claimed here."""
+        try:
+            await asyncio.sleep(RETRY_S)
+        except BaseException as error:  # noqa: BLE001 - as in `_perform`
+            self._failed(held, error)
+            return
+        if self._release(held):
+            self._bookkeeper.give_back(held.chunk, held.job.text)
 
     def _release(self, held: _Held, *, is_over: bool = False) -> bool:
         """Hold a job no longer; `is_over`: it does not go on. False: it has been released before."""

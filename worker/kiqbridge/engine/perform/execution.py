@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from typing import Any, Generic, Protocol, TypeVar
 
 from kiqbridge.client import rails
-from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.current import CONTEXT, Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
@@ -45,6 +45,15 @@ O_co = TypeVar("O_co", covariant=True)
 
 class NotBegun(Exception):  # noqa: N818 - says what happened; the thread that has the job gives it back
     """A job cannot be run here now, for a reason of the worker's own: it goes back, and nothing is charged to it."""
+
+
+def note_not_begun(runtime: Runtime | None, error: NotBegun) -> None:
+    """A job goes back because of this: log it once; the process is not ready for a while."""
+    if runtime is not None and runtime.troubles is not None:
+        text = f"jobs cannot begin here, and go back to their queues: {error}"
+        runtime.troubles.hindered(
+            "beginning jobs", f"{text}; look at the limits of processes and memory"
+        )
 
 
 class Run(Protocol):
@@ -254,6 +263,7 @@ class JobRunner(Generic[O_co]):
 
         Raises:
             CancelledError: it was interrupted; it has been given back already.
+            NotBegun: as `perform`.
         """
         payload = execution.payload
         CONTEXT.set((payload, execution.queue))  # the task's own context, which ends with it
@@ -290,6 +300,9 @@ class JobRunner(Generic[O_co]):
     def _failed_async(self, execution: Execution, error: BaseException) -> O_co:
         if execution.is_interrupted and isinstance(error, asyncio.CancelledError):
             self._given_back(execution)
+            raise error
+        if isinstance(error, NotBegun):
+            self._lines.end(execution.line, "given back", execution.elapsed_s)
             raise error
         return self._failed(execution, error)
 

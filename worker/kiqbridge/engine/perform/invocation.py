@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
-from kiqbridge.engine.perform.execution import Execution, Performing
+from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
 from kiqbridge.engine.settle.error_report import was_not_made
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.task_report import TaskOutput
@@ -28,6 +28,7 @@ from kiqbridge.runtime.interruption import PENDING, settle
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.runtime.threads import NoThread
 from kiqbridge.wire.payload import ENCRYPTED
 
 
@@ -148,6 +149,7 @@ class Invoker:
             JobTimeout: it took longer than its `timeout_s`.
             PayloadError: its `args` are no list.
             ArgumentMismatch: an argument does not fit its annotation.
+            NotBegun: there is no thread for its middleware or its event loop.
             BaseException: what it raised.
         """
         handling = definition.handling
@@ -189,12 +191,32 @@ class Invoker:
             return result
 
         if self.loop is not None and inspect.iscoroutinefunction(perform):
-            loop = self.loop()
+            try:
+                loop = self.loop()
+            except NoThread as error:
+                raise _not_begun("its event loop", error) from error
             loop.run(self._awaited(perform, instance, definition, execution, loop.executor))
         elif len(self.middleware):
-            self.middleware.invoke((instance, payload, execution.queue), call)
+            within = self._bridged if self.middleware.is_partly_async else self.middleware.invoke
+            within((instance, payload, execution.queue), call)
         else:
             call()
+
+    @frames.may_take_long
+    def _bridged(self, args: tuple[Any, ...], call: Callable[[], Any]) -> None:
+        has_begun = False
+
+        def begin() -> Any:
+            nonlocal has_begun
+            has_begun = True
+            return call()
+
+        try:
+            self.middleware.invoke(args, begin)
+        except NoThread as error:
+            if has_begun:
+                raise
+            raise _not_begun("its middleware", error) from error
 
     def invoke_async(
         self, definition: JobDefinition, execution: Execution, executor: Executor
@@ -205,6 +227,7 @@ class Invoker:
             JobTimeout: it took longer than its `timeout_s`.
             PayloadError: its `args` are no list.
             ArgumentMismatch: an argument does not fit its annotation.
+            NotBegun: there is no thread for its middleware.
             BaseException: what it raised.
         """
         # No coroutine itself: each level is passed through again whenever a job goes on.
@@ -236,7 +259,11 @@ class Invoker:
         payload = execution.payload
         timeout_s = definition.handling.timeout_s if self.timekeeper is not None else None
 
+        has_begun = False
+
         async def call() -> Any:
+            nonlocal has_begun
+            has_begun = True
             execution.result = await limited()
             return execution.result
 
@@ -255,10 +282,15 @@ class Invoker:
                     ) from error
                 raise
 
-        if len(self.middleware):
-            await self.middleware.invoke_async((instance, payload, execution.queue), call, executor)
-        else:
+        if not len(self.middleware):
             await call()
+            return
+        try:
+            await self.middleware.invoke_async((instance, payload, execution.queue), call, executor)
+        except NoThread as error:
+            if has_begun:
+                raise
+            raise _not_begun("its middleware", error) from error
 
     @frames.may_take_long
     def _finish(self, result: Any) -> Any:
@@ -278,6 +310,10 @@ class Invoker:
             self._loops.runner = None
             loop.close()
             raise
+
+
+def _not_begun(what: str, error: NoThread) -> NotBegun:
+    return NotBegun(f"{what} needs a thread, and none can be started ({error})")
 
 
 async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -16,6 +16,7 @@ by a signal or the time limit, is a failure of the job.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from kiqbridge.client.job import job
+from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.shell_words import plain_words, shell_words
 
@@ -37,6 +39,8 @@ _KEPT_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _TERM_S: Final = 1.5
 """Seconds from TERM to KILL; an interrupted job has 3 to clean up."""
+_NO_ROOM: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""Errors of a start that say nothing of the command: no room for a process, no memory, no descriptors."""
 _LINGER_S: Final = 0.5
 """Seconds for which output is read on when the command has ended but a child of it holds the pipe."""
 
@@ -119,6 +123,7 @@ async def run_command(
 
     Raises:
         CommandFailed: it could not be started, failed, or took too long.
+        NotBegun: the system has no room for another process.
     """
     process, output = await _start(argv, environment)
     try:
@@ -142,7 +147,10 @@ async def run_command(
 async def _start(
     argv: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[asyncio.subprocess.Process, "_Output"]:
-    reading_end, writing_end = os.pipe()
+    try:
+        reading_end, writing_end = os.pipe()
+    except OSError as error:
+        raise _not_started(argv[0], error) from error
     output = _Output(reading_end)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -156,11 +164,17 @@ async def _start(
     except BaseException as error:
         output.close()
         if isinstance(error, OSError | ValueError):
-            raise CommandFailed(f"{argv[0]} could not be started: {error}") from error
+            raise _not_started(argv[0], error) from error
         raise
     finally:
         os.close(writing_end)
     return process, output
+
+
+def _not_started(program: str, error: OSError | ValueError) -> Exception:
+    why = f"{program} could not be started: {error}"
+    is_ours = isinstance(error, OSError) and error.errno in _NO_ROOM
+    return NotBegun(why) if is_ours else CommandFailed(why)
 
 
 class _Output:
