@@ -20,6 +20,7 @@ from kiqbridge.engine.host.status import (
     read_statuses,
     run_folder,
 )
+from kiqbridge.engine.host.surroundings import report_on_children
 from kiqbridge.runtime.clock import lease_now
 
 NOW = 10_000.0
@@ -355,6 +356,9 @@ class TestARunFolderOfAnotherUser:
         assert f"{folder} belongs to the user" in caplog.text
         assert main(["health", "--live", "--run-dir", str(folder)]) == 1
         assert f"nothing there is believed: {folder} belongs to" in capsys.readouterr().out
+        report = report_on_children(folder, WELL.supervisor or 0)
+        assert report.line == "the states of its processes are not known"
+        assert f"{folder} belongs to the user" in report.faults[0]
 
     @pytest.mark.parametrize(
         ("mode", "is_refused"), [(0o755, 0), (0o775, 0), (0o777, 1), (0o1777, 0)]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import answer
-from kiqbridge.engine.host.status import faults_of_all, read_statuses, refusal, run_folder
+from kiqbridge.engine.host.status import faults_of_all, read_statuses, run_folder
 from kiqbridge.runtime.clock import lease_now
 
 
@@ -39,9 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check the workers of this machine: 0 all are well, 1 one is not or there is none."""
     folder = run_folder(options.run_dir or os.environ.get("KIQBRIDGE_RUN_DIR", ""))
-    refused = None if os.geteuid() == 0 and options.run_dir else refusal(folder)  # root reads all
-    found = () if refused else read_statuses(folder)
-    statuses = [status for status in found if options.pid in (None, status.pid)]
+    is_trusted = os.geteuid() == 0 and bool(options.run_dir)  # root reads all
+    refused, statuses = "", []
+    try:
+        found = read_statuses(folder, is_trusted=is_trusted)
+        statuses = [status for status in found if options.pid in (None, status.pid)]
+    except PermissionError as error:
+        refused = str(error)
     now = lease_now()
     faults = faults_of_all(statuses, options.check, now)
     is_well = bool(statuses) and not any(faults.values())
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if is_well else 1
 
 
-def _none(options: argparse.Namespace, folder: Path, refused: str | None) -> str:
+def _none(options: argparse.Namespace, folder: Path, refused: str) -> str:
     if refused:
         return (
             f"nothing there is believed: {refused}; name the workers' folder in KIQBRIDGE_RUN_DIR"

@@ -214,8 +214,15 @@ def pid_namespace() -> str:
     return f"{number}{boot}"
 
 
-def read_statuses(folder: Path) -> Iterator[Status]:
-    """The statuses of the workers that run in this container or on this machine; those of killed ones are left out."""
+def read_statuses(folder: Path, *, is_trusted: bool = False) -> Iterator[Status]:
+    """The statuses of the workers that run in this container or on this machine; those of killed ones are left out.
+
+    Raises:
+        PermissionError: `refusal` says what is wrong with the folder, and it is not one that is trusted anyway.
+    """
+    refused = None if is_trusted else refusal(folder)
+    if refused:
+        raise PermissionError(refused)
     now = lease_now()
     for path in sorted(folder.glob(f"worker-*-{pid_namespace()}.json")):
         # It may be removed while we look; and a file of another version is none of ours.

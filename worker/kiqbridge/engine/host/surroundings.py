@@ -69,7 +69,10 @@ def attach(
 
 def report_on_children(folder: Path, supervisor: int) -> Report:
     """The report on the processes of a supervisor (its pid), from their status files in `folder`."""
-    statuses = [each for each in read_statuses(folder) if each.supervisor == supervisor]
+    try:
+        statuses = [each for each in read_statuses(folder) if each.supervisor == supervisor]
+    except PermissionError as error:
+        return Report("the states of its processes are not known", [str(error)])
     return report_of(statuses, lease_now())
 
 
