@@ -8,9 +8,10 @@ from support.waiting import wait_until
 
 from kiqbridge import Client
 from kiqbridge.client.current import RUNTIME, Runtime
-from kiqbridge.errors import JobTimeout, OverLimit, RedisUnavailable, Shutdown
+from kiqbridge.errors import JobTimeout, OverLimit, RedisRefused, RedisUnavailable, Shutdown
 from kiqbridge.flow import limiter, limiter_locks
 from kiqbridge.flow.limiter_locks import Held, Keeper
+from kiqbridge.runtime.troubles import OF_PROCESS
 from kiqbridge.store import limits
 from kiqbridge.store.limits import Lock, take_lock
 from kiqbridge.store.redis_pool import RedisPool
@@ -222,6 +223,26 @@ def test_one_that_was_lost_is_named_once_and_not_renewed_any_more(cut, redis, ca
     assert [each.getMessage()[:36] for each in caplog.records] == [f"a lock of {KEY} was lost"[:36]]
     assert keeper.next_s(200.0) is None
     assert not redis.exists(KEY)
+
+
+def test_while_the_server_refuses_its_renewal_the_worker_is_not_ready(cut, redis, caplog):
+    keeper = Keeper()
+    keeper.receive(Held(taken(cut), pid=1, renew_at=100.0))
+
+    def refused(*_args):
+        raise RedisRefused("NOPERM No permissions to access a key")
+
+    cut.script = refused
+    for now in (100.0, 200.0):
+        keeper.look(now)
+    reason = "locks of limiters are neither renewed nor given back: NOPERM"
+    assert [each[: len(reason)] for each in OF_PROCESS] == [reason]
+    assert caplog.text.count(reason) == 1
+
+    del cut.script
+    keeper.look(300.0)
+
+    assert list(OF_PROCESS) == []
 
 
 def test_one_that_is_over_is_not_renewed(cut, redis):

@@ -72,7 +72,7 @@ from kiqbridge.engine.step_functions.service import StepFunctions
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import Troubles, fields_of
+from kiqbridge.runtime.troubles import OF_PROCESS, Troubles, fields_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
@@ -314,7 +314,7 @@ class EngineParts:
     def all_troubles(self) -> list[str]:
         """What the process cannot do until somebody changes something."""
         roles = (*self.roles, self.keeper.thread, self.bookkeeper, self.run_marks)
-        sources = [self.troubles, *(role.troubles for role in roles)]
+        sources = [self.troubles, OF_PROCESS, *(role.troubles for role in roles)]
         return [text for source in sources for text in source]
 
     def numbers(self) -> ProcessNumbers:

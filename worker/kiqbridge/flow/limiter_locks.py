@@ -19,6 +19,7 @@ from typing import Final
 
 from kiqbridge.errors import JobTimeout, KiqbridgeError
 from kiqbridge.runtime.role import LazyRole
+from kiqbridge.runtime.troubles import OF_PROCESS
 from kiqbridge.store.limits import Lock, give_back_lock, renew_lock
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ RENEWALS: Final = 3
 """How often a lock is renewed while it is valid: two may fail."""
 
 RETRY_S: Final = 1.0
+
+_WORK: Final = "renewing and giving back locks of limiters"
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +111,9 @@ class Keeper:
                 self._report(error)
                 return
             self._late.discard(held)
+            self._worked()
+        if not self._renewed:  # nor is any late: nothing is left that could be refused
+            self._worked()
 
     def next_s(self, now: float) -> float | None:
         """Seconds until there is something to do; None: not before another lock comes."""
@@ -126,9 +132,15 @@ class Keeper:
             logger.debug("locks of limiters wait for Redis: %s", error)
             return
         self._refused = str(error)  # once, not at each try
-        logger.warning(
-            "locks of limiters are neither renewed nor given back, it is tried again: %s", error
-        )
+        text = f"locks of limiters are neither renewed nor given back: {error}"
+        OF_PROCESS.set(_WORK, text)
+        logger.warning("%s; it is tried again", text)
+
+    def _worked(self) -> None:
+        if self._refused:
+            self._refused = ""
+            OF_PROCESS.clear(_WORK)
+            logger.warning("%s works again", _WORK)
 
     def _renew(self, held: Held, now: float) -> None:
         step_s = held.lock.valid_s / RENEWALS
@@ -138,7 +150,7 @@ class Keeper:
             self._report(error)
             held.renew_at = now + min(step_s, RETRY_S)
             return
-        self._refused = ""
+        self._worked()
         held.renew_at = now + step_s
         if not is_held and not held.is_over:
             self._renewed.discard(held)

@@ -121,6 +121,10 @@ class Troubles:
         return True
 
 
+OF_PROCESS: Final = Troubles()
+"""Of what belongs to the process itself, such as the locks of limiters that it holds."""
+
+
 def fields_of(texts: Sequence[str]) -> dict[str, str]:
     """For the hash of a process: a JSON list; empty if there are none."""
     return {"kb_troubles": json.dumps(texts, separators=(",", ":")) if texts else ""}
