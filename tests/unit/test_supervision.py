@@ -7,6 +7,7 @@ import queue
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from kiqbridge.commands.supervision import (
     describe_exit,
     pause_after,
 )
+from kiqbridge.commands.supervisor import Supervisor
 from kiqbridge.commands.worker_command import is_supervised
 from kiqbridge.config.fleets import read_fleets
 from kiqbridge.config.merge import merge
@@ -341,3 +343,23 @@ class TestChannel:
         )
         assert ChildSettings.from_message(json.loads(json.dumps(settings.to_message()))) == settings
         assert "hunter2" not in repr(settings)
+
+
+def test_that_the_lease_of_a_silent_process_cannot_be_renewed_is_logged_once(caplog):
+    flags = {"redis_url": "redis://127.0.0.1:1", "processes": "2"}
+    supervisor = Supervisor(merge(file={}, environ={}, flags=flags), print, None, print)
+    fleet, now = supervisor._fleet, time.monotonic()
+    # Processes that run; the one before has not reported for a while.
+    for slot, pid, silent_for in zip(
+        fleet.slots, (os.getpid(), os.getppid()), (100.0, 0.0), strict=True
+    ):
+        fleet.add(slot, pid, now)
+        register(fleet, pid, now - silent_for)
+
+    for _ in range(3):
+        supervisor._next_beat = supervisor._silent_until = 0.0
+        supervisor._beat()
+
+    [line] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert f"(pid {os.getpid()}) has reported nothing for 100 s, and its lease cannot" in line
+    assert "127.0.0.1:1" in line

@@ -64,6 +64,7 @@ class Child:
         incarnation: under which it holds its jobs; None = not registered yet.
         error: why it ended, as it reported.
         kill_at: when it is killed; None = it was not asked to end.
+        is_unrenewed: it is silent, and its lease could not be renewed for it at the last try, which was logged.
     """
 
     pid: int
@@ -73,6 +74,7 @@ class Child:
     incarnation: str | None = None
     error: str | None = None
     kill_at: float | None = None
+    is_unrenewed: bool = False
 
     def __str__(self) -> str:
         return f"process {self.slot.number} (pid {self.pid})"

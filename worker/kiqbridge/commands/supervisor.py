@@ -87,7 +87,8 @@ class Supervisor:
         self._keys = Keys(config.namespace)
         self._times = LeaseTimes(config.recover_after_s)
         self._connection = RedisPool(config.redis).connection(timeout_s=ANSWER_WITHIN_S)
-        self._silent_until = 0.0
+        self._silent_until = 0.0  # the server does not answer, or refuses: `_silence`
+        self._silence: KiqbridgeError | None = None
         self._fleet = Fleet(process_count(config.processes), self._patience_s)
         self._signalled: set[int] = set()  # pids of children that surely are not collected yet
         self._noted: deque[str] = deque()
@@ -333,14 +334,28 @@ class Supervisor:
                     child.error = "it hung"
                     child.heard_at = time.monotonic()
                     _send(child.pid, signal.SIGKILL)
-                if now < self._silent_until:  # the server does not answer
-                    continue
-                try:
-                    silent_after_ms = self._times.silent_after_ms
-                    renew(self._connection, self._keys, child.incarnation, silent_after_ms)
-                except KiqbridgeError as error:
-                    logger.debug("the lease of %s was not renewed: %s", child, error)
-                    self._silent_until = now + 0.5 * self._times.beat_every
+                self._renew(child, child.incarnation, silent_for)
+
+    def _renew(self, child: Child, incarnation: str, silent_for: float) -> None:
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silence = None
+            try:
+                renew(self._connection, self._keys, incarnation, self._times.silent_after_ms)
+            except KiqbridgeError as error:
+                self._silence = error
+                self._silent_until = now + 0.5 * self._times.beat_every
+        # One that reports renews its lease itself, and logs why it cannot.
+        is_lost = self._silence is not None and silent_for > 2 * self._times.beat_every
+        if is_lost and not child.is_unrenewed:
+            logger.warning(
+                "%s has reported nothing for %.0f s, and its lease cannot be renewed for it: %s; unless one of both "
+                "passes, its jobs go to other workers",
+                child,
+                silent_for,
+                self._silence,
+            )
+        child.is_unrenewed = is_lost
 
     def _look_at_memory(self) -> None:
         now = time.monotonic()
