@@ -192,6 +192,7 @@ def test_a_viewer_sees_neither_secrets_nor_forms(viewer, redis):
 
     page = viewer.open("/jobs/j1")
 
+    assert "Hidden: the role viewer sees no arguments." in page.text
     assert "hunter2" not in page.html
     assert "hunter2" not in viewer.request("GET", "/jobs/j1?raw=1").text
     assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]

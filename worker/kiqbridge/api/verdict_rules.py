@@ -104,7 +104,7 @@ def _not_ready(facts: Facts) -> Iterator[Fact]:
             kind="not-ready",
             severity="critical",
             what=f"{count_text(len(names), 'worker')} {_are(len(names))} not ready ({_names(names)}): {shown(text)}.",
-            do="Do what it says: the worker tries again, and needs no restart. Its log has the same line.",
+            do="Do what it says: the worker tries again by itself. Its log has the same line.",
             link="/processes",
         )
 

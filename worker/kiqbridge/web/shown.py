@@ -159,7 +159,8 @@ def args(context: Context, job: JobRecord, most: int = ROW_CHARACTERS) -> Markup
     """The arguments of a job in a row: as JSON, separated by commas, secrets hidden from viewers."""
     redactor = context["view"].redactor
     if context["view"].hides_args:
-        return text(ARGS_HIDDEN, most)
+        why = "Your role sees no arguments (web_shows_args_to)."
+        return Markup('<span class="quiet" title="{}">{}</span>').format(why, ARGS_HIDDEN)
     if not job.is_readable:
         raw = job.text[: 2 * most].decode("utf-8", "backslashreplace")
         return text(raw if redactor is None else redactor.text(raw), most)

@@ -46,8 +46,8 @@ NOT_READY: Final = _rule(
     id="not-ready",
     reports="Python workers that cannot do a part of their work until somebody changes something, such as a right "
     "that the server refuses them",
-    why="that part stands still; `kiqbridge health --ready` fails on their machines",
-    action="do what the finding says; a worker tries again, and needs no restart",
+    why="that part stands still; kiqbridge health --ready fails on their machines",
+    action="do what the finding says; a worker tries again by itself",
 )
 OVERDUE: Final = _rule(
     id="overdue",

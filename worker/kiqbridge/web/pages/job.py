@@ -49,7 +49,7 @@ def show(request: Request) -> Response:
         screen=SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None,
         token=token_of(job),
         steps=steps(job, found[0].place, view.now),
-        args=_args(view, job),
+        args="" if view.hides_args else _args(view, job),
         editable=_editable(view, job),
         remarks=remarks(job),
         tick=tick_mark_of(job.item),
@@ -201,8 +201,6 @@ def _pretty(value: Any) -> str:
 
 
 def _args(view: View, job: JobRecord) -> str:
-    if view.hides_args:
-        return ARGS_HIDDEN
     args = job.display_args
     return _pretty(args if view.redactor is None else view.redactor.arguments(args))
 
