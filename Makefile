@@ -129,7 +129,7 @@ dist: $(VENV)/.dev ## Build and check sdist and wheel, in dist (ARGS=FOLDER)
 
 build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
 build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)
-	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE)
+	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE) Runtime=python$(LAMBDA_PYTHON)
 
 deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)
 	@$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml >/dev/null || { \

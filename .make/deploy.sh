@@ -7,6 +7,7 @@ set -euo pipefail
 
 sam=${SAM_COMMAND:-.venv-sam/bin/sam}
 architecture=${LAMBDA_ARCHITECTURE:-arm64}
+python_version=${LAMBDA_PYTHON:-3.13}
 answers=$PWD/samconfig.local.toml
 guided=()
 
@@ -17,6 +18,10 @@ if ! grep -q '^parameter_overrides' "$answers"; then
 elif ! grep -Eq "[\" ]Architecture=.{0,2}$architecture" "$answers"; then
     echo "The build is for $architecture, and samconfig.local.toml deploys another Architecture." >&2
     echo "Build for that one (make deploy LAMBDA_ARCHITECTURE=…), or change the answer there." >&2
+    exit 2
+elif grep -Eq '[" ]Runtime=' "$answers" && ! grep -Eq "[\" ]Runtime=.{0,2}python$python_version" "$answers"; then
+    echo "The build is for Python $python_version, and samconfig.local.toml deploys another Runtime." >&2
+    echo "Build for that one (make deploy LAMBDA_PYTHON=…), or change the answer there." >&2
     exit 2
 fi
 export SAM_CLI_TELEMETRY=0

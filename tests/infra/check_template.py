@@ -121,16 +121,20 @@ def policies_of(resources: dict, role_arn: object) -> list:
 
 
 def statements(policies: list) -> list[dict]:
-    """All statements of inline policies, those behind an Fn::If included."""
+    """All statements of policies, those behind an Fn::If included."""
+    return [
+        statement
+        for policy in branches(policies)
+        for statement in branches(policy["PolicyDocument"]["Statement"])
+    ]
+
+
+def branches(items: list) -> list[dict]:
+    """The items of a list, in the place of an Fn::If all that it may be."""
     found = []
-    for policy in policies:
-        _, then, otherwise = policy.get("Fn::If", (None, policy, {}))
-        found += [
-            statement
-            for branch in (then, otherwise)
-            if "PolicyDocument" in branch
-            for statement in branch["PolicyDocument"]["Statement"]
-        ]
+    for item in items:
+        alternatives = item["Fn::If"][1:] if "Fn::If" in item else [item]
+        found += [each for each in alternatives if each != {"Ref": "AWS::NoValue"}]
     return found
 
 
@@ -165,8 +169,8 @@ def permission_findings(template: dict) -> list[str]:
     findings = []
     for name, resource in template["Resources"].items():
         properties = resource.get("Properties", {})
-        document = properties.get("PolicyDocument", {})
-        found = [*statements(properties.get("Policies", [])), *document.get("Statement", [])]
+        own = [properties] if "PolicyDocument" in properties else []
+        found = statements([*properties.get("Policies", []), *own])
         for statement in found:
             findings += [f"{name}: {fault}" for fault in statement_faults(statement)]
         # Which managed policies a worker's jobs need, only a parameter can tell.

@@ -84,6 +84,16 @@ def test_a_build_for_another_processor_is_not_deployed(folder):
     assert "LAMBDA_ARCHITECTURE" in run.stderr
 
 
+def test_a_build_for_another_python_is_not_deployed(folder):
+    with_runtime = ANSWERED.replace("LogLevel", 'Runtime=\\"python3.12\\" LogLevel')
+    answers(folder).write_text(with_runtime, encoding="utf-8")
+
+    run = deploy(folder)
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "LAMBDA_PYTHON" in run.stderr
+
+
 def test_git_ignores_the_answers():
     assert "/samconfig.local.toml" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 

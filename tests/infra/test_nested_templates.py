@@ -100,19 +100,64 @@ class TestRedisStack:
 
         assert group["Engine"] == "valkey"
         assert group["ClusterMode"] == "disabled"
-        assert group["MultiAZEnabled"] is True
-        assert group["AutomaticFailoverEnabled"] is True
-        assert redis_stack["Parameters"]["NodeCount"]["MinValue"] == 2
+        for key in ("MultiAZEnabled", "AutomaticFailoverEnabled"):
+            assert group[key] == {"Fn::If": ["HasReplica", True, False]}
+        assert redis_stack["Parameters"]["NodeCount"]["Default"] == 2
 
-    def test_all_is_encrypted_and_asks_for_a_token(self, redis_stack):
+    def test_all_is_encrypted_and_only_known_users_log_in(self, redis_stack):
         group = properties(redis_stack, "RedisReplicationGroup")
 
         assert group["TransitEncryptionEnabled"] is True
         assert group["TransitEncryptionMode"] == "required"
         assert group["AtRestEncryptionEnabled"] is True
-        assert group["AuthToken"] == {
-            "Fn::Sub": "{{resolve:secretsmanager:${RedisAuthTokenSecret}:SecretString}}"
+        assert group["UserGroupIds"] == [{"Ref": "UserGroup"}]
+        assert properties(redis_stack, "UserGroup")["UserIds"] == [
+            {"Ref": f"{name}User"} for name in ("Default", "Enqueue", "Worker", "Operator")
+        ]
+
+    @pytest.mark.parametrize("namespace", ["myapp", ""])
+    def test_each_user_has_the_rules_of_the_document_and_logs_in_by_iam(
+        self, redis_stack, namespace
+    ):
+        document = (TEMPLATE.parent / "docs/security.md").read_text(encoding="utf-8")
+
+        def written(heading):
+            return re.search(rf"{heading}\n.*?```text\n(.*?)```", document, re.DOTALL)[1].split()
+
+        def rules_of(name):
+            return written(f"## {name}")[4:]  # after user, its name, on and the password
+
+        prefix = f"{namespace}:" if namespace else ""
+        documented = {
+            "Enqueue": [*rules_of("The enqueue function"), "+llen"],
+            "Worker": rules_of("A worker"),
+            "Operator": [
+                *rules_of("A worker"),
+                *written("## Pages and commands of operators"),
+            ],
         }
+        for name, rules in documented.items():
+            user = properties(redis_stack, f"{name}User")
+            text, variables = user["AccessString"]["Fn::Sub"]
+            values = {"Ns": prefix, "Limits": "+llen"}
+            assert variables.keys() <= values.keys()
+            for key, value in values.items():
+                text = text.replace(f"${{{key}}}", value)
+
+            assert text.split() == [
+                "on",
+                *(rule.replace("~myapp:", f"~{prefix}") for rule in rules),
+            ]
+            assert user["AuthenticationMode"] == {"Type": "iam"}
+            # As ElastiCache wants it of a user of IAM.
+            assert user["UserId"] == user["UserName"]
+
+    def test_the_user_with_a_password_is_off_by_default(self, redis_stack):
+        on, off = properties(redis_stack, "DefaultUser")["AccessString"]["Fn::If"][1:]
+
+        assert redis_stack["Parameters"]["PasswordUser"]["Default"] == "false"
+        assert off.split() == ["off", "resetkeys", "resetchannels", "-@all"]
+        assert {"on", "-@admin", "-@dangerous"} <= set(on["Fn::Sub"][0].split())
 
     def test_nothing_is_evicted(self, redis_stack):
         parameters = properties(redis_stack, "RedisParameterGroup")
@@ -128,7 +173,9 @@ class TestRedisStack:
         assert generated["ExcludePunctuation"] is True
         assert 16 <= generated["PasswordLength"] <= 128
 
-    def test_the_address_speaks_tls_with_the_token(self, redis_stack):
+    def test_the_address_speaks_tls_with_the_token_where_there_is_one(self, redis_stack):
+        assert redis_stack["Resources"]["RedisUrlSecret"]["Condition"] == "HasPasswordUser"
+        assert "@" not in redis_stack["Outputs"]["RedisUrl"]["Value"]["Fn::Sub"]
         url = properties(redis_stack, "RedisUrlSecret")["SecretString"]["Fn::Sub"]
 
         assert re.fullmatch(
@@ -310,20 +357,21 @@ class TestDocuments:
             *named,
             "RedisUrl",
             "Architecture",
+            "Runtime",
             "Namespace",
             "Tracing",
         }
         assert named - names - {"TimeoutStopSec", "AuthToken"} == set()
 
-    def test_the_rotation_never_changes_what_cloudformation_resolves_into_the_server(self):
-        """A changed AuthToken could replace the server at the next update of its stack."""
-        rotation = self.TEXT.split("## Rotate the AUTH token")[1].split("\n## ")[0]
-        resolved = properties(read(INFRA / "redis.yaml"), "RedisReplicationGroup")["AuthToken"]
+    def test_the_rotation_changes_all_that_holds_the_password(self):
+        """What CloudFormation resolves into the user at its next update is the new one, too."""
+        rotation = self.TEXT.split("## Rotate the password")[1].split("\n## ")[0]
+        user = properties(read(INFRA / "redis.yaml"), "DefaultUser")["AuthenticationMode"]
 
         written = re.findall(r"put-secret-value --secret-id \"\$(\w+)\"", rotation)
-        assert written == ["URL_SECRET"]
-        assert "RedisAuthTokenSecret" in resolved["Fn::Sub"]
-        assert "`RedisAuthTokenSecret`" in rotation and "`RedisUrlSecretArn`" in rotation
+        assert written == ["PASSWORD_SECRET", "URL_SECRET"]
+        assert "RedisAuthTokenSecret" in user["Passwords"][0]["Fn::Sub"]
+        assert "`RedisAuthTokenSecretArn`" in rotation and "`RedisUrlSecretArn`" in rotation
 
     def test_the_numbers_are_those_of_the_files(self):
         worker = read(INFRA / "worker_service.yaml")

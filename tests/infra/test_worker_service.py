@@ -86,11 +86,12 @@ class TestWorkerServiceStack:
             "REDIS_SSM_PARAMETER": {"Ref": "RedisSsmParameter"},
             "REDIS_URL": {"Ref": "RedisIamUrl"},
             "REDIS_IAM_USER": {"Ref": "RedisIamUser"},
-            "REDIS_IAM_CACHE": {"Ref": "RedisIamCache"},
+            "REDIS_IAM_CACHE": {"Fn::Sub": "${RedisIamCacheType}:${RedisIamCache}"},
         }
         for template in (worker_stack, read(TEMPLATE)):
             pattern = template["Parameters"]["RedisIamUrl"]["AllowedPattern"]
             assert re.match(pattern, "rediss://host:6379/0")
+            assert re.match(pattern, "rediss+cluster://host:6379")
             assert not re.match(pattern, "rediss://:password@host:6379/0")
 
     def test_its_role_may_read_just_what_it_is_given(self, worker_stack):
@@ -112,7 +113,7 @@ class TestWorkerServiceStack:
         assert parameter["Fn::Sub"].endswith(":parameter${RedisSsmParameter}")
         [(action, (cache, user))] = allowed["ConnectToRedis"]
         assert action == "elasticache:Connect"
-        assert cache["Fn::Sub"].endswith(":replicationgroup:${RedisIamCache}")
+        assert cache["Fn::Sub"].endswith(":${RedisIamCacheType}:${RedisIamCache}")
         assert user["Fn::Sub"].endswith(":user:${RedisIamUser}")
 
     def test_a_changed_address_changes_function_and_tasks_in_one_deployment(

@@ -22,9 +22,9 @@ from kiqbridge.store.wake_connection import TrackingConnection
 NOON = 1_795_348_800.0
 
 
-def access(url):
+def access(url, cache="Jobs"):
     aws = {**KEYS, "AWS_REGION": REGION}
-    return RedisAccess(url=url, iam_user="app", iam_cache="Jobs", aws=aws)
+    return RedisAccess(url=url, iam_user="app", iam_cache=cache, aws=aws)
 
 
 @pytest.fixture
@@ -58,15 +58,23 @@ def pool(server, now, monkeypatch):
     return make
 
 
-def test_a_token_has_the_form_that_botocore_gives_it():
-    user, token = IamTokens(access("rediss://host")).get_credentials()
+@pytest.mark.parametrize(
+    ("cache", "more"),
+    [
+        ("Jobs", ""),
+        ("replicationgroup:jobs", ""),
+        ("serverlesscache:Jobs", "&ResourceType=ServerlessCache"),
+    ],
+)
+def test_a_token_has_the_form_that_botocore_gives_it(cache, more):
+    user, token = IamTokens(access("rediss+cluster://host", cache)).get_credentials()
 
     keys = Credentials(*KEYS.values())
     emitter = HierarchicalEmitter()  # which the signer does not keep alive
     signer = RequestSigner(ServiceId("elasticache"), REGION, "elasticache", "v4", keys, emitter)
     request = {
         "method": "GET",
-        "url": "https://jobs/?Action=connect&User=app",
+        "url": f"https://jobs/?Action=connect&User=app{more}",
         "body": {},
         "headers": {},
         "context": {},

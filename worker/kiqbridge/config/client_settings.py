@@ -47,7 +47,8 @@ class ForClients:
 
     redis_iam_cache = Setting(
         env=("REDIS_IAM_CACHE",),
-        help="id of the replication group for which REDIS_IAM_USER logs in",
+        help="the cache for which REDIS_IAM_USER logs in, as the end of its ARN: replicationgroup:NAME, or NAME alone, or "
+        "serverlesscache:NAME",
     )
 
     namespace = Setting(

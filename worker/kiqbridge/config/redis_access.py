@@ -22,7 +22,7 @@ class RedisAccess:
         url_is_default: nobody has set the address.
         secret_arn: a secret of Secrets Manager that holds it.
         ssm_parameter: a parameter of SSM that does.
-        iam_user, iam_cache: user and replication group of ElastiCache for tokens of IAM.
+        iam_user, iam_cache: user and cache of ElastiCache for tokens of IAM; the cache as the setting has it.
         aws: the variables of the environment that are AWS's.
         namespace: of all keys, which says where they lie in a cluster.
 
@@ -56,8 +56,7 @@ class RedisAccess:
         if bool(self.iam_user) != bool(self.iam_cache):
             there, missing = ("REDIS_IAM_USER", "REDIS_IAM_CACHE")[:: 1 if self.iam_user else -1]
             raise ConfigError(
-                f"{there} is set and {missing} is not; a token of IAM is made for a user and a replication "
-                "group: set both"
+                f"{there} is set and {missing} is not; a token of IAM is made for a user and a cache: set both"
             )
 
     @property

@@ -6,7 +6,7 @@ ElastiCache ends a connection 12 hours after its last login; the store opens a n
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from redis.credentials import CredentialProvider
@@ -24,16 +24,23 @@ MAX_AGE_S: Final = 11 * 3600.0
 _FIT: Final = re.compile(r"rediss(\+cluster)?://|redis://(127\.0\.0\.1|localhost|\[::1\])([:/?]|$)")
 """TLS, or this host: a tunnel, or a test."""
 
+_RESOURCE_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {},
+    "replicationgroup": {},
+    "serverlesscache": {"ResourceType": "ServerlessCache"},
+}
+"""What the request says of a cache, by the kind in its ARN; "" = a replication group."""
+
 
 class IamTokens(CredentialProvider):
     """User and token for each new connection, as redis-py asks for them.
 
     Args:
-        access: user, replication group, region and keys.
+        access: user, cache, region and keys.
         clock: seconds since the epoch.
 
     Raises:
-        ConfigError: the address is not fit for it, or the region is not known.
+        ConfigError: the address or the cache is not fit for it, or the region is not known.
     """
 
     def __init__(self, access: RedisAccess, clock: Callable[[], float] = time.time) -> None:
@@ -41,7 +48,14 @@ class IamTokens(CredentialProvider):
         if not access.region:
             raise ConfigError("REDIS_IAM_USER: the region is not known; set AWS_REGION")
         self._user = access.iam_user
-        self._cache = access.iam_cache.lower()  # as ElastiCache writes it
+        kind, _, name = access.iam_cache.rpartition(":")
+        if kind not in _RESOURCE_TYPES or not name:
+            raise ConfigError(
+                f"REDIS_IAM_CACHE: {access.iam_cache!r} names no cache; write replicationgroup:NAME or "
+                "serverlesscache:NAME, as its ARN ends"
+            )
+        self._cache = name.lower()  # as ElastiCache writes it
+        self._params = {"Action": "connect", "User": self._user, **_RESOURCE_TYPES[kind]}
         self._region = access.region
         self._keychain = Keychain(access.aws)
         self._clock = clock
@@ -62,7 +76,7 @@ class IamTokens(CredentialProvider):
         signer = Signer(keys=keys, region=self._region, service="elasticache", now=self._clock())
         token = signer.presigned(
             host=self._cache,
-            params={"Action": "connect", "User": self._user},
+            params=self._params,
             expires_s=TOKEN_LIFE_S,
         )
         return self._user, token
@@ -78,7 +92,7 @@ def check_address(url: str) -> None:
         raise ConfigError(
             "REDIS_IAM_USER: a token of IAM is only sent over TLS; set REDIS_URL to rediss://HOST:6379/0, "
             "the primary endpoint of the replication group, or rediss+cluster://HOST:6379, the configuration "
-            "endpoint of one in cluster mode"
+            "endpoint of one in cluster mode, or the endpoint of a serverless cache"
         )
     if "@" in url.partition("://")[2] or "password=" in url:
         raise ConfigError(
