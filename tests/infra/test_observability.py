@@ -6,6 +6,7 @@ from string import Template
 
 import pytest
 from infra import check_template
+from infra.decided import decide
 from samtranslator.yaml_helper import yaml_parse
 from support.enqueue_function import Context, load_app, read_metrics
 
@@ -41,6 +42,7 @@ def test_they_are_on_all_that_the_readme_says_to_watch(alarms):
     assert watched == {
         *("ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"),
         *("Failed", "Refused", "Stale", "Errors", "Throttles"),
+        *("TargetErrorCount", "InvocationDroppedCount", "DestinationDeliveryFailures", "Evictions"),
         *("DatabaseMemoryUsagePercentage", "EngineCPUUtilization"),
         *("FleetSilent", "Problems", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"),
         "SchedulesEvaluated",
@@ -162,28 +164,60 @@ def test_their_names_begin_so_that_the_topic_takes_them_and_are_all_different(st
     assert len(set(names)) == len(names)
 
 
-def test_what_a_stack_does_not_have_has_no_alarm(stack):
-    conditions = {
-        parameter: condition
-        for condition, decided in stack["Conditions"].items()
-        for parameter in re.findall(r"'Ref': '(\w+)'", str(decided))
+LOSSES = {
+    *("DeadLetterAlarm", "SpillDeadLetterAlarm", "TargetErrorsAlarm", "DroppedInvocationsAlarm"),
+    *("DestinationFailuresAlarm", "ErrorsAlarm", "RefusedAlarm"),
+}
+REDIS = {"RedisEvictions1Alarm", "RedisEvictions2Alarm"}
+
+
+def made(stack, alarms, **given):
+    """The alarms that the stack makes with these parameters, the others at their defaults."""
+    parameters = {name: each.get("Default") for name, each in stack["Parameters"].items()} | given
+    return {
+        name
+        for name in alarms
+        if (condition := stack["Resources"][name].get("Condition")) is None
+        or decide({"Condition": condition}, parameters, stack["Conditions"])
     }
 
-    for resource in stack["Resources"].values():
-        if resource["Type"] == "AWS::CloudWatch::Alarm":
-            used = str(resource["Properties"]["Dimensions"])
-            needed = {
-                condition
-                for parameter, condition in conditions.items()
-                if parameter.removesuffix("Name") in used
-            } or {None}
-            family = "Fifo" in used
-            expected = (
-                "HasSpillFifoQueue" if family else "HasSpillQueue" if "Spill" in used else None
-            )
-            assert resource.get("Condition") in needed | {expected}
-            has_condition = any(name in used for name in ("Spill", "Redis", "Monitor", "Tick"))
-            assert has_condition == ("Condition" in resource)
+
+def test_what_may_lose_work_has_alarms_by_default(stack, alarms):
+    root = read(check_template.TEMPLATE)
+    defaults = {name: each.get("Default") for name, each in root["Parameters"].items()}
+    given = root["Resources"]["ObservabilityStack"]
+
+    assert decide({"Condition": given["Condition"]}, defaults, root["Conditions"])
+    assert given["Properties"]["Parameters"]["Everything"] == {"Ref": "CreateObservability"}
+    less = {"Everything": defaults["CreateObservability"], "SpillQueueName": "spill"}
+    assert made(stack, alarms, **less) == LOSSES
+    assert made(stack, alarms, **less, RedisReplicationGroupId="jobs") == LOSSES | REDIS
+    starred = re.findall(r"^\| (.*) \* \|", README, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", "".join(starred))) == LOSSES | REDIS | {
+        "SpillFifoDeadLetterAlarm"
+    }
+
+
+def test_what_a_stack_does_not_have_has_no_alarm(stack, alarms):
+    there = {
+        "Spill": {"SpillQueueName": "spill"},
+        "SpillFifo": {"SpillFifoQueueName": "spill.fifo"},
+        "Redis": {"RedisReplicationGroupId": "jobs"},
+        "Monitor": {"MonitorServiceName": "monitor"},
+        "Tick": {"TickServiceName": "tick"},
+    }
+    alone = made(stack, alarms)
+    for part, given in there.items():
+        for name in made(stack, alarms, **given) - alone:
+            assert part in str(alarms[name]["Dimensions"])
+
+    assert not {
+        each
+        for each in alone
+        if re.search("Spill|Redis|Monitor|Tick", str(alarms[each]["Dimensions"]))
+    }
+    every = {name: value for given in there.values() for name, value in given.items()}
+    assert made(stack, alarms, **every) == set(alarms)
 
 
 def test_the_dashboard_is_json_of_metrics_that_are_watched_or_explain_them(stack):

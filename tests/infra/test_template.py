@@ -180,7 +180,7 @@ class TestTranslatedTemplate:
         } == {
             *("EnqueueFunctionArn", "KiqbridgeLayerArn", "EnqueueDeadLetterQueueUrl"),
             *("SpillQueueUrl", "SpillDeadLetterQueueUrl", "SpillKeySecretArn"),
-            *("ScheduleGroupName", "SampleSchedules"),
+            *("ScheduleGroupName", "SampleSchedules", "AlarmTopicArn"),
         }
 
     @pytest.mark.parametrize("kind", ["Spill", "SpillFifo"])
