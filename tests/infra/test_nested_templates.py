@@ -225,27 +225,75 @@ class TestNetworkStacks:
         assert one["AvailabilityZone"] != other["AvailabilityZone"]
         assert one["CidrBlock"] != other["CidrBlock"]
 
-    def test_endpoints_have_private_names_and_let_in_function_and_workers_only(self):
+    def test_endpoints_have_private_names_and_let_the_whole_vpc_in(self):
+        """Private names hold for the whole VPC: where they let in us alone, nobody else reaches the service."""
         endpoints = read(INFRA / "endpoints.yaml")
         made = {
             resource["Properties"]["ServiceName"]["Fn::Sub"].split(".", 3)[3]: resource
             for resource in endpoints["Resources"].values()
             if resource["Type"] == "AWS::EC2::VPCEndpoint"
         }
-        [ingress] = properties(endpoints, "EndpointSecurityGroup")["SecurityGroupIngress"]
+        clients, others = properties(endpoints, "EndpointSecurityGroup")["SecurityGroupIngress"]
+        gateway = made.pop("s3")
 
         assert set(made) == {
-            *("secretsmanager", "sqs", "ssm"),
-            *("logs", "ecr.api", "ecr.dkr", "states"),
+            *("secretsmanager", "sqs", "ssm", "sns"),
+            *("logs", "ecr.api", "ecr.dkr", "states", "ssmmessages"),
         }
         assert all(endpoint["Properties"]["PrivateDnsEnabled"] for endpoint in made.values())
-        assert ["Condition" in made[name] for name in ("secretsmanager", "sqs", "logs")] == [
-            False,
-            False,
-            True,
-        ]
-        assert ingress["SourceSecurityGroupId"] == {"Ref": "ClientSecurityGroupId"}
-        assert (ingress["FromPort"], ingress["ToPort"]) == (443, 443)
+        assert (gateway["Properties"]["VpcEndpointType"], gateway["Condition"]) == (
+            "Gateway",
+            "HasRouteTables",
+        )
+        assert clients["SourceSecurityGroupId"] == {"Ref": "ClientSecurityGroupId"}
+        assert others["Fn::If"][0] == "HasVpcCidr"
+        assert others["Fn::If"][1]["CidrIp"] == {"Ref": "VpcCidr"}
+        for ingress in (clients, others["Fn::If"][1]):
+            assert (ingress["FromPort"], ingress["ToPort"]) == (443, 443)
+
+    @pytest.mark.parametrize(
+        ("given", "services"),
+        [
+            ({"RedisUrl": "rediss://host"}, {"SecretsManager", "Sqs"}),
+            ({"RedisSsmParameter": "/redis"}, {"Ssm", "SecretsManager", "Sqs"}),
+            ({"CreateRedis": "true"}, {"SecretsManager", "Sqs"}),
+            ({"CreateRedis": "true", "CreateSpillQueue": "false"}, set()),
+            ({"CreateRedis": "true", "SqsEndpoint": "false"}, {"SecretsManager"}),
+            (
+                {"RedisIamUrl": "rediss://host", "CreateWorkerService": "true"},
+                {"SecretsManager", "Sqs", "Logs"},
+            ),
+            (
+                {
+                    "CreateRedis": "true",
+                    "CreateWorkerService": "true",
+                    "WorkerImageRepositoryArn": "arn:aws:ecr:eu-west-1:123456789012:repository/w",
+                    "WorkerExec": "true",
+                    "WorkerStepFunctions": "ENABLED",
+                    "WorkerMissedTickTopicArn": "arn:aws:sns:eu-west-1:123456789012:missed",
+                },
+                {"SecretsManager", "Sqs", "Logs", "Ecr", "SsmMessages", "States", "Sns"},
+            ),
+        ],
+        ids=lambda given: "+".join(sorted(given)) or "none",
+    )
+    def test_there_are_the_endpoints_that_the_parameters_need(self, given, services):
+        root, endpoints = read(TEMPLATE), read(INFRA / "endpoints.yaml")
+        parameters = {name: each.get("Default") for name, each in root["Parameters"].items()}
+        parameters |= given
+        switches = {
+            name: value["Fn::If"]
+            for name, value in properties(root, "EndpointsStack")["Parameters"].items()
+            if "Fn::If" in value and "AllowedValues" in endpoints["Parameters"][name]
+        }
+
+        assert len(switches) == 8
+        assert {
+            name
+            for name, (condition, then, _) in switches.items()
+            if decide({"Condition": condition}, parameters, root["Conditions"])
+            and parameters[then["Ref"]] == "true"
+        } == services
 
     def test_function_and_workers_are_members_of_the_group_that_they_let_in(self):
         root = read(TEMPLATE)

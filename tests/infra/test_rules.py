@@ -15,7 +15,7 @@ VPC = {**SUBNETS, "VpcId": "vpc-12345678"}
 GROUP = {"SecurityGroupIds": "sg-12345678"}
 REDIS = {"CreateRedis": "true"}
 NETWORK = {"CreateNetwork": "true"}
-ENDPOINTS = {"CreateVpcEndpoints": "true"}
+ENDPOINTS = {"CreateVpcEndpoints": "true", "VpcCidr": "10.0.0.0/16"}
 FROM_ZERO = {"WorkerCount": "0", "WorkerMaxCount": "3"}
 WORKER = {"CreateWorkerService": "true", "WorkerImageUri": "registry.example/worker:1"}
 
@@ -68,6 +68,7 @@ def test_parameters_that_fit_together_are_taken(template, given):
         ({**REDIS, **NETWORK, **VPC}, "OneNetwork"),
         ({**URL, **NETWORK}, "OneNetwork"),
         ({**URL, **ENDPOINTS}, "NetworkForEndpoints"),
+        ({**URL, **VPC, **GROUP, "CreateVpcEndpoints": "true"}, "NetworkForEndpoints"),
         ({**URL, **WORKER}, "NetworkAndImageForWorker"),
         ({**URL, **VPC, **GROUP, "CreateWorkerService": "true"}, "NetworkAndImageForWorker"),
         ({**URL, **VPC, **GROUP, **WORKER, **FROM_ZERO}, "MonitorForZeroWorkers"),
