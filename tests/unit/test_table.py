@@ -11,6 +11,7 @@ from kiqbridge import Client, redaction
 from kiqbridge.aws import allow_list
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.monitor.minute import MonitorSettings
+from kiqbridge.aws.spill_key import spill_key_of
 from kiqbridge.config.client_settings import CLIENT_SETTINGS, ForClients
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS, ForFunctions
@@ -73,6 +74,7 @@ def test_the_functions_read_what_the_table_says():
     environ = Watched()
 
     Enqueuer.from_environment(environ)
+    spill_key_of(environ)  # only where there is a spill queue
     MonitorSettings.from_environment(environ)
 
     # Messages read the names to hide when they need them, and app.py the others.

@@ -284,6 +284,7 @@ ELSEWHERE = {
     "client/inline:_run": "one call, which raises; nothing is kept",
     "dev/child_process:Command.__init__": "a command, which ends with the error, and its child before",
     "dev/end_inbox:EndInbox.listen": "a command, which ends with the error",
+    "dev/invoke_api:InvokeApi.__init__": "a command, which ends with the error",
     "testing/loop_thread:LoopThread.__init__": "a test, which fails with the error",
 }
 """Where the others are shown, or what happens: they begin with a process that ends, or are kept by nobody."""

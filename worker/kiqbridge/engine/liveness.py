@@ -275,13 +275,15 @@ class Monitor:
 
     def _start_anew(self, name: str) -> None:
         logger.error("thread %s has ended though it should run; it is started anew", name)
+        is_alive = True
         try:
             is_alive = self._revive(name)
         except threads.CANNOT_START as error:
             logger.error("thread %s cannot be started: %s; it is tried again", name, error)  # noqa: TRY400 - one line
             return
         finally:
-            self._asked.discard(name)  # should it end again, it is started again
+            if is_alive:  # should it end again, it is started again
+                self._asked.discard(name)
         if is_alive:
             self.revived += 1
         else:
