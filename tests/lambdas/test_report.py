@@ -1,10 +1,12 @@
 """What operators see of an invocation: lines for its records and the metrics, and never an argument."""
 
 import contextlib
+import logging
 import time
 from datetime import datetime
 
 import pytest
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from support.enqueue_function import INVOKED, REQUEST, Context, read_event, read_lines
 
 from kiqbridge import EventError, RedisUnavailable
@@ -246,6 +248,20 @@ def test_the_context_is_in_each_line_and_the_metrics_are_one(load, environment, 
     assert (first["function_arn"], first["function_name"]) == (INVOKED, "enqueue")
     assert first["xray_trace_id"] == "1-5759e988-bd862e3fe1be46a994272793"
     assert metrics["ColdStart"] == metrics["Enqueued"] == [1.0]
+
+
+@pytest.mark.parametrize("trace", ["", "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0"])
+def test_a_line_is_the_one_that_powertools_writes(load, environment, trace):
+    environment.setenv("_X_AMZN_TRACE_ID", trace)
+    logger = load().handler._logger
+    logger.append_keys(cold_start=False, function_name="enqueue")
+    form = logger.registered_formatter
+    one = {"source": "sqs", "jobs": [{"jid": "j", "class": "Ä"}], "at": 5.5, "none": None}
+    for error in (None, (ValueError, ValueError("no"), None)):
+        record = logger._logger.makeRecord(
+            "a", logging.WARNING, "a.py", 1, "done", (), error, "f", one
+        )
+        assert form.format(record) == LambdaPowertoolsFormatter.format(form, record)
 
 
 @pytest.mark.parametrize("name", ["POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_LOGGER_SAMPLE_RATE"])

@@ -18,6 +18,8 @@ from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.aws import spill_queue
+from kiqbridge.aws.job_forms import JobRequest
+from kiqbridge.aws.record import Answering, Record
 from kiqbridge.aws.spill import OPEN_S
 from kiqbridge.aws.spill_key import KEPT_S, SpillKey
 from kiqbridge.wire.json_text import loads
@@ -57,6 +59,16 @@ def start(load, environment, redis_url):
         return lambda event, alias="": app.lambda_handler(event, invoked_by(alias))
 
     return start
+
+
+def test_what_redis_takes_is_not_copied_on_its_way(spill, load):
+    pusher = load().handler.enqueuer().pusher
+    records = [Record(source="sqs", event={}, jobs=[JobRequest(job(n))]) for n in range(3)]
+
+    results = pusher.push(records, Answering.EACH, "test")
+
+    assert all(each.record is record for each, record in zip(results, records, strict=True))
+    assert [each.jobs[0].jid for each in results] == [each.jobs[0].jid for each in records]
 
 
 class TestDirect:

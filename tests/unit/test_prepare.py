@@ -38,7 +38,7 @@ def long_way(monkeypatch):
 
     def prepared(item, profile="7"):
         with monkeypatch.context() as patch:
-            patch.setattr(module, "prepare_plain", lambda *_: None)
+            patch.setattr(module, "prepare_plain", lambda *_, **__: None)
             return prepare(item, NOW, Chain(), lambda: profile)
 
     return prepared

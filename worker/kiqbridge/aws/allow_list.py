@@ -92,8 +92,14 @@ class AllowList:
         Raises:
             NotAllowed: names the value, and where to allow it.
         """
-        _require(_classes_of(item), self.classes, CLASSES)
-        _require(_queues_of(item), self.queues, QUEUES)
+        if not (
+            len(item) == 2  # noqa: PLR2004 - class and args, as nearly all jobs
+            and item.get("class") not in active_job.WRAPPERS
+            and _is_any(item.get("class"), self.classes)
+            and _matches(DEFAULT_OPTIONS["queue"], self.queues)
+        ):
+            _require(_classes_of(item), self.classes, CLASSES)
+            _require(_queues_of(item), self.queues, QUEUES)
         if self.rules is not None:
             self._check_rules(item, sender, schedule)
         elif schedule is not None and sender.source != DIRECT.source:

@@ -1,12 +1,13 @@
 """What a function makes of its environment variables: client, logger and metrics; and its time for calls to Redis.
 
-Logger and metrics are those of AWS Lambda Powertools, with our settings. A command that needs the client alone does
-not load them.
+The logger is that of AWS Lambda Powertools, with our settings. A command that needs the client alone does not load it.
 """
 
 import json
+import sys
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import ForClients
@@ -18,11 +19,17 @@ from kiqbridge.wire import json_text
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
-    from aws_lambda_powertools.metrics import EphemeralMetrics
 
 RESERVE_S: Final = 1.0
 """For what follows the last call: the answer, log lines, keeping what Redis did not take."""
 _SHARE: Final = 0.25
+
+QUEUE_LATENCY: Final = "QueueLatency"
+"""Metric: seconds for which the oldest job of a queue has been waiting."""
+PUSH_MS: Final = "PushMs"
+"""Metric: milliseconds that pushing took."""
+UNITS: Final = {QUEUE_LATENCY: "Seconds", PUSH_MS: "Milliseconds"}
+"""Metrics that are no counts."""
 
 
 def open_client(environ: Mapping[str, str]) -> Client:
@@ -64,15 +71,19 @@ def make_logger(environ: Mapping[str, str]) -> "Logger":
     """
     from aws_lambda_powertools import Logger  # noqa: PLC0415 - see the module
 
+    from kiqbridge.aws.log_lines import LineFormatter  # noqa: PLC0415 - loads Powertools
+
     return Logger(
         service=read(ForFunctions.service, environ),
         level=read(ForFunctions.function_log_level, environ),
-        json_serializer=_dumps,
-        json_deserializer=str,  # a message is a text, and no JSON
-        use_rfc3339=True,
-        utc=True,
-        serialize_stacktrace=False,
-        location=None,  # always this package
+        logger_formatter=LineFormatter(
+            json_serializer=_dumps,
+            json_deserializer=str,  # a message is a text, and no JSON
+            use_rfc3339=True,
+            utc=True,
+            serialize_stacktrace=False,
+            location=None,  # always this package
+        ),
     )
 
 
@@ -83,11 +94,45 @@ def _dumps(line: Mapping[str, Any]) -> str:
         return json.dumps(line, default=str)
 
 
-def make_metrics(environ: Mapping[str, str]) -> "EphemeralMetrics":
-    """Metrics of one environment; nothing is shared with other objects, nor kept after a flush."""
-    from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415 - see the module
+class Metrics:
+    """Writes metrics in CloudWatch's embedded metric format.
 
-    return EphemeralMetrics(
-        service=read(ForFunctions.service, environ),
-        namespace=read(ForFunctions.metrics_namespace, environ),
-    )
+    Powertools' Metrics checks each name, unit and value, which are constants here, in a tenth of an invocation's CPU.
+
+    Args:
+        namespace: in CloudWatch.
+        service: dimension of all.
+    """
+
+    def __init__(self, namespace: str, service: str) -> None:
+        self._namespace = namespace
+        self._service = service
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+        """Those of a function, by POWERTOOLS_METRICS_NAMESPACE and POWERTOOLS_SERVICE_NAME."""
+        return cls(
+            read(ForFunctions.metrics_namespace, environ), read(ForFunctions.service, environ)
+        )
+
+    def write(self, values: Mapping[str, float], *by: Mapping[str, str]) -> None:
+        """Write a line to standard output.
+
+        Args:
+            values: of each metric; a count, unless `UNITS` has its unit.
+            by: sets of dimensions beside the service; each set is a metric of its own.
+        """
+        directive = {
+            "Namespace": self._namespace,
+            "Dimensions": [["service", *dimensions] for dimensions in by],
+            "Metrics": [{"Name": name, "Unit": UNITS.get(name, "Count")} for name in values],
+        }
+        line: dict[str, Any] = {
+            "_aws": {"Timestamp": int(time.time() * 1000), "CloudWatchMetrics": [directive]},
+            "service": self._service,
+        }
+        for dimensions in by:
+            line |= dimensions
+        for name, value in values.items():
+            line[name] = [float(value)]
+        sys.stdout.write(f"{_dumps(line)}\n")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Tracer
 
 from kiqbridge.aws.enqueue import Enqueuer, Handled
-from kiqbridge.aws.environment import make_logger, make_metrics, seconds_for_redis
+from kiqbridge.aws.environment import Metrics, make_logger, seconds_for_redis
 from kiqbridge.aws.record import alias_in, answer_of
 from kiqbridge.aws.report import Report
 from kiqbridge.aws.sources import failure_answer, is_http
@@ -43,7 +43,7 @@ class EnqueueHandler:
         self._environ = environ
         self._folder = folder
         self._logger = make_logger(environ)
-        self._metrics = make_metrics(environ)
+        self._metrics = Metrics.from_environment(environ)
         self._enqueuer: Enqueuer | None = None
         self.handle = self._logger.inject_lambda_context(self._handle, log_event=False)
 

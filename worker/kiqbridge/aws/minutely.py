@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from kiqbridge.aws import environment
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
 
 LONGEST_S: Final = 50.0
 """How long an invocation may take: the next one begins after a minute."""
-
-QUEUE_LATENCY: Final = "QueueLatency"
-"""Metric: seconds for which the oldest job of a queue has been waiting; all others are counts."""
 
 
 class Invocation:
@@ -53,13 +48,7 @@ class Invocation:
 
     def measure(self, values: Mapping[str, float], **dimensions: str) -> None:
         """Write metrics, now: of the function, or under further dimensions."""
-        metrics = self._function.metrics
-        for name, value in values.items():
-            unit = MetricUnit.Seconds if name == QUEUE_LATENCY else MetricUnit.Count
-            metrics.add_metric(name=name, unit=unit, value=value)
-        for name, text in {"service": self._function.logger.service, **dimensions}.items():
-            metrics.add_dimension(name, text)
-        metrics.flush_metrics()
+        self._function.metrics.write(values, dimensions)
 
 
 class Minutely:
@@ -82,7 +71,7 @@ class Minutely:
     ) -> None:
         self.name = name
         self.logger = environment.make_logger(environ)
-        self.metrics = environment.make_metrics(environ)
+        self.metrics = environment.Metrics.from_environment(environ)
         self.client = environment.open_client(environ)
         self.connection: RedisConnection = self.client.pool.connection()
         self._work = work

@@ -57,7 +57,12 @@ def check_plain(job: Mapping[str, Any]) -> None:
 def is_plain_job(job: Mapping[str, Any]) -> bool:
     """A quick look at a job of two keys, which passes nearly all that are right; others need every check."""
     name, args = job.get("class"), job.get("args")
-    return type(name) is str and type(args) is list and _NAME[0](name) and payload.is_plain(args)
+    return (
+        type(name) is str
+        and type(args) is list
+        and _NAME_FORM.fullmatch(name) is not None
+        and payload.is_plain(args)
+    )
 
 
 def _has_form(form: re.Pattern[str], value: object) -> bool:
@@ -71,8 +76,9 @@ def _is_number(value: object) -> bool:
 _Check = tuple[Callable[[Any], bool], str]
 """Whether a value is right, and what else it is."""
 
+_NAME_FORM: Final = re.compile(r"[\w.:-]+")
 _NAME: Final[_Check] = (
-    partial(_has_form, re.compile(r"[\w.:-]+")),
+    partial(_has_form, _NAME_FORM),
     (
         "is not a plain name; an event may use letters, digits and the characters _ : . - in it, since "
         "Sidekiq's Web UI shows it"

@@ -79,16 +79,20 @@ class Pusher:
             try:
                 if is_one and (used := self._used_by_another(records[0])) is not None:
                     return [Result(record=records[0], jobs=[used])]
-                jobs = [(place, job) for place, record in enumerate(records) for job in record.jobs]
+                jobs = [job for record in records for job in record.jobs]
                 outcomes = self.client.push_once(
-                    [job.item for _, job in jobs],
-                    [job.dedupe_key for _, job in jobs],
-                    jids=[job.jid for _, job in jobs],
-                    limits=self.gate.lengths(job for _, job in jobs),
+                    [job.item for job in jobs],
+                    [job.dedupe_key for job in jobs],
+                    jids=[job.jid for job in jobs],
+                    limits=self.gate.lengths(jobs),
+                    checked=True,  # by `parse_jobs`
                 )
                 pushed: list[list[Enqueued]] = [[] for _ in records]
+                of_jobs = [
+                    its for its, record in zip(pushed, records, strict=True) for _ in record.jobs
+                ]
                 for outcome in outcomes:
-                    pushed[jobs[outcome.index][0]].append(outcome)
+                    of_jobs[outcome.index].append(outcome)
                 return [
                     Result(record=record, jobs=of_record)
                     for record, of_record in zip(records, pushed, strict=True)
@@ -283,6 +287,11 @@ def in_order(
         results[place] = checked
         if checked.error is not None and answering is not Answering.EACH:
             failed.add(record.group)
+    if len(passed) == len(records) and push is not None and not failed:  # as nearly always
+        pushed = push(list(passed.values())) if passed else []
+        if answering is not Answering.EACH:
+            failed |= {each.record.group for each in pushed if each.error is not None}
+        return pushed
     if failed and answering is Answering.WHOLE:
         results |= {place: held_back(record) for place, record in passed.items()}
         passed = {}

@@ -131,7 +131,7 @@ def leaves(record: Record) -> Iterator[Record]:
         yield from leaves(part)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Result:
     """What became of a record: its jobs, or the error for which nothing of it was enqueued.
 
@@ -212,7 +212,7 @@ def answer_of(results: Sequence[Result]) -> Answer:
     """The answer of a direct invocation, and of an HTTP request that is accepted."""
     jobs = [job for result in results for job in result.jobs]
     answer = Answer(
-        enqueued=[_with_time(job) for job in jobs if not job.duplicate],
+        enqueued=[with_time(job) for job in jobs if not job.duplicate],
         duplicates=[described(job) for job in jobs if job.duplicate],
         stale=[job for result in results for job in result.jobs_left_out("stale")],
     )
@@ -220,13 +220,17 @@ def answer_of(results: Sequence[Result]) -> Answer:
         answer["paused"] = paused
     if skipped := [job for result in results for job in result.jobs_left_out("skipped")]:
         answer["skipped"] = skipped
-    if spilled := [_with_time(job) for result in results for job in result.spilled]:
+    if spilled := [with_time(job) for result in results for job in result.spilled]:
         answer["spilled"] = spilled
     return answer
 
 
-def _with_time(job: Enqueued) -> dict[str, Any]:
-    return described(job) | ({} if job.at is None else {"at": job.at})
+def with_time(job: Enqueued) -> dict[str, Any]:
+    """As `described`, and when it runs, if later."""
+    shown = described(job)
+    if job.at is not None:
+        shown["at"] = job.at
+    return shown
 
 
 def described(job: Enqueued) -> dict[str, Any]:

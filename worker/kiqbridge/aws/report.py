@@ -5,16 +5,16 @@ CPU, and of what CloudWatch bills. Arguments of jobs are never in them.
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from kiqbridge.aws.enqueue import UNKNOWN, Handled
+from kiqbridge.aws.environment import PUSH_MS, Metrics
 from kiqbridge.aws.push import HeldBack
-from kiqbridge.aws.record import Record, Result, answer_of, described
+from kiqbridge.aws.record import Record, Result, answer_of, with_time
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 
 JOBS_A_LINE: Final = 100
@@ -26,13 +26,14 @@ class Report:
 
     Args:
         logger: has the keys of the invocation.
-        metrics: of the environment, empty.
+        metrics: of the environment.
     """
 
-    def __init__(self, logger: Logger, metrics: EphemeralMetrics) -> None:
+    def __init__(self, logger: Logger, metrics: Metrics) -> None:
         self._logger = logger
         self._metrics = metrics
-        self._counts = Counter(ColdStart=int(logger.get_current_keys()["cold_start"]))
+        self._counts = defaultdict[str, int](int)
+        self._counts["ColdStart"] = int(logger.get_current_keys()["cold_start"])
         self._source = ""
         self._push_ms: float | None = None
         self._began = time.perf_counter()
@@ -82,17 +83,12 @@ class Report:
 
     def write_metrics(self) -> None:
         """Each that is not 0, of the function and of the source."""
-        for name, count in self._counts.items():
-            if count:
-                self._metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)
+        values: dict[str, float] = {name: count for name, count in self._counts.items() if count}
         if self._push_ms is not None:
-            self._metrics.add_metric(
-                name="PushMs", unit=MetricUnit.Milliseconds, value=self._push_ms
-            )
-        if self._metrics.metric_set:
-            if self._source:
-                self._metrics.add_dimensions(service=self._logger.service, source=self._source)
-            self._metrics.flush_metrics()
+            values[PUSH_MS] = self._push_ms
+        if values:
+            by_source = [{"source": self._source}] if self._source else []
+            self._metrics.write(values, {}, *by_source)
 
     def _ignored(self, reason: str, about: Mapping[str, Any]) -> None:
         self._logger.info("ignored", extra={**about, "outcome": "ignored", "reason": reason})
@@ -107,7 +103,7 @@ class Report:
 
     def _done(self, result: Result, ms: float) -> None:
         jobs, counts = result.jobs, self._counts
-        duplicates = sum(job.duplicate for job in jobs)
+        duplicates = sum([job.duplicate for job in jobs])
         counts["Enqueued"] += len(jobs) - duplicates
         counts["Duplicates"] += duplicates
         if result.spilled:
@@ -120,15 +116,14 @@ class Report:
             outcome = "enqueued" if duplicates < len(jobs) else "duplicate"
         else:
             outcome = "stopped by middleware"
-        about, shown = _about(result.record), result.spilled or jobs
+        record, shown = result.record, result.spilled or jobs
         if len(shown) == 1:
-            about |= described(shown[0])
-            if shown[0].at is not None:
-                about["at"] = shown[0].at
-            of_line = (outcome, about.pop("source"), about.pop("origin", ""))
-            self._alike.setdefault(of_line, []).append(about)
+            own = _id_of(record)
+            own |= with_time(shown[0])
+            of_line = (outcome, record.source, record.origin)
+            self._alike.setdefault(of_line, []).append(own)
             return
-        answer = answer_of([result])
+        about, answer = _about(record), answer_of([result])
         about |= {"spilled": answer["spilled"]} if result.spilled else answer
         self._write_done(outcome, about | {"ms": ms})
 
@@ -153,9 +148,13 @@ def _about(record: Record) -> dict[str, Any]:
     about: dict[str, Any] = {"source": record.source}
     if record.origin:
         about["origin"] = record.origin
+    return about | _id_of(record)
+
+
+def _id_of(record: Record) -> dict[str, Any]:
     if record.item:
-        about["event_id"] = record.item
-    elif record.identity is not None:
-        parts = [part for part in record.identity.parts if part and part != record.origin]
-        about["event_id"] = " ".join(parts)
-    return about
+        return {"event_id": record.item}
+    if record.identity is None:
+        return {}
+    parts = [part for part in record.identity.parts if part and part != record.origin]
+    return {"event_id": " ".join(parts)}

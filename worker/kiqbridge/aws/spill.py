@@ -105,13 +105,20 @@ class SpillingPusher:
         if records and records[0].source == SPILLED:  # its failure is SQS' to repeat
             return self._ask_redis(records, answering, by)
         # Before it is known where they go: what is pushed in part and then spilled is known by its guards.
-        records = [_with_jids(record) for record in records]
-        waiting = self._groups_behind(records) if answering is Answering.IN_ORDER else set()
-        direct = [place for place, record in enumerate(records) if _group_of(record) not in waiting]
-        results = [held_back(record) for record in records]
-        pushed = self._ask_redis([records[place] for place in direct], answering, by)
-        for place, result in zip(direct, pushed, strict=True):
-            results[place] = result
+        _draw_jids(records)
+        waiting: set[Group] = set()
+        if answering is Answering.IN_ORDER and self.behind:
+            waiting = self._groups_behind(records)
+        if waiting:
+            direct = [place for place, each in enumerate(records) if _group_of(each) not in waiting]
+            results = [held_back(record) for record in records]
+            pushed = self._ask_redis([records[place] for place in direct], answering, by)
+            for place, result in zip(direct, pushed, strict=True):
+                results[place] = result
+        else:
+            results = self._ask_redis(records, answering, by)
+            if all(each.error is None for each in results):
+                return results
         places = self._places_to_spill(records, results, answering, waiting)
         taken = self._spill(records, places, answering, by) if places else set()
         if answering is Answering.WHOLE and len(taken) < len(places):
@@ -267,13 +274,16 @@ def _may_join(records: Sequence[Record], places: Sequence[int]) -> bool:
     return jobs <= BATCH_SIZE and all(records[place].tick is None for place in places)
 
 
-def _with_jids(record: Record) -> Record:
-    """The record with a jid for each job, so that it has the same one wherever it goes."""
-    jobs = [
-        job if job.jid is not None or "jid" in job.item else replace(job, jid=jid)
-        for job, jid in zip(record.jobs, new_jids(len(record.jobs)), strict=True)
+def _draw_jids(records: Sequence[Record]) -> None:
+    """Give each job a jid, so that it has the same one wherever it goes; in place, a copy takes as long as its push."""
+    without = [
+        job
+        for record in records
+        for job in record.jobs
+        if job.jid is None and "jid" not in job.item
     ]
-    return replace(record, jobs=jobs)
+    for job, jid in zip(without, new_jids(len(without)), strict=True):
+        job.jid = jid
 
 
 def _group_of(record: Record) -> Group:
@@ -308,7 +318,8 @@ class Breaker:
 
     def note(self, results: Sequence[Result]) -> None:
         """What became of a push."""
-        if any(isinstance(each.error, errors.RedisUnavailable) for each in results):
+        failures = [each.error for each in results if each.error is not None]
+        if any(isinstance(each, errors.RedisUnavailable) for each in failures):
             self._since = self._clock()
-        elif any(each.error is None for each in results):
+        elif len(failures) < len(results):
             self._since = -OPEN_S

@@ -50,11 +50,11 @@ class SpillQueues:
 
     def delivers(self, event: object) -> bool:
         """Whether an event is a batch of messages of one of these queues."""
-        if not isinstance(event, Mapping):
+        if not isinstance(event, (dict, Mapping)):
             return False
         records = event.get("Records")
         first = records[0] if isinstance(records, list) and records else None
-        if not isinstance(first, Mapping) or first.get("eventSource") != "aws:sqs":
+        if not isinstance(first, (dict, Mapping)) or first.get("eventSource") != "aws:sqs":
             return False
         return name_in(str(first.get("eventSourceARN"))) in self._names
 

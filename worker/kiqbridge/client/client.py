@@ -290,6 +290,7 @@ class Client:
         ttl_s: int | None = None,
         jids: "Sequence[str | None] | None" = None,
         limits: "Mapping[str, int] | None" = None,
+        checked: bool = False,
     ) -> "list[Enqueued]":
         """Enqueue jobs, each at most once per class and dedupe key, all in one script.
 
@@ -306,6 +307,7 @@ class Client:
                 under its own guard was enqueued by an earlier call of this caller: no duplicate.
             limits: queue → number of waiting jobs from which nothing more is pushed to it; a job that
                 runs later, or is a duplicate, passes.
+            checked: the caller has called `wire.payload.check_payload` for each item.
 
         Returns:
             One outcome per job that middleware did not stop.
@@ -315,20 +317,19 @@ class Client:
                 `PushOutcomeUnknown`.
             QueueTooDeep: names all queues that are at their limit.
         """
-        from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
+        # The names, not their module: Python looks longer for that, at each call.
+        from kiqbridge.client.guarded_push import check_count, guarded, push_once  # noqa: PLC0415 - few clients guard
 
-        guarded_push.check_count(len(items))
-        now = client_now()
+        check_count(len(items))
+        now, profile = client_now(), self._fleet_profile.current
         drawn = [None] * len(items) if jids is None else jids
         jobs = []
         for index, (item, key, jid) in enumerate(zip(items, dedupe_keys, drawn, strict=True)):
-            given = item if jid is None else {**item, "jid": jid}
-            job = prepare(given, now, self.middleware, self._fleet_profile.current)
+            job = prepare(item, now, self.middleware, profile, jid=jid, checked=checked)
             if job is not None:
-                job.own_jid = job.own_jid or jid is not None
-                jobs.append(guarded_push.guarded(index, job, key, ttl_s))
+                jobs.append(guarded(index, job, key, ttl_s))
         writer = self.writer_of([each.job for each in jobs])
-        return guarded_push.push_once(jobs, writer, now=now, limits=limits or {})
+        return push_once(jobs, writer, now=now, limits=limits or {})
 
     def push_tick(
         self,

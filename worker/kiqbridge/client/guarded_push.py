@@ -96,22 +96,25 @@ def push_once(
     keys: list[str] = [own.queues, own.guards, own.guards_until]
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
     args: list[str | bytes] = [str(min(2 * len(jobs) + 10, BATCH_SIZE)), str(len(jobs))]
+    repeatable = True
     for _, job, guard, seconds in jobs:
         keys.append(_target(job, writer))
-        kept = str(seconds) if guard else ""
-        args += [guard, kept, job.jid, *_script_args(job, writer, now, limits)]
-    repeatable = all(each.guard for each in jobs)
+        args += (guard, str(seconds) if guard else "", job.jid)
+        args += _script_args(job, writer, now, limits)
+        repeatable = repeatable and bool(guard)
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
     except ReplyLost as error:
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
-    _check_depth(answers, [(index, job) for index, job, _, _ in jobs])
+    if isinstance(answers[0], list):
+        raise _too_deep(answers, [(index, job) for index, job, _, _ in jobs])
     outcomes = []
     for (index, job, _, _), answer in zip(jobs, answers, strict=True):
-        known = text_of(answer)  # the jid under its guard, empty for none
-        is_own = not known or (job.own_jid and known == job.jid)
-        outcomes.append(_outcome(index, job, None if is_own else known))
+        known = text_of(answer) if answer else None  # the jid under its guard, empty for none
+        if known is not None and job.own_jid and known == job.jid:
+            known = None
+        outcomes.append(_outcome(index, job, known))
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
     return outcomes
@@ -176,7 +179,8 @@ def push_tick(
     for job in jobs:
         args += _script_args(job, writer, now, limits)
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
-    _check_depth(answer, indexed)
+    if isinstance(answer[0], list):
+        raise _too_deep(answer, indexed)
     known = [json_text.loads(each) for each in answer[1:] if each != entry]
     if known and not any(_is_of(each, occurrence.scope) for each in known):
         return _push_apart(occurrence, indexed, writer, now=now, limits=limits)
@@ -281,10 +285,12 @@ def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
     """
     if not dedupe_key:
         return ""
-    for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
-        if not part.isascii():
+    try:
+        return guard_field(dedupe_key, _performed_class(job.payload), job.queue)
+    except UnicodeEncodeError:
+        for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
             check_json(part, "dedupe_key")
-    return guard_field(dedupe_key, _performed_class(job.payload), job.queue)
+        raise
 
 
 def check_count(count: int) -> None:
@@ -299,12 +305,10 @@ def check_count(count: int) -> None:
         )
 
 
-def _check_depth(answer: Sequence[Any], jobs: Sequence[tuple[int, PreparedJob]]) -> None:
-    """Refuse an answer that names jobs whose queue is at its limit, with its length, and no outcomes."""
-    if not isinstance(answer[0], list):
-        return
+def _too_deep(answer: Sequence[Any], jobs: Sequence[tuple[int, PreparedJob]]) -> QueueTooDeep:
+    """The error for an answer that names jobs whose queue is at its limit, with its length, and no outcomes."""
     deep = {number - 1: length for number, length in answer}
-    raise QueueTooDeep(
+    return QueueTooDeep(
         {jobs[place][1].queue: length for place, length in deep.items()},
         {jobs[place][0]: length for place, length in deep.items()},
     )
@@ -318,9 +322,11 @@ def _script_args(
     job: PreparedJob, writer: JobWriter, now: float, limits: Mapping[str, int]
 ) -> list[str | bytes]:
     """Queue, time, text, and the length at which the queue takes no more: empty for none, and for a later job."""
-    limit = limits.get(job.queue) if job.at is None else None
-    at = "" if job.at is None else score(job.at)
-    return [job.queue, at, writer.text(job, now), "" if limit is None else str(limit)]
+    queue, text = job.queue, writer.text(job, now)
+    if job.at is not None:
+        return [queue, score(job.at), text, ""]
+    limit = limits.get(queue)
+    return [queue, "", text, "" if limit is None else str(limit)]
 
 
 def _outcome(index: int, job: PreparedJob, known_jid: str | None = None) -> Enqueued:
@@ -354,8 +360,11 @@ def _tick_outcome(
 
 def _shown_class(payload: Mapping[str, Any]) -> str:
     """The class that people know: that inside Active Job's wrapper, as Sidekiq shows it (§17)."""
-    wrapped = payload.get("wrapped") if payload["class"] in active_job.WRAPPERS else None
-    return cast("str", wrapped if isinstance(wrapped, str) and wrapped else payload["class"])
+    name: str = payload["class"]
+    if name not in active_job.WRAPPERS:
+        return name
+    wrapped = payload.get("wrapped")
+    return wrapped if isinstance(wrapped, str) and wrapped else name
 
 
 def _performed_class(payload: Mapping[str, Any]) -> str:

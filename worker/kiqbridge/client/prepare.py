@@ -80,6 +80,8 @@ def prepare(  # noqa: C901 - one act, in its order
     trusted: bool = False,
     bulk: bool = False,
     by_rule: bool = False,
+    jid: str | None = None,
+    checked: bool = False,
 ) -> PreparedJob | None:
     """Build the payload of one job; None when middleware stopped it.
 
@@ -92,15 +94,19 @@ def prepare(  # noqa: C901 - one act, in its order
             is an attribute like others.
         bulk: the job is one of many of one call (Active Job's wrappers differ).
         by_rule: it is pushed by `push_ruled` if it has a rule, so that its push takes its lock.
+        jid: that of an item without one, drawn by the caller; None = one is drawn.
+        checked: the caller has called `check_payload`, so that plain arguments are not looked at again.
 
     Raises:
         PayloadError: names the field and shows the value.
     """
     if type(item) is dict and len(item) == 2 and not trusted and not len(middleware):  # noqa: PLR2004 - class, args
-        job = prepare_plain(item, now, wire_profile)
+        job = prepare_plain(item, now, wire_profile, jid, checked=checked)
         if job is not None:
             return job
-    own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
+    own_jid = jid is not None or not isinstance(item, (dict, Mapping)) or "jid" not in item
+    if jid is not None:
+        item = {**item, "jid": jid}
     profile: Profile | None = None
     item = by_active_job(item)
     if active_job.is_active_job(item) and not trusted:
@@ -156,11 +162,16 @@ def by_active_job(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def prepare_plain(
-    item: dict[str, Any], now: float, wire_profile: Callable[[], Profile]
+    item: dict[str, Any],
+    now: float,
+    wire_profile: Callable[[], Profile],
+    jid: str | None = None,
+    *,
+    checked: bool = False,
 ) -> PreparedJob | None:
     """What `prepare` makes of a class and plain arguments, in a third of its time; None: it must look closer."""
     declared, args = item.get("class"), item.get("args")
-    if type(args) is not list or not is_plain(args):
+    if type(args) is not list or not (checked or is_plain(args)):
         return None
     definition = definition_of(declared)
     if definition is not None:
@@ -177,7 +188,7 @@ def prepare_plain(
     profile = wire_profile()
     payload = {**options, **item}
     payload["class"] = name
-    payload["jid"] = new_jid()
+    payload["jid"] = jid or new_jid()
     payload["created_at"] = timestamp(now, profile)
     return PreparedJob(payload, None, True, profile)  # by name it takes longer
 

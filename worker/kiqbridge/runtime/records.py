@@ -94,6 +94,7 @@ def _late_init(cls: type, *, frozen: bool) -> Callable[..., None]:
 def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
     known: dict[str, Any] = {"_set": object.__setattr__, "_made_here": object()}
     positional, named, body = ["self"], list[str](), list[str]()
+    has_slots = "__slots__" in vars(cls)
     for each in dataclasses.fields(cls):
         name = each.name
         value = name
@@ -112,7 +113,13 @@ def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
             continue  # its `__post_init__` sets it
         if each.init:
             (named if each.kw_only else positional).append(text)
-        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        if not frozen:
+            body.append(f"self.{name} = {value}")
+        elif has_slots:  # in three quarters of the time
+            known[f"_set_{name}"] = vars(cls)[name].__set__
+            body.append(f"_set_{name}(self, {value})")
+        else:
+            body.append(f"_set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join([*positional, *(["*", *named] if named else [])])

@@ -5,6 +5,7 @@ the job, and by that name: `order-5` of a mail says nothing about `order-5` of a
 is a matter of class and queue, so nobody uses up a name for jobs that only others may enqueue.
 """
 
+import functools
 import hashlib
 from enum import StrEnum
 from typing import Final, Self
@@ -117,19 +118,25 @@ def guard_field(
     `default` comes first, which a mark behind the source says.
     """
     identity = dedupe_key if isinstance(dedupe_key, Identity) else own_key(dedupe_key)
-    source, parts = str(identity.source), identity.parts
+    source = str(identity.source)  # the hash of an enum is computed in Python
+    parts = identity.parts
     if identity.source in _OF_ANY_CLASS:
         parts = ("", *parts)
     elif queue == DEFAULT_OPTIONS["queue"]:
         parts = (job_class, *parts)
     else:
         source, parts = f"{source}{WITH_QUEUE}", (queue, job_class, *parts)
-    *first, last = parts
-    text = ":".join([source, *(f"{len(part)}:{part}" for part in first), last])
+    text = _before_last(source, parts[:-1]) + parts[-1]
     encoded = text.encode()
     if len(encoded) <= LONGEST_FIELD:
         return text
     return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+
+
+@functools.lru_cache(maxsize=1_000)
+def _before_last(source: str, first: tuple[str, ...]) -> str:
+    """Remembered: all but the last part is the same of nearly all messages of a queue."""
+    return ":".join([source, *[f"{len(part)}:{part}" for part in first], ""])
 
 
 def task_identity(token: str) -> Identity:

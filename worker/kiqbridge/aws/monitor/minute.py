@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, Self
 
 from kiqbridge.api import Fact, Facts, Operator, judge
 from kiqbridge.api.facts import QueueFacts
-from kiqbridge.aws.minutely import QUEUE_LATENCY, Invocation
+from kiqbridge.aws.environment import QUEUE_LATENCY
+from kiqbridge.aws.minutely import Invocation
 from kiqbridge.aws.monitor.fleet import Fleet, read_fleet
 from kiqbridge.aws.monitor.orphans import give_back_orphans
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of

@@ -6,6 +6,7 @@ the first event that needs it.
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard, cast
 
@@ -75,7 +76,8 @@ def read(event: object, auth: Sequence[str] = DEFAULT_AUTH) -> Delivery:
     name = _module_of(event)
     if name == WARM_UP:
         return ignored(WARM_UP, "a ping that keeps the function warm", answer_of([]))
-    module = importlib.import_module(f"{__name__}.{name}")
+    path = f"{__name__}.{name}"
+    module = sys.modules.get(path) or importlib.import_module(path)
     more = [auth] if name == "http" else []
     return cast("Delivery", module.read(event, *more))
 
@@ -89,6 +91,8 @@ def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
 def _module_of(event: object) -> str:
     if not isinstance(event, Mapping):
         return "services" if _is_list_of_others(event) else "direct"
+    if len(event) == 1 and "Records" in event:  # no other reader takes that
+        return _of_records(event["Records"])
     for module, is_its_own in BY_KEYS.items():
         if is_its_own(event):
             return module

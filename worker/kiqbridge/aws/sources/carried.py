@@ -96,6 +96,8 @@ def notification(content: Mapping[str, Any], where: str) -> Record:
 
 def attributes_of(attributes: object, key: str) -> dict[str, str]:
     """Message attributes that are texts or numbers, as `attribute.NAME`."""
+    if not attributes:
+        return {}
     return {
         f"attribute.{name}": value[key]
         for name, value in reading.mapping_or_empty(attributes).items()

@@ -78,11 +78,11 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
     body = reading.parsed(text)
     attributes = reading.mapping_or_empty(message.get("attributes"))
     queue = reading.text_or_none(attributes.get("DeadLetterQueueSourceArn")) or arn
-    about = _about(message)
+    group = reading.text_or_none(attributes.get("MessageGroupId"))
     facets = attributes_of(message.get("messageAttributes"), "stringValue")
     facets["queue"] = arn
-    if about["group"]:
-        facets["group"] = about["group"]
+    if group:
+        facets["group"] = group
     source = Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS
     record = Record(
         source="sqs",
@@ -93,6 +93,7 @@ def _message(message: Mapping[str, Any], where: str) -> Record:
         facets=facets,
         identity=Identity(source, (queue, identifier)),
         trace=reading.trace_of(facets, attributes.get("AWSTraceHeader")),
-        **about,
+        item=identifier,
+        group=group,
     )
     return unwrap(record, body)

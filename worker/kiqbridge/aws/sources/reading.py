@@ -89,7 +89,7 @@ def records_of(
 
 def service_of(record: object) -> str:
     """The `eventSource` of a record, in the spelling of SNS, too; "" = it has none."""
-    if not isinstance(record, Mapping):
+    if not isinstance(record, (dict, Mapping)):
         return ""
     return str(record.get("eventSource") or record.get("EventSource") or "")
 
