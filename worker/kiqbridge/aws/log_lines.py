@@ -1,7 +1,6 @@
 """The form of the functions' log lines: keys and order of Powertools' formatter, in a third of its time."""
 
 import logging
-import os
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,7 +26,6 @@ class LineFormatter(LambdaPowertoolsFormatter):
             ),
             **{name: value for name, value in vars(record).items() if name not in _STANDARD},
         }
-        if "_X_AMZN_TRACE_ID" in os.environ:
-            line["xray_trace_id"] = self._get_latest_trace_id()
+        line["xray_trace_id"] = self._get_latest_trace_id()
         text: str = self.serialize({name: each for name, each in line.items() if each is not None})
         return text
