@@ -3,7 +3,8 @@
 #
 #   lambda.sh layer               the package of this checkout and what it needs, under python/
 #   lambda.sh layer REQUIREMENTS  what a file names, the package among it, in a repository of its own
-#   lambda.sh function FOLDER     a function's own files, and what its requirements.txt names
+#   lambda.sh function FOLDER     a function's own files, and what its requirements.txt names; the whole package if
+#                                 it serves the page, which is in no layer
 #
 # From the environment:
 #   LAMBDA_ARCHITECTURE  arm64 or x86_64
@@ -18,6 +19,30 @@
 # Only a Python of Lambda's own version can write bytecode that Lambda's Python reads. The same
 # sources give the same bytes, so that an unchanged layer is not deployed anew.
 set -eu
+
+# What no function loads, nor what a function may import to declare and enqueue jobs: commands with what only they use,
+# the worker's rooms of the engine, and tests. tests/lambdas/test_layer.py compares these lists with what is loaded.
+IN_NO_FUNCTION='
+    kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge/client/contract kiqbridge_pytest
+    kiqbridge/engine/[!_]*.py kiqbridge/engine/children kiqbridge/engine/host kiqbridge/engine/outbox
+    kiqbridge/engine/perform kiqbridge/engine/step_functions
+    kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
+    kiqbridge/engine/inflight/lease.py kiqbridge/engine/inflight/outage.py
+    kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
+    kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
+    kiqbridge/engine/settle/settling.py
+    kiqbridge/schedule/imports kiqbridge/store/transfer kiqbridge/store/wake_connection.py
+    croniter/tests
+'
+# What only the page loads: its function has a package of its own.
+IN_NO_LAYER='
+    kiqbridge/web kiqbridge/operate kiqbridge/schedule/lint kiqbridge/schedule/simulation.py
+'
+# Of Powertools the layer has what logs, measures and traces, unless its requirements name it.
+NOT_OF_POWERTOOLS='
+    aws_lambda_powertools/event_handler
+    aws_lambda_powertools/utilities/[!_jst]* aws_lambda_powertools/utilities/streaming
+'
 
 what=$1
 : "${ARTIFACTS_DIR:?sam build says where to}" "${LAMBDA_PYTHON:?}" "${BUILD_PYTHON:?}"
@@ -42,12 +67,32 @@ install() {
     # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
     rm -rf "${folder:?}/bin"
     rm -f "$folder"/*.dist-info/direct_url.json
-    # What no function needs: the command line with what only its commands use, fixtures for tests, and tests.
-    for part in kiqbridge/commands kiqbridge/dev/scaffold kiqbridge/dev kiqbridge/client/contract kiqbridge/compat kiqbridge/testing kiqbridge_pytest croniter/tests; do
-        rm -rf "${folder:?}/$part"
-        sed -i -e "\\,^$part/,d" "$folder"/*.dist-info/RECORD
-    done
     sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
+    leave_out "$folder" "$IN_NO_FUNCTION"
+}
+
+# Remove parts of what was installed: `leave_out FOLDER 'PATTERN…'`.
+leave_out() (
+    cd "$1"
+    records=$(for part in $2; do
+        rm -rf "$part"
+        printf '\\|^%s[/,]|d\n' "$part"
+    done)
+    sed -i -e "$records" ./*.dist-info/RECORD
+)
+
+# Where pip finds the package: a copy of this checkout, since setuptools keeps modules that are gone in a folder build/
+# beside the sources; or as the layer's requirements name it.
+find_package() {
+    if [ -e worker/kiqbridge ]; then
+        package=$(mktemp -d)
+        trap 'rm -rf "$package"' EXIT
+        mkdir "$package/worker"
+        cp pyproject.toml README.md LICENSE "$package"
+        cp -R worker/kiqbridge "$package/worker"
+    else
+        package=$(grep '^kiqbridge' lambdas/requirements.txt)
+    fi
 }
 
 build_layer() {
@@ -56,13 +101,12 @@ build_layer() {
     if [ -n "$1" ]; then
         install "$folder" --requirement "$1"
     else
-        # A copy: setuptools keeps modules that are gone in a folder build/ beside the sources.
-        source=$(mktemp -d)
-        trap 'rm -rf "$source"' EXIT
-        mkdir "$source/worker"
-        cp pyproject.toml README.md LICENSE "$source"
-        cp -R worker/kiqbridge "$source/worker"
-        install "$folder" "${source}[lambda]"
+        find_package
+        install "$folder" "${package}[lambda]"
+    fi
+    leave_out "$folder" "$IN_NO_LAYER"
+    if [ -z "$1" ] || ! grep -qi '^aws[-_.]lambda[-_.]powertools' "$1"; then
+        leave_out "$folder" "$NOT_OF_POWERTOOLS"
     fi
     add_manifest "$folder/kiqbridge/schedule/manifest.json"
     finish /opt
@@ -92,6 +136,10 @@ build_function() {
     if [ -e "$1/requirements.txt" ]; then
         install "$ARTIFACTS_DIR" --requirement "$1/requirements.txt"
         rm "$ARTIFACTS_DIR/requirements.txt"
+    fi
+    if grep -q 'kiqbridge\.web' "$1"/*.py; then
+        find_package
+        install "$ARTIFACTS_DIR" --no-deps "$package"
     fi
     translate_mappings "$1"
     finish /var/task

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
+from support.lambda_build import is_left_out, left_out
 
 PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
@@ -228,6 +229,52 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
 
     assert upper == []
     assert (heavy | workers).isdisjoint(loaded)
+
+
+LAYER_HAS = ("client", "flow", "aws", "clocks/placing")
+"""What the functions but that of the page begin with, and what a function may import: `docs/deploy.md`."""
+
+
+@pytest.mark.parametrize(
+    ("begins_with", "lists"),
+    [
+        (LAYER_HAS, ["IN_NO_FUNCTION", "IN_NO_LAYER"]),
+        ((*LAYER_HAS, "web/function", "web/pages"), ["IN_NO_FUNCTION"]),
+    ],
+)
+def test_what_a_function_can_import_is_not_left_out_of_what_is_built(begins_with, lists):
+    """Also what is imported within a function, for an event that no test has."""
+    targets: dict[str, set[str]] = {}
+    for each in read_imports(SOURCE):
+        targets.setdefault(each.path.relative_to(SOURCE).as_posix(), set()).add(each.target)
+    waiting = [
+        path
+        for path in targets
+        if "/" not in path or path.startswith(begins_with)
+        if path not in ("__main__.py", "aws/mapping/check.py", "aws/replay.py")  # commands
+    ]
+    found: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in found or path.startswith("client/contract"):  # of commands
+            continue
+        found.add(path)
+        for target in targets.get(path, ()):
+            waiting += files_of(target)
+
+    patterns = left_out(*lists)
+    assert "engine/settle/dying.py" in found
+    assert [each for each in found if is_left_out(PurePosixPath(PACKAGE, each), patterns)] == []
+
+
+def files_of(target: str) -> Iterator[str]:
+    """The files that importing this loads, of the package."""
+    package, *names = target.split(".")
+    for depth in range(len(names) + 1) if package == PACKAGE else ():
+        place = PurePosixPath(*names[:depth])
+        for path in (place / "__init__.py", place.with_suffix(".py")) if depth else ():
+            if (SOURCE / path).is_file():
+                yield str(path)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ A build takes seconds, so the test processes of one run share it: the first that
 import fcntl
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 FIXED = {"MAPPINGS_PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"}
 """What the manifest is made with, the same wherever it is built."""
@@ -130,3 +131,20 @@ def make(target: str, *, folder: Path = ROOT, **variables: str) -> str:
     said = done.stdout + done.stderr
     assert done.returncode == 0, f"make {target}:\n{said}"
     return said
+
+
+def left_out(*lists: str) -> list[str]:
+    """The patterns of lists of `.make/lambda.sh`: paths that the build leaves out."""
+    script = (ROOT / ".make/lambda.sh").read_text(encoding="utf-8")
+    return [
+        pattern
+        for name in lists
+        for pattern in re.search(rf"^{name}='\n(.+?)\n'", script, re.MULTILINE | re.DOTALL)[
+            1
+        ].split()  # type: ignore[index]
+    ]
+
+
+def is_left_out(path: PurePosixPath, patterns: Sequence[str]) -> bool:
+    """Whether a file, by its path in the layer, is or lies in one of these."""
+    return any(part.match(pattern) for part in (path, *path.parents) for pattern in patterns)
