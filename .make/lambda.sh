@@ -59,7 +59,11 @@ install() {
             exit 2
             ;;
     esac
-    if [ -e constraints.txt ]; then set -- --constraint constraints.txt "$@"; fi
+    if [ -e constraints.txt ]; then
+        set -- --constraint constraints.txt "$@"
+        # Of what builds the package, too: its version stands in WHEEL. Older versions of pip read the first.
+        export PIP_CONSTRAINT="$PWD/constraints.txt" PIP_BUILD_CONSTRAINT="$PWD/constraints.txt"
+    fi
     "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
         --target "$folder" --platform "$platform" --implementation cp \
         --python-version "$LAMBDA_PYTHON" --only-binary=:all: "$@"
@@ -175,7 +179,8 @@ It works, but each cold start takes about 0.3 s longer. Install Python $LAMBDA_P
 END
         return
     fi
-    "$compiler" -m compileall -q -j 0 --invalidation-mode unchecked-hash \
+    # In one process and one order: what Python has met before decides about bytes, such as marks for texts seen twice.
+    PYTHONHASHSEED=0 "$compiler" -m compileall -q --invalidation-mode unchecked-hash \
         -s "$ARTIFACTS_DIR" -p "$1" "$ARTIFACTS_DIR"
 }
 
