@@ -231,8 +231,15 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
     assert (heavy | workers).isdisjoint(loaded)
 
 
-LAYER_HAS = ("client", "flow", "aws", "clocks/placing")
-"""What the functions but that of the page begin with, and what a function may import: `docs/deploy.md`."""
+LAYER_HAS = (
+    *("aws", "clocks/placing"),
+    *("client", "flow", "api"),
+    *(
+        f"contrib/{name}"
+        for name in ("after_commit", "django/apps", "opentelemetry", "sentry", "sqlalchemy")
+    ),
+)
+"""What the functions but that of the page begin with, and what a user's may import (docs/start.md)."""
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,9 @@ class TestBuild:
             assert flags == UNCHECKED_HASH, path
 
     def test_what_builds_the_package_is_of_the_version_in_constraints(self, built):
-        [pinned] = re.findall(r"^setuptools==(.+)$", (ROOT / "constraints.txt").read_text(), re.M)
+        [pinned] = re.findall(
+            r"^setuptools==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+        )
         [wheel] = built.layer.glob("kiqbridge-*.dist-info/WHEEL")
 
         assert f"Generator: setuptools ({pinned})" in wheel.read_text(encoding="utf-8")
