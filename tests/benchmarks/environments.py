@@ -70,7 +70,7 @@ class Environment:
 
 
 CONSTRAINTS = ROOT / "constraints.txt"
-[LAMBDA_PYTHON] = set(re.findall(r"Runtime: python(.+)", (ROOT / "template.yaml").read_text()))
+[LAMBDA_PYTHON] = set(re.findall(r"Default: python(.+)", (ROOT / "template.yaml").read_text()))
 
 
 def of_a_user() -> Environment:

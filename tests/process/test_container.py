@@ -71,7 +71,7 @@ def test_the_base_is_slim_of_the_functions_python_and_may_be_given_by_digest(pat
     assert bases == ["${PYTHON_IMAGE}"] * 2, "both stages are of one image"
     assert ("LABEL", "org.opencontainers.image.base.name=${PYTHON_IMAGE}") in others
     assert [rest for name, rest in others if name == "ARG"][-1] == "PYTHON_IMAGE"
-    assert "Runtime: python3.13" in (ROOT / "template.yaml").read_text()
+    assert "Default: python3.13" in (ROOT / "template.yaml").read_text()
 
 
 def test_it_does_not_run_as_root():
