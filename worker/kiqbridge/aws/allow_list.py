@@ -94,6 +94,7 @@ class AllowList:
         """
         if not (
             len(item) == 2  # noqa: PLR2004 - class and args, as nearly all jobs
+            and "args" in item
             and item.get("class") not in active_job.WRAPPERS
             and _is_any(item.get("class"), self.classes)
             and _matches(DEFAULT_OPTIONS["queue"], self.queues)
