@@ -12,8 +12,12 @@ EXAMPLES = Path(__file__).parents[2] / "infra" / "examples"
 ADDED_TO = ("Policies", "Statement")
 
 
+CANARY = EXAMPLES / "canary.yaml"
+"""About deployments; the others are sources."""
+
+
 def example_files() -> list[Path]:
-    return sorted(EXAMPLES.glob("*.yaml"))
+    return sorted(set(EXAMPLES.glob("*.yaml")) - {CANARY})
 
 
 def with_examples(source: str, files: list[Path]) -> dict:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from infra import check_sources, check_template
-from infra.examples import example_files, with_examples
+from infra.examples import CANARY, example_files, with_examples
 from samtranslator.yaml_helper import yaml_parse
 from support.project import template_text
 
@@ -41,6 +41,28 @@ def test_all_of_them_together_are_clean():
         *("OrderPlaced", "HealthPulse"),
     }
     assert check_template.parsed_findings(template) == []
+
+
+def test_a_canary_shifts_what_the_schedules_invoke_and_goes_back_at_errors_and_refusals():
+    template = with_examples(SOURCE, [CANARY])
+    translated = check_template.translate_parsed(with_examples(SOURCE, [CANARY]))
+    alias = {"Ref": "EnqueueFunctionAliaslive"}
+    made = translated["Resources"]
+    group = made["EnqueueFunctionDeploymentGroup"]["Properties"]
+
+    assert check_template.parsed_findings(template) == []
+    assert made["EnqueueFunctionHealthPulse"]["Properties"]["Target"]["Arn"] == alias
+    policies = properties(translated, "ScheduleRole")["Policies"]
+    assert alias in check_template.resources_of("lambda:InvokeFunction", policies)
+    condition, watched, _ = group["AlarmConfiguration"]["Fn::If"]
+    assert (condition, watched["Enabled"]) == ("CreatesObservability", True)
+    assert [each["Name"]["Fn::GetAtt"] for each in watched["Alarms"]] == [
+        ["ObservabilityStack", "Outputs.ErrorsAlarmName"],
+        ["ObservabilityStack", "Outputs.RefusedAlarmName"],
+    ]
+    assert "CodeDeployServiceRole" not in made
+    variables = properties(translated, "EnqueueFunction")["Environment"]["Variables"]
+    assert variables["KIQBRIDGE_TRUSTED_ALIAS"] == "live"
 
 
 def test_whoever_has_copied_one_can_copy_the_others():

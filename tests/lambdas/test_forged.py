@@ -12,6 +12,9 @@ from support.enqueue_function import invoked_by, read_event
 from support.mappings import write
 
 from kiqbridge import ConfigError, EventError
+from kiqbridge.aws.allow_list import AllowList
+from kiqbridge.aws.record import Sender
+from kiqbridge.errors import NotAllowed
 
 NAME = "shop/NightlyReport"
 TRUE = {"class": "NightlyReport", "queue": "low", "args": []}
@@ -195,6 +198,24 @@ def test_what_arrives_by_an_alias_has_its_rights_whatever_it_looks_like(invoke, 
     invoke(SHAPES[name](HARMLESS), IOT, alias="iot")
     invoke(SHAPES[name](TRUE), IOT)
     assert queued(redis) == [("HealthPulse", ""), ("NightlyReport", "")]
+
+
+def test_an_alias_that_the_stack_trusts_is_the_function_itself_and_any_other_is_refused(
+    invoke, redis, environment
+):
+    refused = (invoke(TRUE, IOT, alias="live"), invoke(ticked(TRUE), IOT, alias="live"))
+    environment.setenv("KIQBRIDGE_TRUSTED_ALIAS", "live")
+    invoke(ticked(TRUE), IOT, alias="live")
+    invoke(HARMLESS, IOT, alias="iot")
+
+    assert refused == (NotAllowed, NotAllowed)
+    assert queued(redis) == [("HealthPulse", ""), ("NightlyReport", NAME)]
+    with pytest.raises(
+        NotAllowed, match="or, if it stands for the function itself, set KIQBRIDGE_TRUSTED_ALIAS"
+    ):
+        AllowList(classes=("*",), queues=("*",), rules=()).check(
+            TRUE, Sender("direct", alias="blue")
+        )
 
 
 def test_an_alias_that_rules_tell_apart_publishes_nothing(invoke, environment):

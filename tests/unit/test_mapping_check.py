@@ -139,6 +139,29 @@ def test_rules_that_let_nobody_tick_a_schedule_of_the_template_are_a_fault(check
     )
 
 
+@pytest.mark.parametrize(
+    ("trusted", "alias", "code"),
+    [("", "", 1), ("live", "", 0), ("green", "", 1), ("", ", alias: live", 0)],
+)
+def test_rules_count_for_the_alias_that_the_schedules_invoke(check, tmp_path, trusted, alias, code):
+    text = TEMPLATE.read_text(encoding="utf-8")
+    handler = "      CodeUri: lambdas/enqueue\n"
+    variable = "          KIQBRIDGE_STACK: "
+    assert text.count(handler) == text.count(variable) == 1
+    text = text.replace(handler, f"{handler}      AutoPublishAlias: live\n")
+    text = text.replace(variable, f"          KIQBRIDGE_TRUSTED_ALIAS: '{trusted}'\n{variable}")
+    template = tmp_path / "template.yaml"
+    template.write_text(text, encoding="utf-8")
+
+    found, lines = check(
+        f"allow: [{{source: direct, classes: ['*'], queues: ['*'], ticks: ['*']{alias}}}]",
+        template=template,
+    )
+
+    assert found == code, lines
+    assert ("invoked as 'live'" in lines[0]) == bool(code)
+
+
 def test_the_answers_of_make_deploy_count(check, tmp_path):
     answers = tmp_path / "samconfig.local.toml"
     answers.write_text(

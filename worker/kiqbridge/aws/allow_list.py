@@ -25,6 +25,7 @@ from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 [CLASSES] = ForFunctions.allowed_classes.env
 [QUEUES] = ForFunctions.allowed_queues.env
+[TRUSTED_ALIAS] = ForFunctions.trusted_alias.env
 
 Globs = tuple[str, ...]
 
@@ -64,12 +65,14 @@ class SourceRule:
 class AllowList:
     """Globs such as `Billing::*`; an empty tuple allows nothing.
 
-    `rules` restrict that for each source; None = they do not.
+    `rules` restrict that for each source; None = they do not. Invocations by `trusted_alias` count as those without
+    an alias; "" = by no alias.
     """
 
     classes: Globs = ()
     queues: Globs = ()
     rules: tuple[SourceRule, ...] | None = None
+    trusted_alias: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -77,7 +80,12 @@ class AllowList:
         return cls(
             classes=read(ForFunctions.allowed_classes, environ),
             queues=read(ForFunctions.allowed_queues, environ),
+            trusted_alias=read(ForFunctions.trusted_alias, environ),
         )
+
+    def seen_alias(self, alias: str) -> str:
+        """The alias that counts of an invocation by this one; "" = none."""
+        return "" if alias == self.trusted_alias else alias
 
     def check(
         self, item: Mapping[str, Any], sender: Sender = DIRECT, schedule: str | None = None
@@ -121,7 +129,11 @@ class AllowList:
         raise NotAllowed(
             f"{_shown(sender)} may enqueue nothing: allow in the file of mappings lists other sources only; to "
             "allow it add an entry with its source, classes and queues"
-            + (" and alias" if sender.alias else "")
+            + (
+                f" and alias, or, if it stands for the function itself, set {TRUSTED_ALIAS}"
+                if sender.alias
+                else ""
+            )
         )
 
 

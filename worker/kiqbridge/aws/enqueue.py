@@ -189,6 +189,7 @@ class Enqueuer:
             RedisUnavailable or RedisRefused if nothing was written either, PushOutcomeUnknown if the reply was
             lost, only without tick and dedupe_key.
         """
+        alias = self.allowed.seen_alias(alias)
         shown = contextlib.nullcontext() if self.shows_arguments else redaction.arguments_hidden()
         with texts_limited(self.max_event_bytes), shown:
             # With rules an alias has what they name: not what no rule is about.

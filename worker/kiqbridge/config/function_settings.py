@@ -56,6 +56,11 @@ class ForFunctions:
         help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
     )
 
+    trusted_alias = Setting(
+        help="alias of the function, such as live, whose invocations have the rights of those without an alias; any "
+        "other alias has what `allow` in the file of mappings gives it",
+    )
+
     mappings = Setting(
         help="file beside the function that maps events to jobs",
         default_text="mappings.yml",

@@ -66,6 +66,7 @@ class TemplateFunction:
         code_uri: its folder, relative to the template; None if its code is not local.
         environment: those of its variables that are known without AWS.
         unknown: names of the others.
+        alias: that its events invoke (AutoPublishAlias); "" = the function itself.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TemplateFunction:
     code_uri: str | None
     environment: Mapping[str, str] = field(repr=False)
     unknown: tuple[str, ...] = ()
+    alias: str = ""
 
     @property
     def enqueues(self) -> bool:
@@ -106,6 +108,8 @@ class TemplateSchedule:
     """Those of the function's variables that are known without AWS."""
     path: Path
     line: int
+    alias: str = ""
+    """`TemplateFunction.alias`."""
 
     @property
     def where(self) -> str:
@@ -268,6 +272,7 @@ class _Reader:
             code_uri=code_uri if isinstance(code_uri, str) else None,
             environment=environment,
             unknown=tuple(unknown),
+            alias=self._template.text(properties, "AutoPublishAlias") or "",
         )
 
     def _read_event(
@@ -298,6 +303,7 @@ class _Reader:
                 handler=function.handler,
                 code_uri=function.code_uri,
                 environment=function.environment,
+                alias=function.alias,
                 **read,
             )
 

@@ -170,10 +170,11 @@ class _Checking:
         delivery = sources.read(event)
         tick = event.get("tick")
         name = tick.get("schedule") if isinstance(tick, dict) else None
+        alias = self._allowed.seen_alias(schedule.alias)
         for record in delivery.records:
             for job in schedule.jobs:
                 try:
-                    self._allowed.check(job, record.sender, name)
+                    self._allowed.check(job, record.sender._replace(alias=alias), name)
                 except EventError as error:
                     self.faults.append(Fault("allow", f"{schedule.where}: {error}"))
                 try:
@@ -211,9 +212,7 @@ def _event(path: Path) -> Any:
 def _allowed_by(schedules: Sequence[TemplateSchedule]) -> AllowList:
     """The lists of the template; what it does not say allows anything."""
     environment = schedules[0].environment if schedules else {}
-    return AllowList.from_environment(
-        {name: environment.get(name, "*") for name in (CLASSES, QUEUES)}
-    )
+    return AllowList.from_environment({CLASSES: "*", QUEUES: "*", **environment})
 
 
 def _faults(content: Declared) -> Iterator[Fault]:
