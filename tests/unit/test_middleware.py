@@ -376,3 +376,26 @@ class TestKinds:
         assert chain.invoke(({},), lambda: 42) == 42
         chain.remove(entry)
         assert not chain.is_partly_async
+
+
+@pytest.mark.parametrize("owner", [bridge._Background(), None])
+def test_a_chain_that_middleware_calls_on_a_loop_does_not_wait_for_that_loop(owner):
+    """As of a push by `async def` middleware around a job: it waited for itself."""
+
+    async def inner(call_next):
+        return await call_next()
+
+    async def outer(call_next):
+        return [Chain(inner).invoke((), lambda: "pushed"), await call_next()]
+
+    results = []
+
+    def run():
+        bridge.LOOP.set(owner)
+        results.append(Chain(outer).invoke((), lambda: "done"))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(30)  # seconds
+
+    assert results == [["pushed", "done"]]

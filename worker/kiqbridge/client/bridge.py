@@ -115,11 +115,14 @@ def _report(what: str, error: BaseException | None) -> None:
 
 
 _background = _Background()
+_nested = _Background()
+"""For what middleware on one of the other loops calls."""
 
 
 def _forget_loops() -> None:
     """In a child that a job forks no loop of the parent's runs; a push there may need one of its own."""
     _background.begin_anew()
+    _nested.begin_anew()
     LOOP.set(None)
 
 
@@ -166,11 +169,20 @@ def _around_plain(
     return lambda: _await_on_a_loop(entry, args, call_next)
 
 
+def _owner() -> LoopOwner:
+    """Whose loop `async def` middleware runs on: never that of this thread, which would wait for itself."""
+    here = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+    for owner in (LOOP.get(), _background):
+        if owner is not None and (here is None or owner.loop is not here):
+            return owner
+    return _nested
+
+
 @frames.may_take_long
 def _await_on_a_loop(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Any:
-    owner = LOOP.get() or _background
+    owner = _owner()
     loop = owner.loop
     turns: queue.SimpleQueue[_Turn | None] = queue.SimpleQueue()
 
