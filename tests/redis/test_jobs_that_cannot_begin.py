@@ -11,9 +11,11 @@ from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge import job
+from kiqbridge.client import bridge
+from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Server
 from kiqbridge.engine.host.status import faults_of
-from kiqbridge.engine.perform import event_loop
+from kiqbridge.engine.perform import event_loop, processor
 from kiqbridge.engine.perform.shell_command import declare_shell_command
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.threads import NoThread
@@ -28,6 +30,8 @@ def jobs():
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr(event_loop, "RETRY_S", 0.05)
+    monkeypatch.setattr(processor, "RETRY_S", 0.05)
+    monkeypatch.setattr(bridge, "_background", bridge._Background())
 
 
 def around(_job, _payload, _queue, call_next):
@@ -42,6 +46,19 @@ def plain_around_async(server, _monkeypatch, starts):
     server.middleware.add(around)
     job(name="Refused")(_nothing_async)
     starts.refused = {"kiqbridge-default-bridge"}
+    return starts.tried, starts.refused.clear, "its middleware needs a thread"
+
+
+def async_around_plain(server, _monkeypatch, starts):
+    """Its middleware calls another chain, as that of a push, on whose loop it cannot wait."""
+
+    async def calling(_job, _payload, _queue, call_next):
+        Chain(_another).invoke((), lambda: None)
+        return await call_next()
+
+    server.middleware.add(calling)
+    job(name="Refused")(_nothing)
+    starts.refused = {"kiqbridge-middleware"}
     return starts.tried, starts.refused.clear, "its middleware needs a thread"
 
 
@@ -60,10 +77,17 @@ def shell_command(_server, monkeypatch, _starts):
     return tried, is_full.clear, "/bin/true could not be started: [Errno 11] Resource temporarily"
 
 
+async def _another(call_next):
+    return await call_next()
+
+
+def _nothing(*_args): ...
+
+
 async def _nothing_async(*_args): ...
 
 
-@pytest.mark.parametrize("make", [plain_around_async, shell_command])
+@pytest.mark.parametrize("make", [plain_around_async, async_around_plain, shell_command])
 def test_it_goes_back_uncharged_and_the_worker_is_not_ready_until_it_runs(  # noqa: PLR0917 - fixtures
     make, monkeypatch, client, redis, redis_url, caplog
 ):

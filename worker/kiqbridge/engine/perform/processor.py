@@ -28,7 +28,7 @@ from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
 from kiqbridge.engine.perform.event_loop import EventLoop
-from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
+from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
@@ -359,8 +359,9 @@ class Processor:
         try:
             settlement = context.runner.perform(execution, self)
             is_over = settlement is None or not settlement.goes_on
-        except NotBegun:
+        except NotBegun as error:
             self._put_back(chunk, execution)
+            self._pause(error, slots)
             return False
         except Shutdown:
             self.processed += 1
@@ -410,6 +411,12 @@ class Processor:
             raise Shutdown
         self._give_back(chunk)
         self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
+
+    def _pause(self, error: NotBegun, slots: Slots | None) -> None:
+        """A job could not begin, and may be the next one that this thread claims."""
+        if slots is None:  # jobs of the pool, which has noted it, are not claimed for a while
+            note_not_begun(self._context.runtime, error)
+            self._abandoned.wait(RETRY_S)
 
     def _settle_job(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
         """Count a job that did not simply succeed, and write what becomes of it, now or with others of its chunk.
