@@ -283,7 +283,6 @@ ELSEWHERE = {
     "client/inline:_on_a_loop": "one call, which raises; nothing is kept",
     "client/inline:_run": "one call, which raises; nothing is kept",
     "dev/child_process:Command.__init__": "a command, which ends with the error, and its child before",
-    "dev/invoke_api:InvokeApi.__init__": "a command, which ends with the error",
     "dev/end_inbox:EndInbox.listen": "a command, which ends with the error",
     "dev/invoke_api:InvokeApi.__init__": "a command, which ends with the error",
     "testing/loop_thread:LoopThread.__init__": "a test, which fails with the error",
