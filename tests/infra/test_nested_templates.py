@@ -209,13 +209,20 @@ class TestRedisStack:
 
 
 class TestNetworkStacks:
-    def test_nothing_of_it_reaches_the_internet(self):
+    def test_nothing_of_it_reaches_the_internet_unless_it_is_asked_for(self):
         network = read(INFRA / "network.yaml")
-        types = {resource["Type"] for resource in network["Resources"].values()}
+        ways = {
+            resource["Type"]
+            for resource in network["Resources"].values()
+            if resource.get("Condition") != "IsPublic"
+        }
 
-        assert types.isdisjoint(
+        assert ways.isdisjoint(
             {"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::Route"}
         )
+        assert network["Parameters"]["Public"]["Default"] == "false"
+        given = properties(read(TEMPLATE), "NetworkStack")["Parameters"]["Public"]
+        assert given == {"Fn::If": ["IsSmall", "true", "false"]}
         assert properties(network, "S3Endpoint")["VpcEndpointType"] == "Gateway"
 
     def test_its_subnets_are_in_two_zones_and_do_not_overlap(self):
@@ -388,6 +395,27 @@ class TestFaultsTheCheckFinds:
         assert told in finding
 
 
+def test_the_small_shop_has_one_node_one_worker_no_endpoints_and_nothing_that_needs_them():
+    root = read(TEMPLATE)
+    parameters = {name: each.get("Default") for name, each in root["Parameters"].items()}
+    parameters |= {"Size": "small", "CreateRedis": "true", "CreateNetwork": "true"}
+    parameters |= {"CreateWorkerService": "true"}
+
+    def holds(condition):
+        return decide({"Condition": condition}, parameters, root["Conditions"])
+
+    assert root["Mappings"]["Sizes"]["small"] == {
+        "NodeType": "cache.t4g.micro",
+        "NodeCount": "1",
+        "WorkerCount": "1",
+    }
+    assert holds("CreatesNetwork") and holds("CreatesWorkerService") and holds("UsesIam")
+    for nothing in ("CreatesEndpoints", "CallsSecretsManager", "Spills", "HasNodeType"):
+        assert not holds(nothing), nothing
+    workers = properties(root, "WorkerServiceStack")["Parameters"]
+    assert workers["AssignPublicIp"] == {"Fn::If": ["IsSmall", "ENABLED", "DISABLED"]}
+
+
 class TestDocuments:
     TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
 
@@ -407,6 +435,7 @@ class TestDocuments:
             "RedisUrl",
             "Architecture",
             "Runtime",
+            "Size",
             "Namespace",
             "Tracing",
         }
@@ -421,6 +450,16 @@ class TestDocuments:
         assert written == ["PASSWORD_SECRET", "URL_SECRET"]
         assert "RedisAuthTokenSecret" in user["Passwords"][0]["Fn::Sub"]
         assert "`RedisAuthTokenSecretArn`" in rotation and "`RedisUrlSecretArn`" in rotation
+
+    def test_the_prices_of_a_month_add_up(self):
+        section = self.TEXT.split("## Cost of a month")[1].split("\n## ")[0]
+        rows = [line.split("|")[2:-1] for line in section.splitlines() if line.startswith("| ")]
+        _, *parts, sums = [[cell.strip(" *") for cell in row] for row in rows]
+
+        assert len(sums) == 4
+        for column, total in enumerate(sums):
+            numbers = [row[column].rpartition("=")[2] for row in parts if row[column]]
+            assert round(sum(map(float, numbers)), 2) == float(total)
 
     def test_the_numbers_are_those_of_the_files(self):
         worker = read(INFRA / "worker_service.yaml")

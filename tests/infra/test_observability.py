@@ -191,7 +191,10 @@ def test_what_may_lose_work_has_alarms_by_default(stack, alarms):
     assert given["Properties"]["Parameters"]["Everything"] == {"Ref": "CreateObservability"}
     less = {"Everything": defaults["CreateObservability"], "SpillQueueName": "spill"}
     assert made(stack, alarms, **less) == LOSSES
-    assert made(stack, alarms, **less, RedisReplicationGroupId="jobs") == LOSSES | REDIS
+    with_redis = less | {"RedisReplicationGroupId": "jobs"}
+    assert made(stack, alarms, **with_redis) == LOSSES | REDIS
+    one_node = made(stack, alarms, **with_redis, RedisNodeCount="1")
+    assert one_node == LOSSES | {"RedisEvictions1Alarm"}
     starred = re.findall(r"^\| (.*) \* \|", README, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", "".join(starred))) == LOSSES | REDIS | {
         "SpillFifoDeadLetterAlarm"
