@@ -13,8 +13,7 @@ guided=()
 
 [ -f "$answers" ] || cp samconfig.toml "$answers"
 if ! grep -q '^parameter_overrides' "$answers"; then
-    # No sample rule enqueues unless it is answered otherwise.
-    guided=(--guided --parameter-overrides SampleSchedules=DISABLED)
+    guided=(--guided)
 elif ! grep -Eq "[\" ]Architecture=.{0,2}$architecture" "$answers"; then
     echo "The build is for $architecture, and samconfig.local.toml deploys another Architecture." >&2
     echo "Build for that one (make deploy LAMBDA_ARCHITECTURE=…), or change the answer there." >&2

@@ -445,10 +445,10 @@ class TestSecretsAndNetwork:
     def test_each_sample_rule_fires_only_if_it_is_asked_for(self):
         # Other rules are the user's own.
         samples = {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay"}
-        rules = read_schedules(OWN, {"SampleSchedules": "DISABLED"})
+        asked = read_schedules(OWN, {"SampleSchedules": "ENABLED"})
 
-        assert samples.isdisjoint(rule.name for rule in rules if rule.enabled)
-        assert all(rule.enabled for rule in read_schedules(OWN) if rule.name in samples)
+        assert samples.isdisjoint(rule.name for rule in read_schedules(OWN) if rule.enabled)
+        assert all(rule.enabled for rule in asked if rule.name in samples)
 
     def test_tracing_is_off_by_default(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
@@ -51,6 +52,9 @@ from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
+_HERE: Final = {"SampleSchedules": "ENABLED"}
+"""Parameters of the template on this machine, where its samples are to be seen; in AWS they are off by default."""
+
 
 def run_dev(options: argparse.Namespace) -> int:
     """Run until Ctrl-C; 0 after an orderly end, 1 when a part cannot go on, 2 for a wrong name.
@@ -59,7 +63,7 @@ def run_dev(options: argparse.Namespace) -> int:
         ConfigError: template, jobs, settings or the embedded server are wrong.
         RedisUnavailable: the server of REDIS_URL is not there.
     """
-    schedules = read_schedules(options.template) if options.template else []
+    schedules = read_schedules(options.template, _HERE) if options.template else []
     if options.fire and not options.template:
         sys.stderr.write(
             "kiqbridge: --fire: there is no template.yaml here, so there are no rules; --template names one\n"
@@ -247,7 +251,7 @@ class Dev:
             return False
         self._template_state = state
         try:
-            schedules = read_schedules(path)
+            schedules = read_schedules(path, _HERE)
         except ConfigError as error:
             self._console.line("error", "", f"{path} was edited, and is not followed: {error}")
             return False
