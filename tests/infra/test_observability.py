@@ -10,7 +10,7 @@ from infra.decided import decide
 from samtranslator.yaml_helper import yaml_parse
 from support.enqueue_function import Context, load_app, read_metrics
 
-from kiqbridge.aws.environment import make_logger, make_metrics
+from kiqbridge.aws.environment import Metrics, make_logger
 from kiqbridge.aws.report import Report
 
 ROOT = check_template.TEMPLATE.parent
@@ -53,7 +53,7 @@ def test_the_function_writes_their_metrics_with_their_dimensions(stack, alarms, 
     """An alarm on a metric that never arrives stays green for ever."""
     logger = make_logger({})
     logger.append_keys(cold_start=True)
-    report = Report(logger, make_metrics({}))
+    report = Report(logger, Metrics.from_environment({}))
     watched = {"Failed", "Refused", "Stale"}
     report._counts.update(dict.fromkeys(watched, 1))
     report.write_metrics()
