@@ -296,7 +296,7 @@ class Client:
 
         A text is a key of yours, the same as `dedupe_key` of an event for the enqueue function; an
         `Identity` is one of another source. A Rails job goes by its own class. Jobs with a key of None
-        are not guarded. A lost reply is repeated if all are guarded.
+        are not guarded, and one alone is written by the commands of `push`. A lost reply is repeated if all are guarded.
 
         Args:
             items: jobs as for `push`.
