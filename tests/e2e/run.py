@@ -145,6 +145,8 @@ def deploy(cloud: LocalStack, template: Path, redis_url: str) -> tuple[Stack, St
         Architecture=MACHINE,
         AllowedClasses=ALLOWED_CLASSES,
         AllowedQueues=UNSERVED,
+        SampleSchedules="ENABLED",
+        CreateAlarms="false",  # a nested stack, which LocalStack does not update
     )
     # A copy, since sam writes notes beside a template.
     copy = shutil.copy(SOURCES_TEMPLATE, template.parent)

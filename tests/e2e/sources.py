@@ -254,7 +254,7 @@ GAPS = {
     "API Gateway, HTTP API (v2)": "not in the open edition",
     "Application Load Balancer": "not in the open edition",
     "ElastiCache and ECS": "not in the open edition; the nested stacks behind CreateRedis and "
-    "CreateWorkerService are not created",
+    "CreateWorkerService are not created, nor that of CreateAlarms",
     "RedisUrl as a parameter": "LocalStack makes no custom resources (infra/redis_url.yaml), and updates no "
     "nested stacks; the address comes from a secret, RedisUrlSecretArn",
     "IAM, VPC, KMS": "accepted and not enforced: a missing permission is not noticed",
