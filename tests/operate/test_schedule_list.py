@@ -89,7 +89,8 @@ def test_two_lines_a_schedule_by_the_next_firing(run):
 
 
 def test_json(run):
-    status, out, _ = run("--json", "--template", "template.yaml")
+    samples = ("--parameter", "SampleSchedules=ENABLED")
+    status, out, _ = run("--json", "--template", "template.yaml", *samples)
 
     rows = json.loads(out)
     assert status == 0

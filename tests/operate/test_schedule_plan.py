@@ -122,7 +122,7 @@ def publish(redis_url, text, tmp_path, stack="shop", version=1):
 
 
 def test_what_is_published_against_a_template(run, redis, redis_url, tmp_path):
-    text = TEMPLATE.read_text("utf-8")
+    text = TEMPLATE.read_text("utf-8").replace("Default: DISABLED", "Default: ENABLED", 1)
     publish(redis_url, text, tmp_path)
 
     assert run("live", text)[:2] == (
