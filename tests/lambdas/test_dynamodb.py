@@ -43,7 +43,8 @@ def test_a_changed_item_is_no_job_by_itself(invoke, redis, name):
     event = outbox(1)
     event["Records"][0]["eventName"] = name
 
-    assert failures(invoke(event)) == ["1001"]
+    with pytest.raises(EventError):
+        invoke(event)
     assert redis.dbsize() == 0
 
 

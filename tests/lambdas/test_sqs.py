@@ -4,6 +4,8 @@ import pytest
 from support.enqueue_function import QUEUE, Context, failures, job, messages, numbers, read_event
 from support.sources import records_of
 
+from kiqbridge.errors import EventError, RedisUnavailable
+
 FIFO = f"{QUEUE}.fifo"
 
 
@@ -101,9 +103,25 @@ def test_a_batch_of_more_than_a_thousand_jobs_is_pushed_in_parts(invoke, redis):
 def test_without_redis_all_are_delivered_again(load, environment):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 
-    answer = load().lambda_handler(messages(job(1), job(2)), Context())
+    with pytest.raises(RedisUnavailable):
+        load().lambda_handler(messages(job(1), job(2)), Context())
 
-    assert failures(answer) == ["m0", "m1"]
+
+def test_a_batch_of_which_some_failed_warns_once_of_the_setting_that_delivers_them_again(
+    invoke, redis, capsys
+):
+    half = messages(job(1), "no job")
+
+    assert failures(invoke(half)) == failures(invoke(half)) == ["m1"]
+
+    assert (
+        capsys.readouterr().out.count("set FunctionResponseTypes: [ReportBatchItemFailures]") == 1
+    )
+
+
+def test_a_batch_of_which_all_failed_raises_so_that_no_default_loses_it(invoke):
+    with pytest.raises(EventError, match=r"Records\[0\]"):
+        invoke(messages("no job", "none either"))
 
 
 # Identity and facets

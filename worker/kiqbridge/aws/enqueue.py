@@ -57,6 +57,8 @@ class Handled:
         ignored: why the event asks for nothing; "" = it does.
         push_ms: milliseconds that pushing took; None = nothing was pushed.
         published: what became of the manifest of schedules; None = nothing worth a line.
+        needs_item_failures: whether records of an event source failed, which are lost unless it reads
+            `batchItemFailures`.
     """
 
     source: str
@@ -66,6 +68,7 @@ class Handled:
     ignored: str = ""
     push_ms: float | None = None
     published: Mapping[str, Any] | None = None
+    needs_item_failures: bool = False
 
     def answer_or_raise(self) -> Any:
         """What the function returns, or raises."""
@@ -223,6 +226,13 @@ class Enqueuer:
             )
             if delivery.answer is not None:
                 handled.answer = delivery.answer(results)
+                if delivery.of_event_source:
+                    failed = [each.error is not None for each in results]
+                    handled.needs_item_failures = any(failed)
+                    if all(
+                        failed
+                    ):  # raised: Lambda delivers all of it again, however it is configured
+                        handled.error = _reason(results)
             else:
                 handled.error = _reason(results)
                 handled.answer = delivery.success or answer_of(results)

@@ -26,6 +26,11 @@ SUBSEGMENT: Final = "## kiqbridge.enqueue"
 """Name of an invocation's segment in X-Ray; the two `#` are Powertools' convention."""
 TRACE_HEADER: Final = "_X_AMZN_TRACE_ID"
 """Variable in which Lambda passes the invocation's trace header."""
+_ITEM_FAILURES: Final = (
+    "records of a batch failed, and Lambda delivers them again only if the event source mapping has "
+    "ReportBatchItemFailures, which the function cannot see; without it a batch that failed in part is taken as "
+    "done, and those records are lost: set FunctionResponseTypes: [ReportBatchItemFailures] on the event source"
+)
 
 
 class EnqueueHandler:
@@ -45,6 +50,7 @@ class EnqueueHandler:
         self._logger = make_logger(environ)
         self._metrics = Metrics.from_environment(environ)
         self._enqueuer: Enqueuer | None = None
+        self._has_warned = False
         self.handle = self._logger.inject_lambda_context(self._handle, log_event=False)
 
     def enqueuer(self) -> Enqueuer:
@@ -83,6 +89,9 @@ class EnqueueHandler:
             raise
         else:
             report.handled(handled)
+            if handled.needs_item_failures and not self._has_warned:
+                self._has_warned = True
+                self._logger.warning(_ITEM_FAILURES, extra={"source": handled.source})
             return handled.answer_or_raise()
         finally:
             report.write_metrics()

@@ -173,6 +173,8 @@ class Delivery:
         success: what is answered if there is no `answer` and no error; None = `Answer`.
         ignored: why the event asks for nothing and is answered all the same, for the log line: a service's
             test event, a ping, a health check; "" = it has records.
+        of_event_source: whether an event source mapping delivers it, which reads the answer's `batchItemFailures`
+            only with ReportBatchItemFailures: without, an answer is a success whatever it names.
     """
 
     source: str
@@ -181,6 +183,7 @@ class Delivery:
     answer: Callable[[Sequence[Result]], Any] | None = None
     success: Any = None
     ignored: str = ""
+    of_event_source: bool = False
 
 
 def ignored(source: str, why: str, answer: Any = None) -> Delivery:

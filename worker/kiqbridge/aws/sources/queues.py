@@ -44,6 +44,7 @@ def read(event: Mapping[str, Any]) -> Delivery:
         source="sqs",
         records=reading.records_of(event, "sqs", _message, _about),
         answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
+        of_event_source=True,
         answer=batch_answer,
     )
 

@@ -53,7 +53,11 @@ def read(event: Mapping[str, Any]) -> Delivery:
             "TumblingWindowInSeconds out of the event source mapping"
         )
     return Delivery(
-        source=source, records=records, answering=Answering.IN_ORDER, answer=checkpoint_answer
+        source=source,
+        records=records,
+        answering=Answering.IN_ORDER,
+        answer=checkpoint_answer,
+        of_event_source=True,
     )
 
 
