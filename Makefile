@@ -93,6 +93,7 @@ check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; 
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+	$(PY) -m kiqbridge check
 	$(PY) -m kiqbridge.schedule.check template.yaml
 	$(PY) -m kiqbridge schedule lint --template template.yaml
 	@for file in $(MAPPINGS); do \

@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "engine": "runtime wire config store store/transfer client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
+    "aws/template": "wire schedule client aws",
     "aws/monitor": "wire config store clocks engine/inflight api aws",
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",
@@ -56,7 +57,7 @@ MAY_IMPORT = {
     "operate/doctor": "wire config schedule store clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
     "web": "runtime wire config store api aws operate/doctor operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
+    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
 }
 # The rooms in the order of MAY_IMPORT, and what each imports.

@@ -65,6 +65,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry("health", "check whether the workers on this machine live", has_fleet=False),
         Entry("shell", "open a Python shell with the jobs and the API at hand"),
         Entry("enqueue", "enqueue a job, or what an AWS event asks for", has_fleet=False),
+        Entry("check", "find what template, rules and mappings get wrong", has_fleet=False),
     ),
     "look at what goes on": (
         Entry("stats", "count jobs, queues and processes"),

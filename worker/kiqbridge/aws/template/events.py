@@ -1,0 +1,297 @@
+"""What is wrong with the events of the enqueue function, though nothing refuses it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kiqbridge.aws.template.view import Event, View
+from kiqbridge.errors import did_you_mean
+from kiqbridge.schedule.template import Problem
+
+Faults = Iterator[tuple[str, str]]
+"""The property that a fault is about, and its text."""
+
+RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+READ_TABLE: Final = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+READ_STREAM: Final = (
+    "kinesis:DescribeStream",
+    "kinesis:DescribeStreamSummary",
+    "kinesis:GetRecords",
+    "kinesis:GetShardIterator",
+    "kinesis:ListShards",
+)
+_READ: Final = {"SQS": RECEIVE, "DynamoDB": READ_TABLE, "Kinesis": READ_STREAM}
+_SOURCE: Final = {"SQS": "Queue", "DynamoDB": "Stream", "Kinesis": "Stream"}
+# AWS Lambda, "Using Lambda with Amazon SQS": at least six times the function's timeout.
+_TIMEOUTS_TO_WAIT: Final = 6
+_LARGEST_BATCH_WITHOUT_WINDOW: Final = 10
+_MOST_ATTEMPTS: Final = 185  # EventBridge Scheduler's own limit
+_SAMPLES: Final = frozenset(
+    {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay", "DailyReport"}
+)
+_SCHEDULE_PROPERTIES: Final = frozenset(
+    [
+        "DeadLetterConfig",
+        "Description",
+        "EndDate",
+        "FlexibleTimeWindow",
+        "GroupName",
+        "Input",
+        "KmsKeyArn",
+        "Name",
+        "OmitName",
+        "PermissionsBoundary",
+        "RetryPolicy",
+        "RoleArn",
+        "ScheduleExpression",
+        "ScheduleExpressionTimezone",
+        "StartDate",
+        "State",
+    ]
+)
+_EVENT_TYPES: Final = frozenset(
+    {
+        *_READ,
+        "ScheduleV2",
+        "Schedule",
+        "EventBridgeRule",
+        "CloudWatchEvent",
+        "SNS",
+        "S3",
+        "Api",
+        "HttpApi",
+    }
+)
+
+
+def event_problems(view: View, mapped: frozenset[str] | None) -> Iterator[Problem]:
+    """All of a template.
+
+    Args:
+        view: the template.
+        mapped: sources that mappings take; None = each.
+    """
+    for name, function in view.enqueue_functions():
+        for text in _function_faults(function):
+            yield view.problem(view.line_of(name), name, text)
+        for event in view.events(name):
+            for about, text in _event_faults(view, event, function, mapped):
+                yield view.problem(event.line_of(about), event.where, text)
+        yield from _standalone(view, name)
+
+
+def _function_faults(function: Mapping[str, Any]) -> Iterator[str]:
+    if str(function.get("ReservedConcurrentExecutions", "")) == "0":
+        yield (
+            "ReservedConcurrentExecutions is 0, so that Lambda refuses each invocation and nothing is enqueued: "
+            "leave ReservedConcurrency empty, or give 1 or more"
+        )
+    url = function.get("FunctionUrlConfig")
+    if isinstance(url, Mapping) and url.get("AuthType") != "AWS_IAM":
+        yield "anybody on the internet may invoke the URL of the function: write AuthType: AWS_IAM"
+    for name, value in function.items():
+        if isinstance(value, Mapping) and value.get("Type") in _EVENT_TYPES:
+            yield f"{name} is an event outside of Events, which never fires: indent it below Events"
+
+
+def _event_faults(
+    view: View, event: Event, function: Mapping[str, Any], mapped: frozenset[str] | None
+) -> Faults:
+    if event.kind in _READ:
+        yield from _source_faults(view, event, function)
+    elif event.kind in ("HttpApi", "Api"):
+        yield from _api_faults(view, event)
+    elif event.kind in ("EventBridgeRule", "CloudWatchEvent"):
+        yield from _rule_faults(event)
+    elif event.kind == "ScheduleV2":
+        yield from _schedule_faults(view, event)
+    elif event.kind == "S3" and mapped is not None and "s3" not in mapped:
+        yield (
+            "",
+            (
+                "an event of S3 is no job, and no mapping takes it, so that each one is refused: write a mapping with "
+                "match: {source: s3} into mappings.yml"
+            ),
+        )
+
+
+def _source_faults(view: View, event: Event, function: Mapping[str, Any]) -> Faults:
+    properties = event.properties
+    if properties.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
+        yield (
+            "FunctionResponseTypes",
+            (
+                "Lambda does not look at which records failed, so that what is refused is lost: write "
+                "FunctionResponseTypes: [ReportBatchItemFailures]"
+            ),
+        )
+    arn = properties.get(_SOURCE[event.kind])
+    if event.kind == "SQS":
+        yield from _queue_faults(properties, _resource(view, arn), function)
+    else:
+        for name in ("BisectBatchOnFunctionError", "MaximumRetryAttempts"):
+            if name not in properties:
+                yield "", f"one bad record holds up its shard until it expires: write {name}"
+        if "DestinationConfig" not in properties:
+            yield "", "what is given up is lost: write DestinationConfig with OnFailure"
+    role = _resource(view, function.get("Role"))
+    if role is not None and _resource(view, arn) is not None:
+        missing = set(_READ[event.kind]) - _allowed_on(arn, role)
+        if missing:
+            names = ", ".join(sorted(missing))
+            yield (
+                "",
+                f"its function may not {names}, so that nothing is delivered: allow it in its role",
+            )
+
+
+def _queue_faults(
+    properties: Mapping[str, Any], queue: Mapping[str, Any] | None, function: Mapping[str, Any]
+) -> Faults:
+    window = properties.get("MaximumBatchingWindowInSeconds", 0)
+    batch = properties.get("BatchSize", _LARGEST_BATCH_WITHOUT_WINDOW)
+    if isinstance(batch, int) and batch > _LARGEST_BATCH_WITHOUT_WINDOW and not window:
+        yield "BatchSize", f"BatchSize {batch} needs a MaximumBatchingWindowInSeconds of 1 or more"
+    if queue is None:
+        return
+    timeout, visible_after = function.get("Timeout", 3), queue.get("VisibilityTimeout", 30)
+    if (
+        isinstance(timeout, int)
+        and isinstance(visible_after, int)
+        and visible_after < _TIMEOUTS_TO_WAIT * timeout
+    ):
+        yield (
+            "Queue",
+            (
+                f"VisibilityTimeout {visible_after} of its queue is less than six times the function's Timeout {timeout}, "
+                f"so that messages come twice: write {_TIMEOUTS_TO_WAIT * timeout} or more"
+            ),
+        )
+    if "RedrivePolicy" not in queue:
+        yield (
+            "Queue",
+            "a message that always fails comes back for ever: give its queue a RedrivePolicy",
+        )
+    if queue.get("FifoQueue") and window:
+        yield (
+            "Queue",
+            "a FIFO queue has no batching window: leave MaximumBatchingWindowInSeconds out",
+        )
+
+
+def _api_faults(view: View, event: Event) -> Faults:
+    reference = event.properties.get("ApiId", event.properties.get("RestApiId"))
+    api = _resource(view, reference) or view.shared.get(event.kind, {})
+    own = event.properties.get("Auth", {})
+    if event.kind == "Api" and own.get("ApiKeyRequired"):
+        return
+    authorizer = own.get("Authorizer", api.get("Auth", {}).get("DefaultAuthorizer"))
+    is_elsewhere = reference is not None and _resource(view, reference) is None
+    if not is_elsewhere and authorizer in (None, "NONE"):
+        yield (
+            "",
+            (
+                "anybody on the internet may call it: write a DefaultAuthorizer under Auth of its API, such as AWS_IAM "
+                "with EnableIamAuthorizer (infra/examples/http_api.yaml)"
+            ),
+        )
+
+
+def _rule_faults(event: Event) -> Faults:
+    for name in ("InputPath", "Input"):
+        if name in event.properties:
+            yield (
+                name,
+                (
+                    f"{name} takes away what the event is identified by, so that a repeated delivery enqueues twice and "
+                    f"no mapping finds it: leave {name} out, and take the part in args of a mapping"
+                ),
+            )
+    if "DeadLetterConfig" not in event.properties:
+        yield "", "an event that cannot be delivered within a day is lost: write DeadLetterConfig"
+
+
+def _schedule_faults(view: View, event: Event) -> Faults:
+    properties = event.properties
+    for name in sorted(properties.keys() - _SCHEDULE_PROPERTIES):
+        yield (
+            name,
+            (
+                f"{name} is no property of a ScheduleV2 event"
+                f"{did_you_mean(name, sorted(_SCHEDULE_PROPERTIES), ': leave it out')}"
+            ),
+        )
+    if "DeadLetterConfig" not in properties:
+        yield (
+            "",
+            "a tick that cannot be delivered is lost: write DeadLetterConfig, as the other rules have it",
+        )
+    if "RoleArn" not in properties:
+        yield (
+            "",
+            (
+                "SAM makes a role for it that may not send to the dead-letter queue, so that a tick that cannot be "
+                "delivered is lost: write RoleArn: !GetAtt ScheduleRole.Arn"
+            ),
+        )
+    elif "ScheduleGroup" in view.resources and "GroupName" not in properties:
+        yield (
+            "",
+            (
+                "it is in the default group, whose schedules ScheduleRole does not trust, so that it never fires: write "
+                "GroupName: !Ref ScheduleGroup"
+            ),
+        )
+    policy = properties.get("RetryPolicy")
+    attempts = policy.get("MaximumRetryAttempts", 0) if isinstance(policy, Mapping) else 0
+    if isinstance(attempts, int) and attempts > _MOST_ATTEMPTS:
+        yield (
+            "RetryPolicy",
+            f"MaximumRetryAttempts {attempts} is refused by the deployment: write {_MOST_ATTEMPTS} or less",
+        )
+    state = event.nodes.get("State")
+    if (
+        state is not None
+        and "SampleSchedules" in str(state.node.value)
+        and event.name not in _SAMPLES
+    ):
+        yield (
+            "State",
+            "it follows SampleSchedules, which turns the samples off, and with them this rule: leave State out",
+        )
+
+
+def _standalone(view: View, function: str) -> Iterator[Problem]:
+    """Schedules of Scheduler that are resources, so that nothing of ours reads them."""
+    for name, resource in view.resources.items():
+        target = resource.get("Properties", {}).get("Target", {})
+        if resource.get("Type") == "AWS::Scheduler::Schedule" and target.get("Arn") == {
+            "Fn::GetAtt": [function, "Arn"]
+        }:
+            text = (
+                "a schedule outside of the function's Events is not checked, not published, and not fired by "
+                "make up: write it as an event of Type ScheduleV2"
+            )
+            yield view.problem(view.line_of(name), name, text)
+
+
+def _resource(view: View, reference: object) -> dict[str, Any] | None:
+    """The properties of a resource of this template that a Ref or GetAtt names."""
+    if not isinstance(reference, Mapping):
+        return None
+    name = reference.get("Ref", (reference.get("Fn::GetAtt") or [None])[0])
+    return view.resources[name].get("Properties", {}) if name in view.resources else None
+
+
+def _allowed_on(arn: object, role: Mapping[str, Any]) -> set[str]:
+    """The actions that a role's own policies allow on a resource."""
+    return {
+        action
+        for policy in role.get("Policies", [])
+        for statement in _list(policy.get("PolicyDocument", {}).get("Statement", []))
+        if statement.get("Effect") == "Allow" and arn in _list(statement.get("Resource"))
+        for action in _list(statement.get("Action"))
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

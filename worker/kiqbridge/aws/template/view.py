@@ -1,0 +1,141 @@
+"""A template as it is written: functions, events and resources, with what is known without AWS filled in."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
+from kiqbridge.schedule.template import ENQUEUE_CODE_URI, Problem
+from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, scalar
+
+_FUNCTION: Final = "AWS::Serverless::Function"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a function.
+
+    Attributes:
+        where: FUNCTION.EVENT.
+        name, kind: its logical id and its Type.
+        properties: with functions of CloudFormation in their long form.
+        nodes: the same, as they are written.
+        line: of its logical id.
+    """
+
+    where: str
+    name: str
+    kind: str
+    properties: Mapping[str, Any]
+    nodes: Mapping[str, Entry]
+    line: int
+
+    def line_of(self, name: str) -> int:
+        """The line of a property, or of the event if it has none of this name."""
+        return self.nodes[name].line if name in self.nodes else self.line
+
+
+class View:
+    """One template.
+
+    Args:
+        path: the file.
+        parameters: answers to its parameters; others have their defaults.
+
+    Raises:
+        TemplateFault: the file is no template.
+    """
+
+    def __init__(self, path: Path, parameters: Mapping[str, str]) -> None:
+        self.path = path
+        self._template = Template(path, parameters)
+        self._resources = self._template.section("Resources")
+        self.resources: dict[str, dict[str, Any]] = {}
+        for name, entry in self._resources.items():
+            resource = self.plain(entry.node)
+            if isinstance(resource, dict) and self._is_made(resource):
+                self.resources[name] = resource
+        shared = self._template.section("Globals")
+        self.shared = {name: self.plain(entry.node) for name, entry in shared.items()}
+
+    def _is_made(self, resource: Mapping[str, Any]) -> bool:
+        condition = resource.get("Condition")
+        return not isinstance(condition, str) or self._template.holds(condition, 1)
+
+    def parameter(self, name: str) -> Any:
+        """The value of a parameter; None if the template has none of this name, or it is not known."""
+        declared = self._template.section("Parameters")
+        node = compose(f"!Ref {name}")
+        if name not in declared or node is None:
+            return None
+        value = self.plain(node)
+        return None if isinstance(value, dict) else value
+
+    def line_of(self, resource: str) -> int:
+        """The line of a resource."""
+        return self._resources[resource].line
+
+    def problem(self, line: int, where: str, text: str) -> Problem:
+        """A fault of this template."""
+        return Problem(self.path, line, where, text)
+
+    def enqueue_functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Logical id and properties of each enqueue function, those of Globals included."""
+        shared = self.shared.get("Function", {})
+        for name, resource in self.resources.items():
+            properties = {**shared, **resource.get("Properties", {})}
+            code = str(properties.get("CodeUri", "")).removeprefix("./").rstrip("/")
+            if resource.get("Type") == _FUNCTION and code == ENQUEUE_CODE_URI:
+                variables = {
+                    name: value
+                    for each in (shared, resource.get("Properties", {}))
+                    for name, value in each.get("Environment", {}).get("Variables", {}).items()
+                }
+                yield name, properties | {"Environment": {"Variables": variables}}
+
+    def events(self, function: str) -> Iterator[Event]:
+        """The events of a function; what is no event is for SAM to say."""
+        attributes = entries(self._resources[function].node, "a resource")
+        properties = entries(attributes["Properties"].node, "Properties")
+        if "Events" not in properties:
+            return
+        for name, entry in entries(properties["Events"].node, "Events").items():
+            parts = entries(entry.node, "an event")
+            nodes = entries(parts["Properties"].node, "Properties") if "Properties" in parts else {}
+            yield Event(
+                where=f"{function}.{name}",
+                name=name,
+                kind=str(self.plain(parts["Type"].node)) if "Type" in parts else "",
+                properties={key: self.plain(each.node) for key, each in nodes.items()},
+                nodes=nodes,
+                line=entry.line,
+            )
+
+    def plain(self, node: Node) -> Any:
+        """A value as JSON would hold it; functions that only AWS can resolve are in their long form."""
+        call = call_of(node)
+        if call is not None:
+            with suppress(TemplateFault):
+                return self._template.resolve(node)
+            return self._long_form(*call)
+        if isinstance(node, SequenceNode):
+            items = [self.plain(item) for item in node.value]
+            return [item for item in items if item is not NO_VALUE]
+        if isinstance(node, MappingNode):
+            pairs = {key: self.plain(each.node) for key, each in entries(node, "a value").items()}
+            return {key: value for key, value in pairs.items() if value is not NO_VALUE}
+        return scalar(node)
+
+    def _long_form(self, name: str, argument: Node) -> Any:
+        if name == "If" and isinstance(argument, SequenceNode):
+            condition, then, otherwise = argument.value
+            holds = self._template.holds(str(condition.value), argument.start_mark.line + 1)
+            return self.plain(then if holds else otherwise)
+        value = self.plain(argument)
+        if name == "GetAtt" and isinstance(value, str):
+            value = value.split(".", 1)
+        return {name if name in ("Ref", "Condition") else f"Fn::{name}": value}

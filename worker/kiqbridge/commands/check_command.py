@@ -1,0 +1,80 @@
+"""`kiqbridge check`: find what a template, its rules and mappings get wrong before they are deployed.
+
+Reads template.yaml, the answers of samconfig.local.toml, the mappings of the enqueue function, kiqbridge.yml and the
+jobs; asks neither AWS nor Redis. Exit code 1: something is wrong.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kiqbridge.aws.template.check import check_template
+from kiqbridge.aws.template.inputs import Application
+from kiqbridge.aws.template.view import View
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.require import load_all
+from kiqbridge.commands import arguments
+from kiqbridge.commands.output import answer
+from kiqbridge.config.settings_file import read_file
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.check import read_answers
+
+_JOBS: Final = ("jobs", "worker/jobs")
+"""Where they are, if nothing is said: in an app of `kiqbridge init`, and in the repository."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is read."""
+    arguments.add(parser, "[TEMPLATE]", "the SAM template (template.yaml)", type=Path)
+    text = "answers to its parameters (samconfig.local.toml beside it)"
+    arguments.add(parser, "--answers SAMCONFIG", text, type=Path)
+    arguments.add_require(parser)
+    arguments.add_json(parser)
+    arguments.add_example(parser, "kiqbridge check", "kiqbridge check template.yaml -r jobs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line for each finding."""
+    template = options.template or Path("template.yaml")
+    folder = template.parent
+    answers = read_answers(options.answers or folder / "samconfig.local.toml", template)
+    application = _application(template, answers, options.require)
+    found = check_template(template, answers, application)
+    lines = [f"error: {each}" for each in found] or [f"{template}: no findings"]
+    answer(options, found, lines)
+    return 1 if found else 0
+
+
+def _application(template: Path, answers: Mapping[str, str], required: list[str]) -> Application:
+    """The application beside the template.
+
+    Raises:
+        ConfigError: its settings or jobs cannot be read.
+    """
+    folder = template.parent
+    targets = required or [str(folder / each) for each in _JOBS if (folder / each).is_dir()][:1]
+    if targets:
+        load_all(tuple(targets))
+    settings: Mapping[str, object] | None = None
+    path = folder / "kiqbridge.yml"
+    if path.is_file():
+        settings = read_file(path, os.environ)
+    queues: object
+    if settings is None:
+        queues = View(template, answers).parameter("WorkerQueues")
+    else:
+        queues = settings.get("queues", ["default"])
+    names = queues.split() if isinstance(queues, str) else queues
+    if names is not None and not isinstance(names, list):
+        raise ConfigError(f"{path}: queues is no list: write the names of the queues")
+    return Application(
+        registry=default_registry if targets else None,
+        queues=None
+        if names is None
+        else frozenset(
+            str(each[0] if isinstance(each, list) else each).partition(",")[0] for each in names
+        ),
+        namespace=None if settings is None else str(settings.get("namespace") or ""),
+    )
