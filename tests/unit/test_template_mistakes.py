@@ -250,3 +250,25 @@ def test_a_mistake_is_named_with_its_line(said_of, text, part):
     lines = said_of(text)
 
     assert any(part in line and re.search(r"template\.yaml:\d+", line) for line in lines), lines
+
+
+def test_a_reserved_concurrency_of_zero_and_an_alias_that_no_rule_trusts_are_named(
+    said_of, application, tmp_path
+):
+    function = "      CodeUri: lambdas/enqueue\n"
+    said_of(with_rule().replace(function, f"{function}      AutoPublishAlias: live\n", 1))
+    mappings = tmp_path / "lambdas/enqueue/mappings.yml"
+    mappings.write_text(
+        "allow: [{source: direct, classes: ['*'], queues: ['*'], ticks: ['*']}]\n"
+        "mappings:\n- {match: {buckt: x}, class: Greeting, args: [a]}\n",
+        encoding="utf-8",
+    )
+    template = tmp_path / "template.yaml"
+
+    [misspelt] = check_template(template, {"ReservedConcurrency": "0"}, application)[:1]
+    mappings.write_text(mappings.read_text("utf-8").replace("buckt", "bucket"), encoding="utf-8")
+    alias, zero = check_template(template, {"ReservedConcurrency": "0"}, application)
+
+    assert "did you mean bucket?" in misspelt
+    assert "write alias: live" in alias
+    assert "leave ReservedConcurrency empty" in zero

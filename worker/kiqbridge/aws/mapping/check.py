@@ -27,13 +27,75 @@ from kiqbridge.aws.mapping.expressions import ExpressionFault, check_expression
 from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.mapping.schemas import JobSchemas, SchemaFault, compiled
 from kiqbridge.aws.record import Record, leaves
-from kiqbridge.errors import ConfigError, EventError, PayloadError
+from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 _LONGEST_ARGS: Final = 200
+_MATCH_KEYS: Final = frozenset(
+    [
+        "account",
+        "action",
+        "action-group",
+        "alarm",
+        "arn",
+        "attribute",
+        "bucket",
+        "bus",
+        "channel",
+        "click",
+        "client",
+        "condition",
+        "dataset",
+        "definition",
+        "detail-type",
+        "error",
+        "event",
+        "event-source",
+        "field",
+        "function",
+        "group",
+        "inner",
+        "integration",
+        "intent",
+        "invocation",
+        "key",
+        "log-group",
+        "log-stream",
+        "method",
+        "name",
+        "operation",
+        "origin",
+        "partition-key",
+        "path",
+        "prefix",
+        "principal",
+        "queue",
+        "recipient",
+        "ref",
+        "region",
+        "request",
+        "resource",
+        "resource-type",
+        "route",
+        "rule",
+        "schedule",
+        "source",
+        "stage",
+        "state",
+        "step",
+        "stream",
+        "subject",
+        "suffix",
+        "table",
+        "topic",
+        "trigger",
+        "type",
+    ]
+)
+"""Keys of `match` that some source has (docs/mappings.md)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,6 +182,12 @@ class _Checking:
 
     def _check_lists(self, mapping: EventMapping) -> None:
         """Classes and queues against the lists for all; rules per source are for the examples."""
+        for key in mapping.match:
+            if key.partition(".")[0] not in _MATCH_KEYS and (
+                hint := did_you_mean(key, _MATCH_KEYS)
+            ):
+                text = f"no event has {key}, so that this mapping never takes one{hint}"
+                self.faults.append(Fault(f"{mapping.path}.match.{key}", text))
         lists = replace(self._allowed, rules=None)
         for job in mapping.jobs:
             try:
