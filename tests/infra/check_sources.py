@@ -13,21 +13,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-RECEIVE = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+from kiqbridge.aws.template.events import READ_STREAM, READ_TABLE, RECEIVE
+
 READ = {
     "AWS::SQS::Queue": RECEIVE,
-    "AWS::DynamoDB::Table": (
-        "dynamodb:DescribeStream",
-        "dynamodb:GetRecords",
-        "dynamodb:GetShardIterator",
-    ),
-    "AWS::Kinesis::Stream": (
-        "kinesis:DescribeStream",
-        "kinesis:DescribeStreamSummary",
-        "kinesis:GetRecords",
-        "kinesis:GetShardIterator",
-        "kinesis:ListShards",
-    ),
+    "AWS::DynamoDB::Table": READ_TABLE,
+    "AWS::Kinesis::Stream": READ_STREAM,
 }
 # AWS Lambda, "Using Lambda with Amazon SQS": at least six times the function's timeout.
 TIMEOUTS_TO_WAIT = 6

@@ -41,7 +41,7 @@ def check_template(path: Path, answers: Mapping[str, str], application: Applicat
         found += map(str, error.problems)
     try:
         view = View(path, answers)
-        mapped, faults = _mappings(path.parent / ENQUEUE_CODE_URI, schedules, view)
+        mapped, faults = _mappings(path.parent / ENQUEUE_CODE_URI, schedules)
         found += faults
         found += map(str, event_problems(view, mapped))
         found += map(str, input_problems(view, schedules, application))
@@ -53,7 +53,7 @@ def check_template(path: Path, answers: Mapping[str, str], application: Applicat
 
 
 def _mappings(
-    folder: Path, schedules: Sequence[TemplateSchedule], view: View
+    folder: Path, schedules: Sequence[TemplateSchedule]
 ) -> tuple[frozenset[str] | None, list[str]]:
     """Which sources the function's mappings take, and what is wrong with them."""
     path = find(folder)
@@ -63,15 +63,6 @@ def _mappings(
     faults = check_mappings(document, folder, schedules)[1]
     if faults:
         return None, faults
-    content = declared.read(document)
-    if content.rules is not None:
-        trusted = {glob for each in content.rules for glob in each.aliases}
-        for name, function in view.enqueue_functions():
-            alias = function.get("AutoPublishAlias")
-            if isinstance(alias, str) and not any(fnmatchcase(alias, glob) for glob in trusted):
-                faults.append(
-                    f"{document.place('allow')}: {name} is invoked by its alias {alias}, which no rule of allow names, "
-                    f"so that all is refused: write alias: {alias} into a rule"
-                )
-    globs = [glob for each in content.mappings for glob in each.match.get("source", ("*",))]
-    return frozenset({_S3} if any(fnmatchcase(_S3, glob) for glob in globs) else ()), faults
+    mappings = declared.read(document).mappings
+    globs = [glob for each in mappings for glob in each.match.get("source", ("*",))]
+    return frozenset({_S3} if any(fnmatchcase(_S3, glob) for glob in globs) else ()), []
