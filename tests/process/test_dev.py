@@ -150,11 +150,24 @@ class TestFire:
         run.wait_for(lambda: len(lines_of(run, "done")) == 2, 20, "two jobs")
 
         assert re.search(r"done +NightlyReport", run.output)
-        assert "into queue rails: waits for a Ruby worker on queue rails (1 there)" in run.output
+        assert "into queue rails: waits for a Ruby worker (1 there)" in run.output
         with redis_py.Redis.from_url(url_of(run)) as client:
             [payload] = map(json.loads, client.lrange("queue:rails", 0, -1))
         assert payload["class"] == "Billing::CloseDayJob"
         assert interrupt(run) == 0
+
+    def test_serves_what_kiqbridge_yml_names_and_says_what_waits(self, project):
+        (project.folder / "kiqbridge.yml").write_text(":queues:\n  - [other, 2]\n")
+
+        run = project.dev("--fire", "nightlyreport")
+        waits = "waits: kiqbridge.yml does not name the queue (1 there)"
+        run.wait_for(lambda: waits in run.output, 20, "the job that waits")
+
+        assert re.search(
+            r"NightlyReport would wait: kiqbridge.yml does not name its queue \w+;", run.output
+        )
+        assert interrupt(run) == 0
+        assert "0 jobs performed" in run.output
 
     def test_of_an_unknown_rule_names_the_near_ones(self, project):
         run = project.dev("--fire", "ClosDay")

@@ -17,8 +17,7 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer
-from kiqbridge.config.settings_file import read_file
-from kiqbridge.errors import ConfigError
+from kiqbridge.config.settings_file import queues_in, read_file
 from kiqbridge.schedule.check import read_answers
 
 _JOBS: Final = ("jobs", "worker/jobs")
@@ -61,20 +60,16 @@ def _application(template: Path, answers: Mapping[str, str], required: list[str]
     path = folder / "kiqbridge.yml"
     if path.is_file():
         settings = read_file(path, os.environ)
-    queues: object
+    queues: list[str] | None
     if settings is None:
-        queues = View(template, answers).parameter("WorkerQueues")
+        parameter = View(template, answers).parameter("WorkerQueues")
+        queues = (
+            None if parameter is None else queues_in({"queues": parameter.split()}, "WorkerQueues")
+        )
     else:
-        queues = settings.get("queues", ["default"])
-    names = queues.split() if isinstance(queues, str) else queues
-    if names is not None and not isinstance(names, list):
-        raise ConfigError(f"{path}: queues is no list: write the names of the queues")
+        queues = queues_in(settings, str(path))
     return Application(
         registry=default_registry if targets else None,
-        queues=None
-        if names is None
-        else frozenset(
-            str(each[0] if isinstance(each, list) else each).partition(",")[0] for each in names
-        ),
+        queues=None if queues is None else frozenset(queues),
         namespace=None if settings is None else str(settings.get("namespace") or ""),
     )

@@ -26,6 +26,18 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
     return parse(text, str(path), environ)
 
 
+def queues_in(settings: Mapping[str, Any], name: str) -> list[str]:
+    """Names of the queues that a worker with these settings serves; `name` is how messages call them.
+
+    Raises:
+        ConfigError: `queues` is no list.
+    """
+    queues = settings.get("queues", ["default"])
+    if not isinstance(queues, list):
+        raise ConfigError(f"{name}: queues is no list: write the names of the queues")
+    return [str(each[0] if isinstance(each, list) else each).partition(",")[0] for each in queues]
+
+
 def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Settings out of YAML text; `name` is how messages call it, `environ` what its ERB may read.
 

@@ -63,9 +63,18 @@ class JobPlaces:
     def note(self, job_class: str, queue: str) -> str:
         """What keeps a job from being performed here; empty if nothing does."""
         if queue not in self.served:
+            if job_class in self.registry:
+                return "waits: kiqbridge.yml does not name the queue"
             return "waits for a Ruby worker"
         # A wrapper that is named itself and misspelt names alike: the worker will say more.
         return "" if job_class in self.registry else "no Python job has this name"
+
+    def unserved(self) -> list[tuple[str, str]]:
+        """Declared jobs whose queue is not served here: class and queue."""
+        declared = [
+            (each.name, str(each.options.get("queue", "default"))) for each in self.registry
+        ]
+        return [(name, queue) for name, queue in declared if queue not in self.served]
 
     def waiting(self, queue: str) -> str:
         """How many jobs wait in a queue that is not served here."""
@@ -168,6 +177,12 @@ class Overview:
             rows.append((rule, *map(str, counts), late))
         self.console.text("")
         self.console.table([_SUM_HEADINGS, *rows])
+
+    def show_unserved(self) -> None:
+        """A line for each declared job that nobody would perform."""
+        for name, queue in self.places.unserved():
+            text = f"  {name} would wait: kiqbridge.yml does not name its queue {queue}; add it to :queues:"
+            self.console.text(text)
 
     def _rule_row(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
         jobs = "; ".join(map(self._described_job, rule.jobs))

@@ -23,6 +23,7 @@ from kiqbridge.client.require import load_all
 from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
+from kiqbridge.config.settings_file import queues_in, read_file
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
@@ -318,7 +319,10 @@ class Dev:
         }
 
     def _queues(self) -> list[str]:
-        """The queues of all Python jobs, as declared and as the rules have them."""
+        """Those of kiqbridge.yml; without it those of all Python jobs, as declared and as the rules have them."""
+        settings = Path("kiqbridge.yml")
+        if settings.is_file():
+            return list(dict.fromkeys(queues_in(read_file(settings, os.environ), str(settings))))
         declared = [
             str(definition.options.get("queue", "default")) for definition in default_registry
         ]
@@ -369,6 +373,7 @@ class Dev:
             console.text(f"  simulated: {self._described_clock()}")
         if has_keys:
             console.text("  Enter shows next firings and the ledger; Ctrl-C ends")
+        self._overview.show_unserved()
         console.text("")
         now = self._clock.read(self._boot)
         if self._rules:

@@ -136,7 +136,7 @@ class TickDelivery:
         text = f"{short(job['jid'])}  into queue {queue}"
         note = self.places.note(job_class, queue)
         if queue not in self.places.served:
-            text += f": {note} on queue {queue} ({self.places.waiting(queue)})"
+            text += f": {note} ({self.places.waiting(queue)})"
         elif note:
             text += f": {note}"
         origin = "" if rule.name == job_class else f"  rule {rule.name}"
