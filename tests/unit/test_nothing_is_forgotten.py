@@ -18,6 +18,19 @@ CONSTANTS = dict(
 )
 AWS = [path for path in SOURCES if "aws" in path.parts] + sorted(ROOT.glob("lambdas/*/app.py"))
 
+OURS = [
+    each
+    for each in ROOT.iterdir()
+    if each.is_dir() and (each.name[0] != "." or each.name in (".ci", ".github", ".make"))
+]
+PLACES = [
+    path.relative_to(ROOT)
+    for path in (*ROOT.glob("*.*"), *(path for each in OURS for path in each.rglob("*.*")))
+]
+ENDINGS = {str(Path(*place.parts[start:])) for place in PLACES for start in range(len(place.parts))}
+
+pytestmark = pytest.mark.any_python
+
 
 def test_each_setting_is_read_by_something_that_is_no_table_of_settings():
     tables = {
@@ -30,11 +43,9 @@ def test_each_setting_is_read_by_something_that_is_no_table_of_settings():
     names = {each.name for each in (*SETTINGS, *FUNCTION_SETTINGS, *WEB_SETTINGS)}
 
     assert len(names) > 80
+    words = set(re.findall(r"\w+", read))
     # Those of connections are read without their prefix.
-    unread = {name for name in names if not re.search(rf"\b{name}\b", read)}
-    assert [
-        each for each in unread if not re.search(rf"\b{each.removeprefix('redis_')}\b", read)
-    ] == []
+    assert [each for each in names if not {each, each.removeprefix("redis_")} & words] == []
 
 
 def measured_names(path):
@@ -68,10 +79,6 @@ def test_each_metric_of_cloudwatch_has_a_row():
 def test_files_that_a_document_names_are_there(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|lua|yml|yaml|json|tsv|md|rb|sh))`", text)
-    places = {path.relative_to(ROOT) for path in ROOT.rglob("*.*") if ".venv" not in path.parts[:5]}
-    endings = {
-        str(Path(*place.parts[start:])) for place in places for start in range(len(place.parts))
-    }
 
     assert len(named) > 10
-    assert [name for name in named if name not in endings and "NAME" not in name] == []
+    assert [name for name in named if name not in ENDINGS and "NAME" not in name] == []
