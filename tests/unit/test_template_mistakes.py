@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from support.jobs import own_declarations
 
 from kiqbridge import Job, job
 from kiqbridge.aws.template.check import check_template
@@ -215,15 +216,17 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def application():
-    @job(name="Greeting")
-    def greet(name: str, loud: bool = False) -> None: ...
-
-    class DailyReport(Job):
-        def perform(self, day_offset: int = 1) -> None: ...
-
     registry = Registry()
-    for each in (greet, DailyReport):
-        registry.register(definition_of(each))
+    with own_declarations():
+
+        @job(name="Greeting")
+        def greet(name: str, loud: bool = False) -> None: ...
+
+        class DailyReport(Job):
+            def perform(self, day_offset: int = 1) -> None: ...
+
+        for each in (greet, DailyReport):
+            registry.register(definition_of(each))
     return Application(registry=registry, queues=frozenset({"default", "low"}), namespace="")
 
 
