@@ -246,6 +246,12 @@ def test_of_a_rule_without_a_mistake_nothing_is_said(said_of):
     assert said_of(with_rule()) == []
 
 
+def test_a_job_of_a_rails_application_has_a_queue_of_its_own(said_of):
+    text = with_rule().replace("Greeting", "HardJob").replace(QUEUE_NAME, '"queue": "rails"')
+
+    assert said_of(text.replace("[low, default,", "[low, rails,")) == []
+
+
 @pytest.mark.parametrize(("text", "part"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_named_with_its_line(said_of, text, part):
     assert text != with_rule()

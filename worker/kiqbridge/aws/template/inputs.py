@@ -89,11 +89,13 @@ def _job_faults(job: Mapping[str, Any], application: Application) -> Iterator[st
     for key in job.keys() - _KNOWN:
         if hint := did_you_mean(key, sorted(_KNOWN)):
             yield f"{key} is no option of a job, and nothing reads it{hint}"
-    name = job.get("class")
-    if not isinstance(name, str) or "::" in name:  # of a Ruby application
+    name, queue = job.get("class"), job.get("queue", "default")
+    is_served = application.queues is None or queue in application.queues
+    is_known = application.registry is not None and name in application.registry
+    # Ruby's own names, and what is not known on queues of others: jobs of a Rails application.
+    if not isinstance(name, str) or "::" in name or not (is_served or is_known):
         return
-    queue = job.get("queue", "default")
-    if application.queues is not None and queue not in application.queues:
+    if application.queues is not None and not is_served:
         yield (
             f"no worker of this application serves the queue {queue!r}, so that its jobs wait for ever: add it to "
             f":queues: of kiqbridge.yml, or write one of {', '.join(sorted(application.queues))}"
