@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.documents import ROOT
 
+from kiqbridge.aws.environment import UNITS
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
@@ -57,17 +58,11 @@ def measured_names(path):
         if call.func.attr == "measure" and call.args and isinstance(call.args[0], ast.Dict):
             for key in call.args[0].keys:
                 yield key.value if isinstance(key, ast.Constant) else CONSTANTS[key.id]
-    yield from re.findall(r"_counts\[\"(\w+)\"\]|add_metric\(\s*name=\"(\w+)\"", ast.unparse(tree))
+    yield from re.findall(r"counts\[['\"](\w+)['\"]\]", ast.unparse(tree))
 
 
 def test_each_metric_of_cloudwatch_has_a_row():
-    found = {
-        name
-        for path in AWS
-        for each in measured_names(path)
-        for name in ((each,) if isinstance(each, str) else each)
-        if name
-    }
+    found = {*UNITS, *(name for path in AWS for name in measured_names(path))}
     documents = [*ROOT.glob("docs/*.md"), ROOT / "infra/README.md"]
     rows = "".join(each.read_text(encoding="utf-8") for each in documents)
 

@@ -227,11 +227,10 @@ class Enqueuer:
             if delivery.answer is not None:
                 handled.answer = delivery.answer(results)
                 if delivery.of_event_source:
-                    failed = [each.error is not None for each in results]
-                    handled.needs_item_failures = any(failed)
-                    if all(
-                        failed
-                    ):  # raised: Lambda delivers all of it again, however it is configured
+                    failures = sum([each.error is not None for each in results])
+                    handled.needs_item_failures = failures > 0
+                    # Raised, so that Lambda delivers all of it again, however it is configured.
+                    if failures == len(results):
                         handled.error = _reason(results)
             else:
                 handled.error = _reason(results)
