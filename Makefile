@@ -66,11 +66,11 @@ test-all: test-tiers test-redis ## For CI and before a merge: every tier, also o
 test-tiers: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## Of test-all, every tier on the embedded server
 	@$(PYTEST)
 
-test-redis: $(VENV)/.dev ## Of test-all, tests/redis on redis-server
+test-redis: $(VENV)/.dev ## Of test-all, tests/redis and tests/features on redis-server
 	@if command -v redis-server >/dev/null; then \
-		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis; \
+		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis tests/features; \
 	else \
-		echo "NOT RUN: tests/redis on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; \
+		echo "NOT RUN: tests/redis and tests/features on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; \
 	fi
 
 test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
@@ -81,7 +81,7 @@ prove: $(VENV)/.dev .venv-sam/.sam ## Prove at full size, in an hour, that no jo
 		$(ARGS) tests/prove
 ifeq ($(strip $(ARGS)),)
 	@echo "== models with ten times the examples"
-	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/unit tests/redis tests/lambdas
+	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/unit tests/redis tests/lambdas tests/features
 	@echo "== ten planted faults"
 	@$(PY) .make/plant.py --some 10
 endif

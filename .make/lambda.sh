@@ -23,7 +23,7 @@ set -eu
 # What no function loads, nor what a function may import to declare and enqueue jobs: commands with what only they use,
 # the worker's rooms of the engine, and tests. tests/lambdas/test_layer.py compares these lists with what is loaded.
 IN_NO_FUNCTION='
-    kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge/client/contract kiqbridge_pytest
+    kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge_pytest
     kiqbridge/engine/[!_]*.py kiqbridge/engine/children kiqbridge/engine/host kiqbridge/engine/outbox
     kiqbridge/engine/perform kiqbridge/engine/step_functions
     kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
@@ -31,7 +31,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
-    kiqbridge/schedule/imports kiqbridge/store/transfer kiqbridge/store/wake_connection.py
+    kiqbridge/features/[!_]* kiqbridge/schedule/imports kiqbridge/store/wake_connection.py
     croniter/tests
 '
 # What only the page loads: its function has a package of its own.

@@ -31,9 +31,7 @@ MAY_IMPORT = {
     "config/credentials": "runtime config",
     "schedule": "runtime wire",
     "store": "runtime wire config config/credentials",
-    "store/transfer": "wire store",
     "client": "runtime runtime/logs wire config schedule store",
-    "client/contract": "client",
     "flow": "runtime wire store client",
     "compat": "runtime wire client",
     "clocks": "runtime wire config/credentials schedule store client",
@@ -44,7 +42,7 @@ MAY_IMPORT = {
     "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
     "engine/children": "runtime runtime/logs wire config store client engine/inflight engine/host engine/settle engine/perform",
     "engine/step_functions": "runtime wire store client engine/settle engine/perform",
-    "engine": "runtime wire config store store/transfer client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
+    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
     "aws/template": "wire schedule client aws",
@@ -57,9 +55,22 @@ MAY_IMPORT = {
     "operate/doctor": "wire config schedule store clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
     "web": "runtime wire config store api aws operate/doctor operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store store/transfer client client/contract clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
+    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
+    "features": "",
 }
+# What a feature needs of other features; the kernel and the faces it may import as it likes.
+NEEDS = {
+    "contract": "",
+    "dead_letters": "transfer",
+    "transfer": "",
+}
+KERNEL = [each for each in MAY_IMPORT if each != "features"]
+for _feature in TopologicalSorter({each: NEEDS[each].split() for each in NEEDS}).static_order():
+    if (SOURCE / "features" / _feature).exists():  # unless it is taken away (.make/without.py)
+        MAY_IMPORT[f"features/{_feature}"] = " ".join(
+            [*KERNEL, *(f"features/{other}" for other in NEEDS[_feature].split())]
+        )
 # The rooms in the order of MAY_IMPORT, and what each imports.
 ROOMS: dict[str, set[str]] = {}
 for _package, _others in MAY_IMPORT.items():
@@ -68,9 +79,9 @@ for _package, _others in MAY_IMPORT.items():
         {each.partition("/")[0] for each in _others.split()} - {_room}
     )
 # Files beside the rooms. What is public imports the folder that holds it; `__main__` is a command.
-ROOT = {"errors", "enumerators"}
+ROOT = {"errors", "enumerators", "feature"}
 PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
-FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands"}
+FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands", "feature": "runtime"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
 CONSTANTS = {"__version__"}
 
@@ -92,6 +103,20 @@ def test_every_module_has_its_place():
     assert find_unplaced(SOURCE) == []
 
 
+def test_the_kernel_knows_no_feature():
+    """Not even a type, or within a function; it asks `kiqbridge.feature`."""
+    named = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "features" not in path.relative_to(SOURCE).parts and path.name != "feature.py"
+        for node in ast.walk(parsed(path))
+        for target in targets_of(node, [PACKAGE, *path.relative_to(SOURCE).parent.parts])
+        if target.startswith(f"{PACKAGE}.features")
+    ]
+
+    assert named == []
+
+
 def test_no_two_packages_import_each_other_even_through_others():
     order = list(MAY_IMPORT)
 
@@ -111,7 +136,7 @@ def test_a_permission_that_nobody_uses_is_taken_back():
         (folder, below)
         for folder, names in MAY_IMPORT.items()
         for below in names.split()
-        if (folder, below) not in used
+        if (folder, below) not in used and not (folder.startswith("features/") and below in KERNEL)
     ]
 
     assert unused == []
@@ -158,7 +183,9 @@ def test_the_map_of_the_architecture_has_each_room_above_what_it_may_import():
         name: -number for number, line in enumerate(picture) for name in line.strip().split(" · ")
     }
 
-    assert set(re.findall(r"^\| `([\w/]+)/` \|", packages, re.MULTILINE)) == MAY_IMPORT.keys()
+    features = text.partition("## Features\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([\w/]+)/` \|", packages, re.MULTILINE)) == {*KERNEL, "features"}
+    assert set(re.findall(r"^\| `(\w+)` \|", features, re.MULTILINE)) == NEEDS.keys()
     assert line_of.keys() == ROOMS.keys()
     assert [
         (room, name)
@@ -264,7 +291,7 @@ def test_what_a_function_can_import_is_not_left_out_of_what_is_built(begins_with
     found: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path in found or path.startswith("client/contract"):  # of commands
+        if path in found:
             continue
         found.add(path)
         for target in targets.get(path, ()):

@@ -24,7 +24,7 @@ def run(options):
     return 0
 '''
 ENTRY = """\
-        Entry("hello", "greet", has_fleet=False),
+        Verb("hello", "greet", has_fleet=False),
 """
 SETTING = """\
     greeting: str = _row(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.client.contract.compare import compare
-from kiqbridge.client.contract.document import Contract, JobContract, Parameter, read_contract
+from kiqbridge.features.contract.compare import compare
+from kiqbridge.features.contract.document import Contract, JobContract, Parameter, read_contract
 
 pytestmark = [pytest.mark.interop, pytest.mark.rails]
 

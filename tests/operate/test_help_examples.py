@@ -17,7 +17,7 @@ NOT_RUN = {
     "health": "it needs a worker on this machine",
     **dict.fromkeys(
         ("contract export", "contract check", "contract stubs"),
-        "it imports an application's jobs; tests/unit/test_contract.py has one",
+        "it imports an application's jobs; tests/features/contract/test_contract.py has one",
     ),
     "check": "it imports an application's jobs; tests/unit/test_template_mistakes.py has one",
     **dict.fromkeys(("spill show", "spill drain", "spill replay"), "it needs a queue of AWS"),

@@ -3,7 +3,10 @@
 import pytest
 
 from kiqbridge.commands.cli import build_parser, main
-from kiqbridge.commands.table import COMMANDS, GROUPS
+from kiqbridge.commands.table import groups
+
+GROUPS = groups("")
+COMMANDS = [verb for group in GROUPS.values() for verb in group]
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["--help", "worker"], ["no-such-command"]])

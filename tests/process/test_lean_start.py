@@ -38,7 +38,7 @@ NOT_LOADED = {
     "kiqbridge.config.credentials",
     "kiqbridge.engine.perform.shell_command",
     "kiqbridge.engine.dynamic_schedules",
-    "kiqbridge.engine.dead_trim",
+    "kiqbridge.features.dead_letters.trim",
     "kiqbridge.engine.gone_jobs",
     "kiqbridge.client.schedule",
     "kiqbridge.client.schedules",
@@ -55,7 +55,7 @@ NOT_LOADED = {
     "kiqbridge.contrib",
     "kiqbridge.operate.doctor",
     "kiqbridge.operate.telemetry",
-    "kiqbridge.store.transfer",
+    "kiqbridge.features.transfer.form",
     "kiqbridge.web",
     "rich",
     # redis-py beyond connections and errors; a job that imports it loads the rest
@@ -86,7 +86,7 @@ def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, t
         "kiqbridge.clocks.declared",
         "kiqbridge.clocks.missed",
         "kiqbridge.clocks.placing",
-        "kiqbridge.engine.dead_trim",
+        "kiqbridge.features.dead_letters.trim",
         "kiqbridge.engine.gone_jobs",
     }
 

@@ -48,7 +48,7 @@ class Converter:
 
     Attributes:
         expected: what fits, for messages.
-        json: the type that it has in JSON, in the words of a contract (client/contract/document.py).
+        json: the type that it has in JSON, in the words of a contract (features/contract/document.py).
         kinds: classes of the values that `encode` takes.
         encode: a value of those classes → JSON; raises Mismatch.
         from_wire: JSON → a value, as the job gets it; raises Mismatch.

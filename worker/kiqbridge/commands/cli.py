@@ -4,12 +4,13 @@ import argparse
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from kiqbridge import __version__, errors
 from kiqbridge.commands.arguments import HelpFormatter, add
-from kiqbridge.commands.table import COMMANDS, GROUPS
+from kiqbridge.commands.table import groups, load
 from kiqbridge.runtime.collector import collector_rests
 from kiqbridge.wire.names import printable
 
@@ -140,20 +141,23 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     named = next((word for word in words if not word.startswith("-")), "")
     # Not if an option stands before it: that may be `--help`, which lists all of them.
-    is_first = named in words[:1] and any(entry.name == named for entry in COMMANDS)
-    for entry in COMMANDS:
-        if is_first and not complete and entry.name != named:
+    by_title = groups("" if complete or named not in words[:1] else named)
+    verbs = [verb for group in by_title.values() for verb in group]
+    shared = Counter(verb.module for verb in verbs if verb.module)
+    is_known = not complete and named in words[:1] and any(verb.name == named for verb in verbs)
+    for verb in verbs:
+        if is_known and verb.name != named:
             continue
-        command = commands.add_parser(entry.name, help=entry.help)
-        if complete or entry.name == named:
-            entry.load(command)
-            if entry.has_fleet:
+        command = commands.add_parser(verb.name, help=verb.help)
+        if complete or verb.name == named:
+            load(verb, command, is_shared=shared[verb.module] > 1)
+            if verb.has_fleet:
                 _add_fleet(command)
     # List the commands of a help text under the headings of their groups, and the options behind them.
     # argparse has one heading for all commands: the lines it would put there are put into groups of arguments.
     lines = {line.dest: line for line in commands._choices_actions}  # noqa: SLF001
     parser._subparsers._group_actions.remove(commands)  # type: ignore[union-attr] # noqa: SLF001
-    for title, entries in GROUPS.items():
+    for title, entries in by_title.items():
         group = parser.add_argument_group(title)
         group._group_actions += [lines[each.name] for each in entries if each.name in lines]  # noqa: SLF001
     parser._action_groups.sort(key=lambda each: each is parser._optionals)  # noqa: SLF001

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import __version__
+from kiqbridge import __version__, feature
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
@@ -89,9 +89,11 @@ LABEL = "kiqbridge"
 def load_before_fork() -> None:
     """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
     import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
-    import kiqbridge.engine.dead_trim  # noqa: PLC0415 - see above
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
+
+    for _ in feature.found("chores"):
+        pass
 
 
 class EngineParts:
@@ -123,7 +125,7 @@ class EngineParts:
         is_quiet: Callable[[], bool],
         on_registered: Callable[[str], None],
     ) -> None:
-        self._config = config
+        self.config = config
         self.registry = registry
         self._server = server
         self._is_quiet = is_quiet
@@ -228,10 +230,12 @@ class EngineParts:
         self.heartbeat: Heartbeat | None = None
         self.isolation: Isolation | None = None
         self.reservations: Reservations | None = None
+        brought = (make(self) for make in feature.found("worker", config))
+        self._brought: list[Role] = [role for roles in brought for role in roles]
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""
-        capsules = capsules_of(self._config, self._server.capsules, self.server_middleware)
+        capsules = capsules_of(self.config, self._server.capsules, self.server_middleware)
         self.capsules = [
             CapsuleRuntime(
                 capsule,
@@ -278,7 +282,7 @@ class EngineParts:
                 fields=lambda: {
                     **self.ages().fields(),
                     **declared.fields(),
-                    FIELD: self._config.dead_bounds.field(),
+                    FIELD: self.config.dead_bounds.field(),
                     **fields_of(self.all_troubles()),
                 },
             ),
@@ -308,6 +312,7 @@ class EngineParts:
             self.outbox,
             self.heartbeats,
             self.reporter,
+            *self._brought,
         )
         return [role for role in made if role is not None]
 
@@ -378,7 +383,7 @@ class EngineParts:
         self.pool.trim()
 
     def _make_client(self) -> Client:
-        config = self._config
+        config = self.config
         client = Client(
             namespace=config.namespace,
             profile=config.profile,
@@ -402,22 +407,21 @@ class EngineParts:
             from kiqbridge.engine.dynamic_schedules import declared_schedules  # noqa: PLC0415 - as below
 
             declared_schedules(
-                self.client, self.registry, app=self._config.app, identity=self.identity
+                self.client, self.registry, app=self.config.app, identity=self.identity
             ).claim(self.pool)
 
     def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
         # Loaded here, by the thread of the schedules: the first job does not wait for it.
         from kiqbridge.clocks.for_ruby import NEXT_S, REQUESTS_S, ForRuby  # noqa: PLC0415 - see above
-        from kiqbridge.engine.dead_trim import trim_of  # noqa: PLC0415 - see above
         from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
         from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
 
         dynamic = dynamic_steps(
             self.client,
             self.registry,
-            app=self._config.app,
+            app=self.config.app,
             identity=self.identity,
-            horizon_s=self._config.schedule_horizon_s,
+            horizon_s=self.config.schedule_horizon_s,
             notify=self.missed_watch.notify,
         )
         ruby = ForRuby(self.client)
@@ -425,9 +429,10 @@ class EngineParts:
             ScheduleStep("requests of Ruby", REQUESTS_S, ruby.take_requests),
             ScheduleStep("next occurrences", NEXT_S, ruby.publish_next),
         )
-        trim = trim_of(self._config, self.keys, self.pool.address)
+        made = (chores(self) for chores in feature.found("chores", self.config))
+        brought = (step for steps in made for step in steps)
         return (
-            *(*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, trim.step),
+            *(*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, *brought),
             self.rights.step,
         )
 
@@ -435,15 +440,15 @@ class EngineParts:
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify
 
         return hooks_of(
-            webhook=self._config.missed_tick_webhook,
-            sns_topic_arn=self._config.missed_tick_sns_topic_arn,
-            aws=self._config.aws,
+            webhook=self.config.missed_tick_webhook,
+            sns_topic_arn=self.config.missed_tick_sns_topic_arn,
+            aws=self.config.aws,
             by=f"worker:{self.identity}",
             handlers=self._server.missed_tick_handlers,
         )
 
     def _make_context(self, outage: Outage) -> EngineContext:
-        config = self._config
+        config = self.config
         return EngineContext(
             keys=self.keys,
             connect=self._connect,
@@ -491,14 +496,14 @@ class EngineParts:
                 rng=random.Random(),  # noqa: S311 - jitter
             ),
             gate=self._gate.check,
-            lines=JobLines(skip=self._config.skip_default_job_logging),
+            lines=JobLines(skip=self.config.skip_default_job_logging),
             metrics=self.metrics if self.metrics.on else None,
-            max_payload_bytes=self._config.max_payload_bytes,
+            max_payload_bytes=self.config.max_payload_bytes,
         )
 
     def _make_isolation(self) -> Isolation | None:
         """What runs suspects alone; popped jobs cannot be given back, so basic fetch has none."""
-        if self._config.fetch == "basic":
+        if self.config.fetch == "basic":
             return None
         capsules = {
             name: capsule.capsule for capsule in self.capsules for name in capsule.capsule.weights
@@ -532,8 +537,8 @@ class EngineParts:
             settler=self._settler,
             holders=self._holders,
             rules=Rules(
-                orphan_limit=self._config.orphan_limit,
-                lost_after_s=self._config.stuck_after_s,
+                orphan_limit=self.config.orphan_limit,
+                lost_after_s=self.config.stuck_after_s,
                 policy=self._policy,
             ),
             on_dead=self._call_death_handlers,
@@ -543,7 +548,7 @@ class EngineParts:
 
     def _policy(self) -> RetryPolicy:
         return RetryPolicy(
-            max_retries=self._config.max_retries,
+            max_retries=self.config.max_retries,
             profile=self.client.wire_profile(),
             backtrace_cleaner=self._server.backtrace_cleaner,
         )
@@ -554,12 +559,12 @@ class EngineParts:
             hostname=hostname(),
             pid=os.getpid(),
             tag=self.tag,
-            labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
+            labels=[LABEL, *(label for label in self.config.labels if label != LABEL)],
             concurrency=self.concurrency,
             capsules=[capsule.capsule for capsule in self.capsules],
             version=f"kiqbridge-{__version__}",
             started_at=time.time(),
-            beat_s=self._config.beat_s,
+            beat_s=self.config.beat_s,
         )
 
     def _holders(self) -> Iterator[Holder]:

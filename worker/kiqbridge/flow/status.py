@@ -63,7 +63,7 @@ class BatchStatus:
 
 
 PENDING: Final = ("p", "m", "e")
-"""States of members that have not ended: here, moved to another server, expected from there (store/transfer/state.py)."""
+"""States of members that have not ended: here, moved to another server, expected from there (features/transfer/state.py)."""
 
 
 class BatchSet:

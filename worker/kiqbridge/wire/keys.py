@@ -118,7 +118,7 @@ class Keys:
         return f"{self.prefix}kb:flow:batch:{bid}"
 
     def batch_members(self, bid: str) -> str:
-        """Hash of its members: jid, or `b:` and the id of a child → p, d or f; m, e at another server (store/transfer/state.py)."""
+        """Hash of its members: jid, or `b:` and the id of a child → p, d or f; m, e at another server (features/transfer/state.py)."""
         return f"{self.prefix}kb:flow:batch:{bid}:jobs"
 
     def chain(self, chain: str) -> str:

@@ -6,15 +6,15 @@ Such as those of a Rails application; and write typed Python classes for theirs.
 import argparse
 from pathlib import Path
 
-from kiqbridge.client.contract.compare import compare
-from kiqbridge.client.contract.document import Contract, export, read_contract
-from kiqbridge.client.contract.stubs import write_stubs
 from kiqbridge.client.job import remote_jobs
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer, write, write_line
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.contract.compare import compare
+from kiqbridge.features.contract.document import Contract, export, read_contract
+from kiqbridge.features.contract.stubs import write_stubs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.store.transfer.file import packed, whole_file
-from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place
-from kiqbridge.store.transfer.reading import Read
+from kiqbridge.features.transfer.file import packed, whole_file
+from kiqbridge.features.transfer.form import Chunk, End, Header, Line, Place
+from kiqbridge.features.transfer.reading import Read
 
 _S3: Final = "s3://"
 _DEAD: Final = Place(kind="set", name="dead")

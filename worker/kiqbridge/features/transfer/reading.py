@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.transfer.file import ExportFile, Written
+from kiqbridge.features.transfer.form import Chunk, End, Place
+from kiqbridge.features.transfer.state import StateSource
 from kiqbridge.store import scripts
 from kiqbridge.store.key_scan import scan_keys
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.transfer.file import ExportFile, Written
-from kiqbridge.store.transfer.form import Chunk, End, Place
-from kiqbridge.store.transfer.state import StateSource
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of

@@ -18,8 +18,8 @@ from support.servers import embedded_server
 from kiqbridge import Client, job
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.features.transfer import form, reading
 from kiqbridge.flow import Batch, Debounce, Unique, call, chain
-from kiqbridge.store.transfer import form, reading
 from kiqbridge.wire.flow_mark import FlowEnd
 
 TAKE = ["--all", "--take", "--yes"]

@@ -9,11 +9,12 @@ from moto import mock_aws
 from support.waiting import wait_until
 
 from kiqbridge.commands import cli
-from kiqbridge.engine import dead_trim
-from kiqbridge.engine.dead_trim import AT_ONCE, GATHER_S, DeadTrim
+from kiqbridge.features.dead_letters import archive
+from kiqbridge.features.dead_letters import trim as dead_trim
+from kiqbridge.features.dead_letters.archive import ArchiveFailed, DeadArchive
+from kiqbridge.features.dead_letters.trim import AT_ONCE, GATHER_S, DeadTrim
+from kiqbridge.features.transfer import file
 from kiqbridge.store.forgetting import dropped_in
-from kiqbridge.store.transfer import archive, file
-from kiqbridge.store.transfer.archive import ArchiveFailed, DeadArchive
 from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds
 from kiqbridge.wire.keys import Keys
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
+from kiqbridge.features.transfer.form import Chunk, Record, State
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.key_scan import scan_keys
@@ -20,7 +21,6 @@ from kiqbridge.store.locks import LOOK_S, Lock, looked_at
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.transfer.form import Chunk, Record, State
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S, flow_of
 from kiqbridge.wire.flow_steps import CALLBACK_OF

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kiqbridge.client.contract.document import Contract, JobContract, Parameter
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.contract.document import Contract, JobContract, Parameter
 
 _PYTHON: Final = {
     "integer": "int",

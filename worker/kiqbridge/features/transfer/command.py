@@ -20,13 +20,13 @@ from kiqbridge.commands.acting import REFUSED, confirm, progress
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer, warn, write_json, write_line
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.transfer import reading
-from kiqbridge.store.transfer.file import ExportFile, read_lines, whole_file
-from kiqbridge.store.transfer.form import Chunk, End, Header, Line, Place, State
-from kiqbridge.store.transfer.form import write_line as text_of_line
-from kiqbridge.store.transfer.left import count_left
-from kiqbridge.store.transfer.state import StateSource
-from kiqbridge.store.transfer.writing import Restorer
+from kiqbridge.features.transfer import reading
+from kiqbridge.features.transfer.file import ExportFile, read_lines, whole_file
+from kiqbridge.features.transfer.form import Chunk, End, Header, Line, Place, State
+from kiqbridge.features.transfer.form import write_line as text_of_line
+from kiqbridge.features.transfer.left import count_left
+from kiqbridge.features.transfer.state import StateSource
+from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import Final
 
+from kiqbridge.features.transfer.form import Place
+from kiqbridge.features.transfer.reading import all_places, key_of
 from kiqbridge.store.key_scan import scan_keys
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.transfer.form import Place
-from kiqbridge.store.transfer.reading import all_places, key_of
 from kiqbridge.wire.keys import Keys
 
 _WHOLE: Final = {

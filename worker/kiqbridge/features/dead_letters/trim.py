@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kiqbridge.client.rails import performed_class
-from kiqbridge.config.config import Config
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.features.dead_letters.archive import DeadArchive
+from kiqbridge.features.transfer.form import Place
+from kiqbridge.features.transfer.reading import Read, read_place
 from kiqbridge.runtime import threads
 from kiqbridge.store.forgetting import Excess, read_excess, remove_dead
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.transfer.archive import DeadArchive
-from kiqbridge.store.transfer.form import Place
-from kiqbridge.store.transfer.reading import Read, read_place
 from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.dead_bounds import DeadBounds
@@ -73,11 +73,6 @@ class DeadTrim:
         self._archive = archive
         self._monotonic = monotonic
         self._trim_at = self._warn_at = float("-inf")
-
-    @property
-    def step(self) -> ScheduleStep:
-        """For the leader."""
-        return ScheduleStep("dead set", EVERY_S, self.look)
 
     def look(self, connection: RedisConnection) -> None:
         """Trim the set if it is time.
@@ -161,12 +156,16 @@ class DeadTrim:
             )
 
 
-def trim_of(config: Config, keys: Keys, address: str) -> DeadTrim:
-    """What the settings ask for; `address` is that of Redis, without a password, for the files of the archive."""
-    archive = None
+def chores(parts: EngineParts) -> list[ScheduleStep]:
+    """What the leader does, by the settings of this worker."""
+    config, archive = parts.config, None
     if config.dead_archive:
-        archive = DeadArchive(config.dead_archive, source=address, namespace=keys.prefix)
-    return DeadTrim(keys, config.dead_bounds, archive=archive)
+        # The address of Redis is without a password: it stands in the files of the archive.
+        archive = DeadArchive(
+            config.dead_archive, source=parts.pool.address, namespace=parts.keys.prefix
+        )
+    trim = DeadTrim(parts.keys, config.dead_bounds, archive=archive)
+    return [ScheduleStep("dead set", EVERY_S, trim.look)]
 
 
 def _counted(classes: Counter[str]) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.transfer.form import Chunk, Place, Record, State
+from kiqbridge.features.transfer.reading import SETS, key_of
+from kiqbridge.features.transfer.state import OF_ONE_JOB, Needs, jid_of, needs_of, put_records
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.transfer.form import Chunk, Place, Record, State
-from kiqbridge.store.transfer.reading import SETS, key_of
-from kiqbridge.store.transfer.state import OF_ONE_JOB, Needs, jid_of, needs_of, put_records
 from kiqbridge.wire.dead_bounds import FIELD, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of

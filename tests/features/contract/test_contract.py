@@ -15,8 +15,11 @@ import pytest
 from support.processes import run_python
 
 from kiqbridge import ConfigError, Job, RemoteJob, job
-from kiqbridge.client.contract.compare import compare, fits
-from kiqbridge.client.contract.document import (
+from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.job import _remote, remote_jobs
+from kiqbridge.client.registry import default_registry, definition_of
+from kiqbridge.features.contract.compare import compare, fits
+from kiqbridge.features.contract.document import (
     Contract,
     JobContract,
     Parameter,
@@ -24,10 +27,7 @@ from kiqbridge.client.contract.document import (
     export,
     read_contract,
 )
-from kiqbridge.client.contract.stubs import class_name_of, write_stubs
-from kiqbridge.client.default_client import own_default_client
-from kiqbridge.client.job import _remote, remote_jobs
-from kiqbridge.client.registry import default_registry, definition_of
+from kiqbridge.features.contract.stubs import class_name_of, write_stubs
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_a_contract_names_what_is_performed_and_what_is_enqueued():
         Parameter(name="copy", type="boolean", optional=True),
     )
     assert (invoice.queue, invoice.least, invoice.most) == ("mail", 1, 2)
-    assert invoice.place.startswith("tests/unit/test_contract.py:")
+    assert invoice.place.startswith("tests/features/contract/test_contract.py:")
     assert (report.least, report.most, report.takes_more) == (1, float("inf"), True)
     assert report.parameters[0].type == "string:date"
     assert set(contract.enqueues) == {"HardJob"}

@@ -19,8 +19,8 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge.api import open_operator, read_audit
+from kiqbridge.features.transfer import reading
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.transfer import reading
 
 ODD = [
     b"\xff\xfe\x00no utf-8",

@@ -7,7 +7,7 @@ enqueue is held against who performs the class, and jobs of the same name in two
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from kiqbridge.client.contract.document import ANY, Contract, JobContract
+from kiqbridge.features.contract.document import ANY, Contract, JobContract
 
 Kind = Literal["nobody performs it", "arity", "type", "performed twice", "Active Job"]
 

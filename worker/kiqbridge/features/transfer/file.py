@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.transfer.form import Chunk, End, Header, Line, read_line, write_line
+from kiqbridge.features.transfer.form import Chunk, End, Header, Line, read_line, write_line
 
 _BLOCK: Final = 1 << 16
 _GZIP: Final = 31

@@ -1,0 +1,123 @@
+"""`without.py NAME…` or `all`: whether the rest works where features are taken away.
+
+Copies the tree, removes the folders of these features and of those that need them, with their tests, and runs there:
+the checker of types, the layering test, the tests of the kernel, and `kiqbridge dev` until a job was performed.
+
+    .venv/bin/python .make/without.py limiters
+    .venv/bin/python .make/without.py --tests tests/unit all
+"""
+
+# ruff: noqa: INP001, S603, T201 - a script of the Makefile, in no package, with its own arguments
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FEATURES = "worker/kiqbridge/features"
+TESTS = ("tests/unit", "tests/redis")
+JOB = "HealthPulse"
+PATIENT_S = 120.0
+
+
+def main() -> int:
+    """Returns 1 if something of it does not work."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="+", metavar="NAME", help="a feature, or all")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="tests of the kernel to run")
+    options = parser.parse_args()
+    known = sorted(path.parent.name for path in (ROOT / FEATURES).glob("*/__init__.py"))
+    unknown = set(options.names) - {*known, "all"}
+    if unknown:
+        parser.error(
+            f"there is no feature {', '.join(sorted(unknown))}; there are {', '.join(known)}"
+        )
+    gone = known if "all" in options.names else with_dependants(options.names)
+    with tempfile.TemporaryDirectory(prefix="kiqbridge-without-") as folder:
+        copy_without(Path(folder), gone)
+        return run_all(Path(folder), gone, options.tests)
+
+
+def with_dependants(names: Sequence[str]) -> list[str]:
+    """These features, and those that cannot be without them, by NEEDS of the layering test."""
+    tree = ast.parse((ROOT / "tests/test_layers.py").read_text("utf-8"))
+    needs = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NEEDS"
+    )
+    gone = set(names)
+    while more := {name for name, others in needs.items() if gone & set(others.split())} - gone:
+        gone |= more
+    return sorted(gone)
+
+
+def copy_without(folder: Path, gone: Sequence[str]) -> None:
+    """Copy what git knows, without these features and their tests."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    left_out = tuple(f"{place}/{name}/" for place in (FEATURES, "tests/features") for name in gone)
+    for name in filter(None, listed.decode().split("\0")):
+        is_of_all = name.startswith("tests/features/test_")
+        if not name.startswith(left_out) and not is_of_all and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def run_all(folder: Path, gone: Sequence[str], tests: Sequence[str]) -> int:
+    """Run all that must work, and name what does not."""
+    python = str(ROOT / ".venv/bin/python")
+    env = {**os.environ, "PYTHONPATH": str(folder / "worker")}
+    steps = {
+        "types": ["-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache_without")],
+        "layers": ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_layers.py"],
+        "tests": ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4", *tests],
+    }
+    failed = []
+    for name, words in steps.items():
+        done = subprocess.run(
+            [python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+        lines = done.stdout.strip().splitlines()
+        print(f"{name}: {lines[-1] if lines else done.stderr.strip()}", flush=True)
+        if done.returncode:
+            failed.append(name)
+            print("\n".join(lines[-60:]), done.stderr[-2000:])
+    if not performs_a_job(python, folder, env):
+        failed.append("dev")
+    word = f"failed: {', '.join(failed)}" if failed else "all is well"
+    print(f"without {', '.join(gone)}: {word}")
+    return int(bool(failed))
+
+
+def performs_a_job(python: str, folder: Path, env: dict[str, str]) -> bool:
+    """Run `kiqbridge dev` until it has performed a job."""
+    words = [python, "-m", "kiqbridge", "dev", "--fresh", "--fire", JOB]
+    lines = list[str]()
+    with subprocess.Popen(
+        words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        guard = threading.Timer(PATIENT_S, process.kill)
+        guard.start()
+        for line in process.stdout or ():
+            lines.append(line)
+            if "done " in line and JOB in line:
+                process.terminate()
+                break
+        guard.cancel()
+    print("dev:", lines[-1].strip() if process.returncode == 0 else "".join(lines[-40:]))
+    return process.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The seams between the kernel and the features: what a feature may bring, and where the kernel asks for it.
+
+A feature is a folder `features/NAME/` whose `__init__.py` has a `FEATURE`. The kernel imports none of them: it walks
+all of them, and calls what a seam names, `module:function` within the folder. A feature that is taken away is not
+missed: its verbs, options and pages are not there. One of yours is declared in the same way, and found by the entry
+point group `kiqbridge.features` of its distribution.
+
+| seam | asked | signature |
+|---|---|---|
+| `verbs` | by the command line | `add_arguments(parser)` and `run(options) -> int` of a module |
+| `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `worker` | once in each worker, before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
+| `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
+| `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]` |
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.runtime.records import dataclass
+
+GROUP: Final = "kiqbridge.features"
+"""The group of entry points that name features of others, each a `Feature`."""
+
+
+class Verb(NamedTuple):
+    """A command of the command line.
+
+    Attributes:
+        name: the word for it.
+        help: for the list of all commands.
+        module: has `add_arguments(parser)`, which gets the name as well if several commands share the module, and
+            `run(options)` unless its verbs have functions of their own; of a feature its name within the folder.
+        group: the heading in that list under which a feature's command stands.
+        description: for its own help, in place of the first line and paragraph of the module's docstring.
+        has_fleet: whether --fleet chooses where it looks, or what it serves.
+    """
+
+    name: str
+    help: str
+    module: str = ""
+    group: str = ""
+    description: str = ""
+    has_fleet: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """What one feature brings; see the table above.
+
+    Attributes:
+        package: the dotted name of its folder: `__name__` of its `__init__.py`.
+        settings: names of settings without which a worker does not load its `worker` and `chores`: it asks for them
+            if one of these is set; always, if there are none.
+        verbs, options, worker, chores, pages: the seams.
+    """
+
+    package: str
+    settings: Sequence[str] = ()
+    verbs: Sequence[Verb] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    worker: str = ""
+    chores: str = ""
+    pages: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return self.package.rpartition(".")[2]
+
+    def load(self, place: str) -> Any:
+        """What a seam names by `module:function`, or a whole module, of the feature's folder."""
+        from importlib import import_module  # noqa: PLC0415 - most processes load no feature
+
+        module, _, name = place.partition(":")
+        found = import_module(f"{self.package}.{module}")
+        return getattr(found, name) if name else found
+
+    def is_wanted(self, config: object) -> bool:
+        """Whether a worker with these settings asks for its `worker` and `chores`."""
+        return not self.settings or any(getattr(config, name) for name in self.settings)
+
+
+@cache
+def shipped() -> Sequence[Feature]:
+    """The features of this package, by name."""
+    from importlib import import_module  # noqa: PLC0415 - as above
+    from pkgutil import iter_modules  # noqa: PLC0415 - as above
+
+    folder = f"{__package__}.features"
+    names = sorted(each.name for each in iter_modules(import_module(folder).__path__))
+    return [import_module(f"{folder}.{name}").FEATURE for name in names]
+
+
+@cache
+def installed() -> Sequence[Feature]:
+    """The features that other distributions declare; looked for only when a name is unknown otherwise.
+
+    Raises:
+        ConfigError: one of them is no feature, or claims an option that another one has.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes 50 ms
+
+    found: list[Feature] = []
+    for each in entry_points(group=GROUP):
+        try:
+            feature = each.load()
+        except Exception as error:
+            raise ConfigError(
+                f"feature {each.name} ({each.value}) cannot be loaded: {error}"
+            ) from error
+        if not isinstance(feature, Feature):
+            raise ConfigError(f"feature {each.name} ({each.value}) is no kiqbridge.feature.Feature")
+        for option in feature.options:
+            owner = next((it for it in (*shipped(), *found) if option in it.options), None)
+            if owner is not None:
+                raise ConfigError(
+                    f"features {owner.package} and {feature.package} both claim the option {option}; remove one of them"
+                )
+        found.append(feature)
+    return found
+
+
+def owner_of(option: str) -> Feature | None:
+    """The feature that has this option of a declaration; None: there is none."""
+    for found in (shipped, installed):
+        for feature in found():
+            if option in feature.options:
+                return feature
+    return None
+
+
+def verbs() -> Iterator[Verb]:
+    """The commands of all features, with the names of their modules within this package."""
+    for feature in shipped():
+        for verb in feature.verbs:
+            yield verb._replace(module=f"features.{feature.name}.{verb.module}")
+
+
+def found(
+    seam: Literal["worker", "chores", "pages"], config: object = None
+) -> Iterator[Callable[..., Iterable[Any]]]:
+    """The functions that features name at a seam.
+
+    Args:
+        seam: its name.
+        config: the settings of a worker: what it does not want is passed by.
+    """
+    for feature in shipped():
+        if (place := getattr(feature, seam)) and (config is None or feature.is_wanted(config)):
+            yield feature.load(place)

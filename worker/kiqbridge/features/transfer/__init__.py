@@ -1,0 +1,33 @@
+"""Queues and sets on their way between servers: read or taken from one, kept in a file, put into another.
+
+`kiqbridge export` and `kiqbridge restore` call it. Bytes, scores and order stay as they are, whoever wrote
+them. What jobs need besides their text goes with them. Each step can be repeated after a kill at any moment.
+It must never change a job, remove one that is not safely written, or put one in twice.
+"""
+
+from kiqbridge.feature import Feature, Verb
+
+_ACTS = "act on jobs, queues and processes"
+
+FEATURE = Feature(
+    package=__name__,
+    verbs=[
+        Verb(
+            "export",
+            "write queues and sets into a file",
+            "command",
+            group=_ACTS,
+            description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
+            "--take they are removed once they are safely written, so that they move. After a kill the same command "
+            "continues: nothing is lost, and nothing is there twice.",
+        ),
+        Verb(
+            "restore",
+            "put an export into queues and sets",
+            "command",
+            group=_ACTS,
+            description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is there. "
+            "How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
+        ),
+    ],
+)
