@@ -18,6 +18,7 @@ from kiqbridge.client.require import load_all
 from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer
 from kiqbridge.config.settings_file import queues_in, read_file
+from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
 
 _JOBS: Final = ("jobs", "worker/jobs")
@@ -26,8 +27,8 @@ _JOBS: Final = ("jobs", "worker/jobs")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is read."""
-    arguments.add(parser, "[TEMPLATE]", "the SAM template (template.yaml)", type=Path)
-    text = "answers to its parameters (samconfig.local.toml beside it)"
+    arguments.add(parser, "[TEMPLATE]", f"the SAM template ({TEMPLATE})", type=Path)
+    text = f"answers to its parameters ({ANSWERS} beside it)"
     arguments.add(parser, "--answers SAMCONFIG", text, type=Path)
     arguments.add_require(parser)
     arguments.add_json(parser)
@@ -36,9 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line for each finding."""
-    template = options.template or Path("template.yaml")
-    folder = template.parent
-    answers = read_answers(options.answers or folder / "samconfig.local.toml", template)
+    template = options.template or TEMPLATE
+    answers = read_answers(options.answers or template.parent / ANSWERS, template)
     application = _application(template, answers, options.require)
     found = check_template(template, answers, application)
     lines = [f"error: {each}" for each in found] or [f"{template}: no findings"]

@@ -27,14 +27,12 @@ from kiqbridge.commands.output import answer, fields_of, warn
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import ConfigError, EventError, PayloadError
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, read_functions
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity
 
-DEFAULT_TEMPLATE: Final = Path("template.yaml")
-ANSWERS: Final = "samconfig.local.toml"
-"""In which `make deploy` keeps the parameters."""
 _REFUSES: Final = (
     ForFunctions.allowed_classes,
     ForFunctions.allowed_queues,
@@ -74,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_function(parser: argparse.ArgumentParser) -> None:
     """Of which function the code is; see `function_environ`."""
     text = "the SAM template of the function, whose allow-lists count, with the answers of `make deploy` beside it; "
-    text += f"what this environment sets goes before (default: {DEFAULT_TEMPLATE}, if it is there)"
+    text += f"what this environment sets goes before (default: {TEMPLATE}, if it is there)"
     add(parser, "--template FILE", text, type=Path)
     text = f"its mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {ENQUEUE_CODE_URI})"
     add(parser, "--mappings FILE", text, type=Path)
@@ -95,7 +93,7 @@ def function_environ(options: argparse.Namespace) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if value}
     if options.mappings is not None:
         environ[ForFunctions.mappings.env[0]] = str(options.mappings.resolve())
-    path = options.template or DEFAULT_TEMPLATE
+    path = options.template or TEMPLATE
     if options.template is None and not path.is_file():
         return environ
     functions = read_functions(path, read_answers(path.parent / ANSWERS, path))

@@ -29,10 +29,10 @@ from kiqbridge.commands.arguments import Verbs, add, add_changing, add_verb
 from kiqbridge.commands.deploy_mark_command import git
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
+from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.manifest import Manifest, build_manifest
 
-ANSWERS = Path("samconfig.local.toml")
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
 
@@ -50,7 +50,7 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     )
     what = verb.add_mutually_exclusive_group()
     text = "default: %(default)s"
-    add(what, "--template PATH", text, type=Path, default=Path("template.yaml"))
+    add(what, "--template PATH", text, type=Path, default=TEMPLATE)
     add(what, "--manifest FILE", "manifest.json of a layer that was built", type=Path)
     text = "publish none for --stack, after the stack was deleted: its ticks are expected no more"
     add(what, "--withdraw", text)

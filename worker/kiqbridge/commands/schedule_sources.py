@@ -23,12 +23,12 @@ from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.arguments import add, add_require, read_input
 from kiqbridge.config.environment import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
+from kiqbridge.schedule import TEMPLATE
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.sourced import SourcedSchedule, sourced, sourced_schedules
 from kiqbridge.schedule.template import read_schedules
 from kiqbridge.schedule.yaml_nodes import compose, entries
 
-DEFAULT_TEMPLATE: Final = Path("template.yaml")
 DEFAULT_STACK: Final = "kiqbridge"
 """As schedule/template.py has it, which loads YAML."""
 
@@ -77,9 +77,9 @@ def read_sources(options: argparse.Namespace) -> Sources:
         return _with_redis(options)
     if options.template or options.file or options.require:
         return Sources(schedules=list(_read_files(options).values()))
-    has_template = DEFAULT_TEMPLATE.exists()
+    has_template = TEMPLATE.exists()
     if has_template:
-        options.template = DEFAULT_TEMPLATE
+        options.template = TEMPLATE
     access = read_access(os.environ)
     if not access.url_is_default or access.secret_arn or access.ssm_parameter:
         try:
@@ -90,7 +90,7 @@ def read_sources(options: argparse.Namespace) -> Sources:
             sys.stderr.write(f"kiqbridge: the schedules of Redis are left out: {error}\n")
     elif not has_template:
         raise ConfigError(
-            f"there is no {DEFAULT_TEMPLATE} in this folder; name the source: --template FILE, --file FILE, "
+            f"there is no {TEMPLATE} in this folder; name the source: --template FILE, --file FILE, "
             "--require MODULE or --redis"
         )
     return Sources(schedules=list(_read_files(options).values()))

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.schedule import TEMPLATE
 
 JOBS: Final = ("worker/jobs", "jobs")
 """Where jobs lie if -r names no place: the first that is there."""
-TEMPLATE: Final = Path("template.yaml")
 _EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)  # a tick is named by epoch seconds from 0
 _END: Final = datetime(2200, 1, 1, tzinfo=UTC)  # the years of EventBridge end here
 INVOKE_PORT: Final = 3001

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from kiqbridge.schedule import TEMPLATE
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME, Template
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.template import (
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, now: datetime | None = None)
     parser = argparse.ArgumentParser(
         prog="python -m kiqbridge.schedule.check", description=main.__doc__
     )
-    parser.add_argument("template", type=Path, nargs="?", default=Path("template.yaml"))
+    parser.add_argument("template", type=Path, nargs="?", default=TEMPLATE)
     parser.add_argument("--stack-name", default=DEFAULT_STACK_NAME)
     parser.add_argument("--parameter", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
