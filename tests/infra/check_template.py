@@ -3,11 +3,10 @@
 cfn-lint alone reads a SAM template as it stands and sees hardly any fault in its events; after the
 translation it sees them. What no linter looks at is checked here as well:
 
-1. that whoever hands dead letters over may write to their queue;
-2. that no policy allows more than it must;
-3. that nested templates get the parameters they ask for and have the outputs they are asked for.
+1. that no policy allows more than it must;
+2. that nested templates get the parameters they ask for and have the outputs they are asked for.
 
-Expressions, zones and Inputs are the business of `python -m kiqbridge.schedule.check`.
+Rules, sources, dead letters and rights of the function are the business of `kiqbridge check`.
 """
 
 import functools
@@ -20,8 +19,7 @@ from pathlib import Path
 
 from samtranslator.yaml_helper import yaml_parse
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from infra.check_sources import source_findings
+from kiqbridge.aws.template.rights import as_list, statement_faults
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 REGION = "eu-west-1"
@@ -35,9 +33,6 @@ LOCAL_CODE = {
 UPLOADED_TEMPLATE = "https://bucket.s3.amazonaws.com/key"
 NESTED = "AWS::CloudFormation::Stack"
 SUBSTITUTED_ATTRIBUTE = re.compile(r"\$\{(\w+)\.([\w.]+)\}")
-# Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole, traces, the
-# channels of ECS Exec.
-WITHOUT_ARN = ("ec2:", "ecr:GetAuthorizationToken", "xray:Put", "ssmmessages:")
 MANAGED_POLICIES = {
     name: f"arn:aws:iam::aws:policy/service-role/{name}"
     for name in (
@@ -92,34 +87,6 @@ def lint_text(text: str) -> list[str]:
     return [f"{'/'.join(map(str, match.path or []))}: {match}" for match in found]
 
 
-def dead_letter_findings(translated: dict) -> list[str]:
-    """Tell which schedules and rules may not write to their dead-letter queue."""
-    resources = translated["Resources"]
-    findings = []
-    for name, resource in resources.items():
-        properties = resource.get("Properties", {})
-        if resource["Type"] == "AWS::Scheduler::Schedule":
-            queue = properties["Target"].get("DeadLetterConfig", {}).get("Arn")
-            policies = policies_of(resources, properties["Target"]["RoleArn"])
-            if queue and queue not in resources_of("sqs:SendMessage", policies):
-                findings.append(f"{name}: its role may not send to its dead-letter queue")
-        elif resource["Type"] == "AWS::Events::Rule":
-            findings += [
-                f"{name}: SAM writes no AWS::SQS::QueuePolicy for a queue given by ARN: write a statement "
-                f"for events.amazonaws.com with ArnEquals aws:SourceArn: !GetAtt {name}.Arn"
-                for target in properties["Targets"]
-                if "DeadLetterConfig" in target
-                and not accepts_events(resources, target["DeadLetterConfig"]["Arn"], name)
-            ]
-    return findings
-
-
-def policies_of(resources: dict, role_arn: object) -> list:
-    """Inline policies of a role of this template; a role from elsewhere shows none."""
-    role, _ = role_arn.get("Fn::GetAtt", ("", "")) if isinstance(role_arn, dict) else ("", "")
-    return resources.get(role, {}).get("Properties", {}).get("Policies", [])
-
-
 def statements(policies: list) -> list[dict]:
     """All statements of policies, those behind an Fn::If included."""
     return [
@@ -138,10 +105,6 @@ def branches(items: list) -> list[dict]:
     return found
 
 
-def as_list(value: object) -> list:
-    return value if isinstance(value, list) else [value]
-
-
 def resources_of(action: str, policies: list) -> list:
     return [
         resource
@@ -149,19 +112,6 @@ def resources_of(action: str, policies: list) -> list:
         if statement["Effect"] == "Allow" and action in as_list(statement["Action"])
         for resource in as_list(statement["Resource"])
     ]
-
-
-def accepts_events(resources: dict, queue: dict, rule: str) -> bool:
-    """Whether some queue policy lets this rule of EventBridge send to this queue."""
-    return any(
-        queue in as_list(statement["Resource"])
-        and statement["Principal"] == {"Service": "events.amazonaws.com"}
-        and {"Fn::GetAtt": [rule, "Arn"]}
-        in as_list(statement["Condition"]["ArnEquals"]["aws:SourceArn"])
-        for resource in resources.values()
-        if resource["Type"] == "AWS::SQS::QueuePolicy"
-        for statement in resource["Properties"]["PolicyDocument"]["Statement"]
-    )
 
 
 def permission_findings(template: dict) -> list[str]:
@@ -178,19 +128,6 @@ def permission_findings(template: dict) -> list[str]:
         if resource["Type"] == "AWS::IAM::Role" and "arn:" in managed:
             findings.append(f"{name}: a managed policy allows more than is needed: {managed}")
     return findings
-
-
-def statement_faults(statement: dict) -> Iterator[str]:
-    if statement["Effect"] != "Allow":
-        return
-    actions = as_list(statement.get("Action", "*"))
-    if any("*" in action for action in actions):
-        yield f"allows {actions}: name each action"
-    everything = "*" in as_list(statement.get("Resource", "*"))
-    if everything and not all(action.startswith(WITHOUT_ARN) for action in actions):
-        yield f"allows {actions} on every resource: name the resource"
-    if statement.get("Principal") in ("*", {"AWS": "*"}):
-        yield f"allows everybody {actions}: name the principal"
 
 
 def nested_templates(template: dict, folder: Path) -> dict[str, Path]:
@@ -257,12 +194,7 @@ def parsed_findings(template: dict) -> list[str]:
     except InvalidDocumentException as error:
         causes = [cause.message for cause in error.causes] or [error.message]
         return [f"SAM cannot translate it: {cause}" for cause in causes]
-    return [
-        *lint(translated),
-        *dead_letter_findings(translated),
-        *permission_findings(translated),
-        *source_findings(translated),
-    ]
+    return [*lint(translated), *permission_findings(translated)]
 
 
 def findings_of(path: Path) -> dict[str, list[str]]:

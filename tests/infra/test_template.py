@@ -9,16 +9,18 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from infra import check_sources, check_template
+from infra import check_template
 from infra.decided import decide
 from samtranslator.yaml_helper import yaml_parse
 from support.project import lay_out, template_text
 
 from kiqbridge.aws import minutely
+from kiqbridge.aws.template import check
+from kiqbridge.aws.template.inputs import Application
+from kiqbridge.aws.template.view import View
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
-from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
 ROOT = Path(__file__).parents[2]
@@ -52,8 +54,9 @@ class TestTheTemplateAsItStands:
             for name, schedule in schedules_of(translated).items()
         }
 
-    def test_its_jobs_are_allowed_by_the_default_parameters(self):
-        assert allow_list_problems(read_schedules(OWN)) == []
+    @pytest.mark.parametrize("given", [{}, {"CreateSpillFifoQueue": "true", "CreateTick": "true"}])
+    def test_the_check_of_users_finds_nothing_in_it(self, given):
+        assert check.check_template(OWN, given, Application()) == []
 
     @pytest.mark.slow
     def test_the_check_of_the_template_ends_with_0(self, capsys):
@@ -80,9 +83,6 @@ class TestTranslatedTemplate:
     @pytest.mark.slow
     def test_it_lints_clean(self, translated):
         assert check_template.lint(translated) == []
-
-    def test_whoever_hands_dead_letters_over_may_write_to_their_queue(self, translated):
-        assert check_template.dead_letter_findings(translated) == []
 
     def test_there_are_four_schedules(self, translated):
         assert len(schedules_of(translated)) == 4
@@ -413,8 +413,11 @@ class TestWebFunction:
 
 
 class TestSecretsAndNetwork:
-    def test_no_variable_of_the_function_shows_a_secret(self, translated):
-        assert check_sources.secret_findings(translated) == []
+    def test_no_variable_of_a_function_shows_a_secret(self, translated):
+        view = View(OWN, {})
+        functions = of_type(translated, "AWS::Lambda::Function")
+
+        assert [each for name in functions for each in view.secret_variables(name)] == []
 
     def test_its_code_may_not_use_the_permissions_by_which_lambda_joins_it_to_the_vpc(
         self, translated
@@ -471,16 +474,6 @@ class TestSecretsAndNetwork:
 class TestFaultsTheCheckFinds:
     """One fault each, injected into the real template; the check must not stay silent."""
 
-    def test_a_schedule_role_without_the_right_to_send_dead_letters(self):
-        broken = check_template.translate(SOURCE)
-        policy = broken["Resources"]["ScheduleRole"]["Properties"]["Policies"][0]
-        policy["PolicyDocument"]["Statement"].pop()
-
-        findings = check_template.dead_letter_findings(broken)
-
-        assert len(findings) == 4
-        assert "may not send" in findings[0]
-
     @pytest.mark.parametrize(
         ("right", "wrong", "said"),
         [
@@ -496,7 +489,7 @@ class TestFaultsTheCheckFinds:
 
         assert any(said in finding for finding in findings), findings
 
-    def test_each_of_several_faults_is_found(self):
+    def test_each_of_several_faults_is_found(self, tmp_path):
         """All in one template: a look at it takes seconds."""
         faults = [
             ('Mode: "OFF"', "Mode: OFF", "Mode"),
@@ -511,7 +504,7 @@ class TestFaultsTheCheckFinds:
             (
                 "FunctionResponseTypes: [ReportBatchItemFailures]",
                 "Enabled: true",
-                "takes all of a batch as done",
+                "does not look at which records failed",
             ),
         ]
         broken = SOURCE
@@ -519,7 +512,10 @@ class TestFaultsTheCheckFinds:
             assert right in broken
             broken = broken.replace(right, wrong)
 
-        findings = check_template.sam_findings(broken)
+        path = tmp_path / "template.yaml"
+        path.write_text(broken, encoding="utf-8")
+        found = check.check_template(path, {}, Application())
+        findings = [*check_template.sam_findings(broken), *found]
 
         for _, _, said in faults:
             assert any(said in finding for finding in findings), (said, findings)

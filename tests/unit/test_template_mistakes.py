@@ -1,4 +1,4 @@
-"""Fifty mistakes that users make in the template of an app, and what `kiqbridge check` says of each."""
+"""Mistakes that users make in the template of an app, and what `kiqbridge check` says of each."""
 
 import re
 
@@ -90,9 +90,26 @@ EXTRA = """  Extra:
         Input: '{"class": "Nope", "args": []}'
 
 """
+PERMISSION = """  Permission:
+    Type: AWS::Lambda::Permission
+    Properties:
+      Action: lambda:InvokeFunction
+      FunctionName: !Ref EnqueueFunction
+      Principal: sns.amazonaws.com
+
+"""
+URL = """  Url:
+    Type: AWS::Lambda::Url
+    Properties: {AuthType: NONE, TargetFunctionArn: !GetAtt EnqueueFunction.Arn}
+
+"""
 ZONE, NAME, ADA = "Europe/Paris", '"Greeting"', '["Ada"]'
 QUEUE_NAME = '"queue": "default"'
 FUNCTION = "      EventInvokeConfig:\n        MaximumRetryAttempts: 2"
+SCHEDULE_ROLE = """              - Effect: Allow
+                Action: sqs:SendMessage
+                Resource: !GetAtt EnqueueDeadLetterQueue.Arn
+"""
 PLACEHOLDER = "<aws.scheduler.scheduled-time>"
 # Mistake → the template, and a part of what is said of it.
 MISTAKES = {
@@ -210,6 +227,36 @@ MISTAKES = {
     ),
     "MONDAY": (cron("cron(30 8 ? * MONDAY *)"), "MONDAY"),
     "weekday 0": (cron("cron(30 8 ? * 0 *)"), "cron"),
+    "event source that is a resource": (
+        with_rule().replace("FunctionResponseTypes: [ReportBatchItemFailures]", "Enabled: true"),
+        "SpillMapping: Lambda does not look",
+    ),
+    "secret in a variable": (
+        with_rule().replace("[HasIam, !Ref RedisIamUrl", "[HasIam, !Ref RedisUrl"),
+        "reads REDIS_URL",
+    ),
+    "schedules that may not send dead letters": (
+        with_rule().replace(SCHEDULE_ROLE, "", 1),
+        "its role may not send to its dead-letter queue",
+    ),
+    "role with all rights": (
+        with_rule().replace("Action: lambda:InvokeFunction", 'Action: "lambda:*"', 1),
+        "name each action",
+    ),
+    "topic whose dead letters are not accepted": (
+        source(
+            "SNS",
+            "Topic: !Ref Topic",
+            "RedrivePolicy: {deadLetterTargetArn: !GetAtt EnqueueDeadLetterQueue.Arn}",
+            resource="  Topic: {Type: AWS::SNS::Topic}\n\n",
+        ),
+        "a statement for sns.amazonaws.com",
+    ),
+    "topics of any account may invoke": (
+        with_rule(resource=PERMISSION),
+        "may invoke the function for any account",
+    ),
+    "URL that is a resource": (with_rule(resource=URL), "AuthType: AWS_IAM"),
     "number for a text": (rule(ADA, "[5]"), "argument name of Greeting is integer"),
 }
 

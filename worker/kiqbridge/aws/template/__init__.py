@@ -2,8 +2,9 @@
 
 1. view: a template as it is written, with what is known without AWS filled in.
 2. events: the events of the enqueue function, their queues, streams and rights.
-3. inputs: the jobs of the rules, against those of the application and the queues of its worker.
-4. check: all of them, and what the checks of schedules and mappings find.
+3. rights: what roles and policies allow beyond need, and secrets in variables.
+4. inputs: the jobs of the rules, against those of the application and the queues of its worker.
+5. check: all of them, and what the checks of schedules and mappings find.
 
 `kiqbridge check` is the command. It must never ask AWS or Redis. What is wrong after SAM's translation is the business of cfn-lint.
 """

@@ -10,6 +10,7 @@ from kiqbridge.aws.mapping.check import check as check_mappings
 from kiqbridge.aws.mapping.document import find, load
 from kiqbridge.aws.template.events import event_problems
 from kiqbridge.aws.template.inputs import Application, input_problems
+from kiqbridge.aws.template.rights import right_problems
 from kiqbridge.aws.template.view import View
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.check import allow_list_problems
@@ -44,6 +45,7 @@ def check_template(path: Path, answers: Mapping[str, str], application: Applicat
         mapped, faults = _mappings(path.parent / ENQUEUE_CODE_URI, schedules)
         found += faults
         found += map(str, event_problems(view, mapped))
+        found += map(str, right_problems(view))
         found += map(str, input_problems(view, schedules, application))
     except TemplateFault as fault:
         found.append(f"{path}:{fault.line}: {fault.text}")

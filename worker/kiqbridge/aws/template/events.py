@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kiqbridge.aws.template.view import Event, View
+from kiqbridge.aws.template.rights import OPEN, accepts, may
+from kiqbridge.aws.template.view import Event, View, at
 from kiqbridge.errors import did_you_mean
 from kiqbridge.schedule.template import Problem
 
@@ -20,10 +21,17 @@ READ_STREAM: Final = (
     "kinesis:ListShards",
 )
 _READ: Final = {"SQS": RECEIVE, "DynamoDB": READ_TABLE, "Kinesis": READ_STREAM}
+_SEND: Final = "sqs:SendMessage"
+_KINDS: Final = {
+    "AWS::SQS::Queue": "SQS",
+    "AWS::DynamoDB::Table": "DynamoDB",
+    "AWS::Kinesis::Stream": "Kinesis",
+}
 _SOURCE: Final = {"SQS": "Queue", "DynamoDB": "Stream", "Kinesis": "Stream"}
 # AWS Lambda, "Using Lambda with Amazon SQS": at least six times the function's timeout.
 _TIMEOUTS_TO_WAIT: Final = 6
 _LARGEST_BATCH_WITHOUT_WINDOW: Final = 10
+_EVENTS: Final = "events.amazonaws.com"
 _MOST_ATTEMPTS: Final = 185  # EventBridge Scheduler's own limit
 _SAMPLES: Final = frozenset(
     {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay", "DailyReport"}
@@ -73,7 +81,7 @@ def event_problems(view: View, mapped: frozenset[str] | None) -> Iterator[Proble
     for name, function in view.enqueue_functions():
         for text in _function_faults(function):
             yield view.problem(view.line_of(name), name, text)
-        for event in view.events(name):
+        for event in (*view.events(name), *_mappings(view, name)):
             for about, text in _event_faults(view, event, function, mapped):
                 yield view.problem(event.line_of(about), event.where, text)
         yield from _standalone(view, name)
@@ -87,7 +95,7 @@ def _function_faults(function: Mapping[str, Any]) -> Iterator[str]:
         )
     url = function.get("FunctionUrlConfig")
     if isinstance(url, Mapping) and url.get("AuthType") != "AWS_IAM":
-        yield "anybody on the internet may invoke the URL of the function: write AuthType: AWS_IAM"
+        yield OPEN
     for name, value in function.items():
         if isinstance(value, Mapping) and value.get("Type") in _EVENT_TYPES:
             yield f"{name} is an event outside of Events, which never fires: indent it below Events"
@@ -101,7 +109,11 @@ def _event_faults(
     elif event.kind in ("HttpApi", "Api"):
         yield from _api_faults(view, event)
     elif event.kind in ("EventBridgeRule", "CloudWatchEvent"):
-        yield from _rule_faults(event)
+        yield from _rule_faults(view, event)
+    elif event.kind == "SNS":
+        queue = at(event.properties, "RedrivePolicy", "deadLetterTargetArn")
+        if queue and not accepts(view, queue, "sns.amazonaws.com", event.properties.get("Topic")):
+            yield "RedrivePolicy", _not_accepted("sns.amazonaws.com", "its Topic")
     elif event.kind == "ScheduleV2":
         yield from _schedule_faults(view, event)
     elif event.kind == "S3" and mapped is not None and "s3" not in mapped:
@@ -124,23 +136,27 @@ def _source_faults(view: View, event: Event, function: Mapping[str, Any]) -> Fau
                 "FunctionResponseTypes: [ReportBatchItemFailures]"
             ),
         )
-    arn = properties.get(_SOURCE[event.kind])
+    arn, role = properties.get(_SOURCE[event.kind]), function.get("Role")
     if event.kind == "SQS":
-        yield from _queue_faults(properties, _resource(view, arn), function)
+        yield from _queue_faults(properties, view.resource(arn), function)
     else:
         for name in ("BisectBatchOnFunctionError", "MaximumRetryAttempts"):
             if name not in properties:
                 yield "", f"one bad record holds up its shard until it expires: write {name}"
-        if "DestinationConfig" not in properties:
+        destination = at(properties, "DestinationConfig", "OnFailure", "Destination")
+        if destination is None:
             yield "", "what is given up is lost: write DestinationConfig with OnFailure"
-    role = _resource(view, function.get("Role"))
-    if role is not None and _resource(view, arn) is not None:
-        missing = set(_READ[event.kind]) - _allowed_on(arn, role)
-        if missing:
-            names = ", ".join(sorted(missing))
+        elif view.resource(destination) is not None and not may(view, role, _SEND, destination):
             yield (
                 "",
-                f"its function may not {names}, so that nothing is delivered: allow it in its role",
+                f"its function may not send to the destination OnFailure: allow {_SEND} in its role",
+            )
+    if view.resource(arn) is not None:
+        missing = [action for action in _READ[event.kind] if not may(view, role, action, arn)]
+        if missing:
+            yield (
+                "",
+                f"its function may not {', '.join(missing)}, so that nothing is delivered: allow it in its role",
             )
 
 
@@ -180,12 +196,12 @@ def _queue_faults(
 
 def _api_faults(view: View, event: Event) -> Faults:
     reference = event.properties.get("ApiId", event.properties.get("RestApiId"))
-    api = _resource(view, reference) or view.shared.get(event.kind, {})
+    api = view.resource(reference) or view.shared.get(event.kind, {})
     own = event.properties.get("Auth", {})
     if event.kind == "Api" and own.get("ApiKeyRequired"):
         return
     authorizer = own.get("Authorizer", api.get("Auth", {}).get("DefaultAuthorizer"))
-    is_elsewhere = reference is not None and _resource(view, reference) is None
+    is_elsewhere = reference is not None and view.resource(reference) is None
     if not is_elsewhere and authorizer in (None, "NONE"):
         yield (
             "",
@@ -196,7 +212,7 @@ def _api_faults(view: View, event: Event) -> Faults:
         )
 
 
-def _rule_faults(event: Event) -> Faults:
+def _rule_faults(view: View, event: Event) -> Faults:
     for name in ("InputPath", "Input"):
         if name in event.properties:
             yield (
@@ -208,6 +224,18 @@ def _rule_faults(event: Event) -> Faults:
             )
     if "DeadLetterConfig" not in event.properties:
         yield "", "an event that cannot be delivered within a day is lost: write DeadLetterConfig"
+    queue, rule = at(event.properties, "DeadLetterConfig", "Arn"), event.where.replace(".", "")
+    if queue and not accepts(
+        view, queue, _EVENTS, {"Fn::GetAtt": [rule, "Arn"]}
+    ):  # as SAM names it
+        yield "DeadLetterConfig", _not_accepted(_EVENTS, f"!GetAtt {rule}.Arn")
+
+
+def _not_accepted(service: str, source: str) -> str:
+    return (
+        f"its dead-letter queue accepts nothing of it, and SAM writes no AWS::SQS::QueuePolicy for a queue given by ARN: "
+        f"write a statement for {service} with ArnEquals aws:SourceArn: {source}"
+    )
 
 
 def _schedule_faults(view: View, event: Event) -> Faults:
@@ -241,8 +269,10 @@ def _schedule_faults(view: View, event: Event) -> Faults:
                 "GroupName: !Ref ScheduleGroup"
             ),
         )
-    policy = properties.get("RetryPolicy")
-    attempts = policy.get("MaximumRetryAttempts", 0) if isinstance(policy, Mapping) else 0
+    queue = at(properties, "DeadLetterConfig", "Arn")
+    if queue and not may(view, properties.get("RoleArn"), _SEND, queue):
+        yield "RoleArn", f"its role may not send to its dead-letter queue: allow {_SEND} in it"
+    attempts = at(properties, "RetryPolicy", "MaximumRetryAttempts")
     if isinstance(attempts, int) and attempts > _MOST_ATTEMPTS:
         yield (
             "RetryPolicy",
@@ -263,8 +293,8 @@ def _schedule_faults(view: View, event: Event) -> Faults:
 def _standalone(view: View, function: str) -> Iterator[Problem]:
     """Schedules of Scheduler that are resources, so that nothing of ours reads them."""
     for name, resource in view.resources.items():
-        target = resource.get("Properties", {}).get("Target", {})
-        if resource.get("Type") == "AWS::Scheduler::Schedule" and target.get("Arn") == {
+        target = resource["Properties"].get("Target")
+        if resource.get("Type") == "AWS::Scheduler::Schedule" and at(target, "Arn") == {
             "Fn::GetAtt": [function, "Arn"]
         }:
             text = (
@@ -274,24 +304,15 @@ def _standalone(view: View, function: str) -> Iterator[Problem]:
             yield view.problem(view.line_of(name), name, text)
 
 
-def _resource(view: View, reference: object) -> dict[str, Any] | None:
-    """The properties of a resource of this template that a Ref or GetAtt names."""
-    if not isinstance(reference, Mapping):
-        return None
-    name = reference.get("Ref", (reference.get("Fn::GetAtt") or [None])[0])
-    return view.resources[name].get("Properties", {}) if name in view.resources else None
-
-
-def _allowed_on(arn: object, role: Mapping[str, Any]) -> set[str]:
-    """The actions that a role's own policies allow on a resource."""
-    return {
-        action
-        for policy in role.get("Policies", [])
-        for statement in _list(policy.get("PolicyDocument", {}).get("Statement", []))
-        if statement.get("Effect") == "Allow" and arn in _list(statement.get("Resource"))
-        for action in _list(statement.get("Action"))
-    }
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _mappings(view: View, function: str) -> Iterator[Event]:
+    """Event sources of a function that are resources, as if they stood in its Events."""
+    for name, resource in view.resources.items():
+        own = resource["Properties"]
+        source = view.name_of(own.get("EventSourceArn"))
+        kind = _KINDS.get(str(view.resources[source].get("Type"))) if source else None
+        if view.name_of(own.get("FunctionName")) == function and kind is not None:
+            properties = {**own, _SOURCE[kind]: own["EventSourceArn"]}
+            line = view.line_of(name)
+            yield Event(
+                where=name, name=name, kind=kind, properties=properties, nodes={}, line=line
+            )

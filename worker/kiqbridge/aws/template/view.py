@@ -1,18 +1,20 @@
 """A template as it is written: functions, events and resources, with what is known without AWS filled in."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from yaml.nodes import MappingNode, Node, SequenceNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
-from kiqbridge.schedule.template import ENQUEUE_CODE_URI, Problem
+from kiqbridge.schedule.template import DYNAMIC_REFERENCE, ENQUEUE_CODE_URI, Problem
 from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, scalar
 
 _FUNCTION: Final = "AWS::Serverless::Function"
+_ATTRIBUTE: Final = re.compile(r"\$\{(\w+)\.([\w.]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,9 @@ class View:
         for name, entry in self._resources.items():
             resource = self.plain(entry.node)
             if isinstance(resource, dict) and self._is_made(resource):
-                self.resources[name] = resource
+                properties = resource.get("Properties")
+                known = properties if isinstance(properties, dict) else {}
+                self.resources[name] = resource | {"Properties": known}
         shared = self._template.section("Globals")
         self.shared = {name: self.plain(entry.node) for name, entry in shared.items()}
 
@@ -75,6 +79,34 @@ class View:
         value = self.plain(node)
         return None if isinstance(value, dict) else value
 
+    def name_of(self, reference: object) -> str | None:
+        """The resource of this template that a Ref or GetAtt names."""
+        if not isinstance(reference, Mapping):
+            return None
+        name, *_ = reference.get("Fn::GetAtt") or [reference.get("Ref")]
+        return name if isinstance(name, str) and name in self.resources else None
+
+    def resource(self, reference: object) -> dict[str, Any] | None:
+        """The properties of that resource."""
+        name = self.name_of(reference)
+        return None if name is None else self.resources[name]["Properties"]
+
+    def secret_variables(self, function: str) -> Iterator[tuple[str, int]]:
+        """Name and line of each variable of a function, or of all, that is a secret; under any condition."""
+        hidden = [f"{DYNAMIC_REFERENCE}secretsmanager"]
+        for parameter, entry in self._template.section("Parameters").items():
+            no_echo = entries(entry.node, f"parameter {parameter}").get("NoEcho")
+            if no_echo is not None and str(scalar(no_echo.node)).lower() == "true":
+                hidden.append(f"${{{parameter}}}")
+        shared = self._template.section("Globals").get("Function")
+        own = entries(self._resources[function].node, "a resource").get("Properties")
+        for properties in filter(None, (shared, own)):
+            environment = entries(properties.node, "Properties").get("Environment")
+            variables = environment and entries(environment.node, "Environment").get("Variables")
+            for name, entry in entries(variables and variables.node, "Variables").items():
+                if any(mark in text for mark in hidden for text in _texts(entry.node)):
+                    yield name, entry.line
+
     def line_of(self, resource: str) -> int:
         """The line of a resource."""
         return self._resources[resource].line
@@ -87,12 +119,12 @@ class View:
         """Logical id and properties of each enqueue function, those of Globals included."""
         shared = self.shared.get("Function", {})
         for name, resource in self.resources.items():
-            properties = {**shared, **resource.get("Properties", {})}
+            properties = {**shared, **resource["Properties"]}
             code = str(properties.get("CodeUri", "")).removeprefix("./").rstrip("/")
             if resource.get("Type") == _FUNCTION and code == ENQUEUE_CODE_URI:
                 variables = {
                     name: value
-                    for each in (shared, resource.get("Properties", {}))
+                    for each in (shared, resource["Properties"])
                     for name, value in each.get("Environment", {}).get("Variables", {}).items()
                 }
                 yield name, properties | {"Environment": {"Variables": variables}}
@@ -138,4 +170,26 @@ class View:
         value = self.plain(argument)
         if name == "GetAtt" and isinstance(value, str):
             value = value.split(".", 1)
+        if name == "Sub" and (only := _ATTRIBUTE.fullmatch(str(value))):
+            name, value = "GetAtt", list(only.groups())
         return {name if name in ("Ref", "Condition") else f"Fn::{name}": value}
+
+
+def _texts(node: Node) -> Iterator[str]:
+    """All texts below a node; a Ref is what it would be in a Sub."""
+    name, argument = call_of(node) or ("", node)
+    if isinstance(argument, ScalarNode):
+        yield f"${{{argument.value}}}" if name == "Ref" else str(argument.value)
+    elif isinstance(argument, SequenceNode):
+        for item in argument.value:
+            yield from _texts(item)
+    else:
+        for _, value in argument.value:
+            yield from _texts(value)
+
+
+def at(value: Any, *keys: str) -> Any:
+    """What stands below keys; None if one of them is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
