@@ -97,8 +97,8 @@ check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; 
 	$(PY) -m kiqbridge.schedule.check template.yaml
 	$(PY) -m kiqbridge schedule lint --template template.yaml
 	@for file in $(MAPPINGS); do \
-		echo $(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml; \
-		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml || exit 1; done
+		echo $(PY) -m kiqbridge.aws.mapping.check $$file; \
+		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml --answers samconfig.local.toml || exit 1; done
 	$(PY) tests/infra/check_template.py
 	$(SAM) validate --lint --template template.yaml
 	@for script in $(SHELL_SCRIPTS); do bash -n "$$script" || exit 1; done
@@ -133,12 +133,6 @@ build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA
 	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE) Runtime=python$(LAMBDA_PYTHON)
 
 deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)
-	@$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml >/dev/null || { \
-		$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml; \
-		echo "make deploy: nothing was deployed" >&2; exit 1; }
-	@for file in $(MAPPINGS); do \
-		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml --answers samconfig.local.toml \
-			|| { echo "make deploy: nothing was deployed" >&2; exit 1; }; done
 	@.make/deploy.sh $(ARGS)
 
 bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' runs a part)

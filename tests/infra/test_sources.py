@@ -119,20 +119,8 @@ def test_what_the_documents_show_is_what_sam_takes(said_of, name, shown):
     check_template.translate_parsed(template)
 
 
-def no_partial_response(template):
-    del event(template, "Orders")["FunctionResponseTypes"]
-
-
 def short_visibility(template):
     properties(template, "OrdersQueue")["VisibilityTimeout"] = 60
-
-
-def default_visibility(template):
-    del properties(template, "OrdersQueue")["VisibilityTimeout"]
-
-
-def longer_function(template):
-    properties(template, "EnqueueFunction")["Timeout"] = 21
 
 
 def no_redrive(template):
@@ -178,16 +166,8 @@ def may_not_give_up(template):
     statement["Resource"] = "arn:aws:sqs:eu-west-1:123456789012:another"
 
 
-def open_api(template):
-    del properties(template, "JobsApi")["Auth"]
-
-
 def open_route(template):
     event(template, "PostJobs")["Auth"] = {"Authorizer": "NONE"}
-
-
-def open_url(template):
-    properties(template, "EnqueueFunction")["FunctionUrlConfig"]["AuthType"] = "NONE"
 
 
 def dead_letter_statement_left_out(template):
@@ -206,14 +186,10 @@ def any_topic(template):
 
 
 FAULTS = [
-    (QUEUE, no_partial_response, "ReportBatchItemFailures"),
     (QUEUE, short_visibility, "VisibilityTimeout 60 of its queue is less than six times"),
-    (QUEUE, default_visibility, "VisibilityTimeout 30"),
-    (QUEUE, longer_function, "write 126 or more"),
     (QUEUE, no_redrive, "RedrivePolicy"),
     (QUEUE, batch_without_window, "BatchSize 100 needs a MaximumBatchingWindowInSeconds"),
     (FIFO, window_of_fifo, "a FIFO queue has no batching window"),
-    (QUEUE, policy_left_out, "sqs:DeleteMessage, sqs:GetQueueAttributes, sqs:ReceiveMessage"),
     (QUEUE, no_delete, "may not sqs:DeleteMessage,"),
     (TABLE, policy_left_out, "dynamodb:GetRecords"),
     (STREAM, policy_left_out, "kinesis:GetRecords"),
@@ -221,9 +197,7 @@ FAULTS = [
     (STREAM, no_bisect, "write BisectBatchOnFunctionError"),
     (STREAM, nowhere_to_give_up, "write DestinationConfig"),
     (STREAM, may_not_give_up, "allow sqs:SendMessage"),
-    ("http_api", open_api, "anybody on the internet may call it"),
     ("http_api", open_route, "anybody on the internet may call it"),
-    ("function_url", open_url, "write AuthType: AWS_IAM"),
     ("event_bus", dead_letter_statement_left_out, "!GetAtt EnqueueFunctionOrderPlaced.Arn"),
     ("event_bus", any_rule_of_the_name, "wider than the stack"),
     ("topic", any_topic, "write a Condition with aws:SourceArn"),

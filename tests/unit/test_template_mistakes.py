@@ -110,6 +110,7 @@ SCHEDULE_ROLE = """              - Effect: Allow
                 Action: sqs:SendMessage
                 Resource: !GetAtt EnqueueDeadLetterQueue.Arn
 """
+CODE = "      CodeUri: lambdas/enqueue\n"
 PLACEHOLDER = "<aws.scheduler.scheduled-time>"
 # Mistake → the template, and a part of what is said of it.
 MISTAKES = {
@@ -239,6 +240,10 @@ MISTAKES = {
         with_rule().replace(SCHEDULE_ROLE, "", 1),
         "its role may not send to its dead-letter queue",
     ),
+    "alias that the schedules may not invoke": (
+        with_rule().replace(CODE, f"{CODE}      AutoPublishAlias: live\n", 1),
+        "allow lambda:InvokeFunction on {'Ref': 'EnqueueFunctionAliaslive'}",
+    ),
     "role with all rights": (
         with_rule().replace("Action: lambda:InvokeFunction", 'Action: "lambda:*"', 1),
         "name each action",
@@ -311,8 +316,7 @@ def test_a_mistake_is_named_with_its_line(said_of, text, part):
 def test_a_reserved_concurrency_of_zero_and_an_alias_that_no_rule_trusts_are_named(
     said_of, application, tmp_path
 ):
-    function = "      CodeUri: lambdas/enqueue\n"
-    said_of(with_rule().replace(function, f"{function}      AutoPublishAlias: live\n", 1))
+    said_of(with_rule().replace(CODE, f"{CODE}      AutoPublishAlias: live\n", 1))
     mappings = tmp_path / "lambdas/enqueue/mappings.yml"
     mappings.write_text(
         "allow: [{source: direct, classes: ['*'], queues: ['*'], ticks: ['*']}]\n"
@@ -323,7 +327,7 @@ def test_a_reserved_concurrency_of_zero_and_an_alias_that_no_rule_trusts_are_nam
 
     [misspelt] = check_template(template, {"ReservedConcurrency": "0"}, application)[:1]
     mappings.write_text(mappings.read_text("utf-8").replace("buckt", "bucket"), encoding="utf-8")
-    *aliases, zero = check_template(template, {"ReservedConcurrency": "0"}, application)
+    *aliases, zero = check_template(template, {"ReservedConcurrency": "0"}, application)[:3]
 
     assert "did you mean bucket?" in misspelt
     assert len(aliases) == 2

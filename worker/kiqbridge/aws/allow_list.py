@@ -130,7 +130,7 @@ class AllowList:
             f"{_shown(sender)} may enqueue nothing: allow in the file of mappings lists other sources only; to "
             "allow it add an entry with its source, classes and queues"
             + (
-                f" and alias, or, if it stands for the function itself, set {TRUSTED_ALIAS}"
+                f", and alias, or, if it stands for the function itself, set {TRUSTED_ALIAS}={sender.alias}"
                 if sender.alias
                 else ""
             )

@@ -11,16 +11,15 @@ from kiqbridge.schedule.template import Problem
 Faults = Iterator[tuple[str, str]]
 """The property that a fault is about, and its text."""
 
-RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-READ_TABLE: Final = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-READ_STREAM: Final = (
-    "kinesis:DescribeStream",
-    "kinesis:DescribeStreamSummary",
-    "kinesis:GetRecords",
-    "kinesis:GetShardIterator",
-    "kinesis:ListShards",
-)
-_READ: Final = {"SQS": RECEIVE, "DynamoDB": READ_TABLE, "Kinesis": READ_STREAM}
+_READ: Final = {
+    "SQS": ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+    "DynamoDB": ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
+    "Kinesis": tuple(
+        f"kinesis:{each}"
+        for each in "DescribeStream DescribeStreamSummary GetRecords GetShardIterator ListShards".split()
+    ),
+}
+_INVOKE: Final = "lambda:InvokeFunction"
 _SEND: Final = "sqs:SendMessage"
 _KINDS: Final = {
     "AWS::SQS::Queue": "SQS",
@@ -115,7 +114,7 @@ def _event_faults(
         if queue and not accepts(view, queue, "sns.amazonaws.com", event.properties.get("Topic")):
             yield "RedrivePolicy", _not_accepted("sns.amazonaws.com", "its Topic")
     elif event.kind == "ScheduleV2":
-        yield from _schedule_faults(view, event)
+        yield from _schedule_faults(view, event, function)
     elif event.kind == "S3" and mapped is not None and "s3" not in mapped:
         yield (
             "",
@@ -238,8 +237,8 @@ def _not_accepted(service: str, source: str) -> str:
     )
 
 
-def _schedule_faults(view: View, event: Event) -> Faults:
-    properties = event.properties
+def _schedule_faults(view: View, event: Event, function: Mapping[str, Any]) -> Faults:
+    properties, role = event.properties, event.properties.get("RoleArn")
     for name in sorted(properties.keys() - _SCHEDULE_PROPERTIES):
         yield (
             name,
@@ -270,8 +269,18 @@ def _schedule_faults(view: View, event: Event) -> Faults:
             ),
         )
     queue = at(properties, "DeadLetterConfig", "Arn")
-    if queue and not may(view, properties.get("RoleArn"), _SEND, queue):
+    if queue and not may(view, role, _SEND, queue):
         yield "RoleArn", f"its role may not send to its dead-letter queue: allow {_SEND} in it"
+    name, alias = event.where.partition(".")[0], function.get("AutoPublishAlias")
+    targets: list[object] = [{"Fn::GetAtt": [name, "Arn"]}]
+    if alias:  # as SAM names it
+        targets = [{"Fn::Sub": f"${{{name}.Arn}}:{each}"} for each in (alias, "*")]
+        targets.append({"Ref": f"{name}Alias{alias}"})
+    if not any(may(view, role, _INVOKE, each) for each in targets):
+        yield (
+            "RoleArn",
+            f"its role may not invoke it, so that it never fires: allow {_INVOKE} on {targets[-1]}",
+        )
     attempts = at(properties, "RetryPolicy", "MaximumRetryAttempts")
     if isinstance(attempts, int) and attempts > _MOST_ATTEMPTS:
         yield (
