@@ -14,9 +14,9 @@ Faults = Iterator[tuple[str, str]]
 _READ: Final = {
     "SQS": ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
     "DynamoDB": ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
-    "Kinesis": tuple(
-        f"kinesis:{each}"
-        for each in "DescribeStream DescribeStreamSummary GetRecords GetShardIterator ListShards".split()
+    "Kinesis": (
+        *("kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords"),
+        *("kinesis:GetShardIterator", "kinesis:ListShards"),
     ),
 }
 _INVOKE: Final = "lambda:InvokeFunction"
@@ -36,24 +36,11 @@ _SAMPLES: Final = frozenset(
     {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay", "DailyReport"}
 )
 _SCHEDULE_PROPERTIES: Final = frozenset(
-    [
-        "DeadLetterConfig",
-        "Description",
-        "EndDate",
-        "FlexibleTimeWindow",
-        "GroupName",
-        "Input",
-        "KmsKeyArn",
-        "Name",
-        "OmitName",
-        "PermissionsBoundary",
-        "RetryPolicy",
-        "RoleArn",
-        "ScheduleExpression",
-        "ScheduleExpressionTimezone",
-        "StartDate",
-        "State",
-    ]
+    {
+        *("DeadLetterConfig", "Description", "EndDate", "FlexibleTimeWindow", "GroupName", "Input"),
+        *("KmsKeyArn", "Name", "OmitName", "PermissionsBoundary", "RetryPolicy", "RoleArn"),
+        *("ScheduleExpression", "ScheduleExpressionTimezone", "StartDate", "State"),
+    }
 )
 _EVENT_TYPES: Final = frozenset(
     {
