@@ -21,7 +21,8 @@
 set -eu
 
 # What no function loads, nor what a function may import to declare and enqueue jobs: commands with what only they use,
-# the worker's rooms of the engine, and tests. tests/lambdas/test_layer.py compares these lists with what is loaded.
+# the worker's rooms of the engine, tests, and dateutil's copy of the time zones, of which the system has its own.
+# tests/lambdas/test_layer.py compares these lists with what is loaded.
 IN_NO_FUNCTION='
     kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge_pytest
     kiqbridge/engine/[!_]*.py kiqbridge/engine/children kiqbridge/engine/host kiqbridge/engine/outbox
@@ -32,7 +33,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/[!_]* kiqbridge/schedule/imports kiqbridge/store/wake_connection.py
-    croniter/tests
+    croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '
 # What only the page loads: its function has a package of its own.
 IN_NO_LAYER='

@@ -61,6 +61,26 @@ def test_threads_that_import_it_meanwhile_wait_for_it_as_always():
     )
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "redis.utils.metadata.version('redis')",
+        "import importlib.metadata; assert importlib.metadata.version('redis')",
+        "from importlib import metadata; assert metadata.PackageNotFoundError is redis.utils.metadata.PackageNotFoundError",
+    ],
+)
+def test_what_it_imports_for_later_is_loaded_when_it_is_used(script):
+    run_python(
+        """
+        import sys
+        sys.modules["opentelemetry"] = None  # which loads it, too
+        from kiqbridge.store.lean_redis import redis
+        assert not {"importlib.metadata", "importlib.resources"} & sys.modules.keys()
+        """
+        + script
+    )
+
+
 def test_a_version_that_needs_its_front_is_loaded_whole(tmp_path):
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "__init__.py").write_text("class Redis: pass\nfrom . import connection\n")

@@ -18,7 +18,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools import Logger
+    from aws_lambda_powertools.logging import Logger
 
 RESERVE_S: Final = 1.0
 """For what follows the last call: the answer, log lines, keeping what Redis did not take."""
@@ -69,9 +69,7 @@ def make_logger(environ: Mapping[str, str]) -> "Logger":
     Keys of the context (request id, cold start …) are those that `Logger.inject_lambda_context` adds; it must be called
     with `log_event=False`, since an event has arguments of jobs.
     """
-    from aws_lambda_powertools import Logger  # noqa: PLC0415 - see the module
-
-    from kiqbridge.aws.log_lines import LineFormatter  # noqa: PLC0415 - loads Powertools
+    from kiqbridge.aws.log_lines import LineFormatter, Logger  # noqa: PLC0415 - see the module
 
     return Logger(
         service=read(ForFunctions.service, environ),

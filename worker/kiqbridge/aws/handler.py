@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from aws_lambda_powertools import Tracer
-
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.environment import Metrics, make_logger, seconds_for_redis
 from kiqbridge.aws.record import alias_in, answer_of
@@ -118,4 +116,6 @@ class EnqueueHandler:
                 "layer with aws-xray-sdk to the function, or turn the setting off"
             )
             return None
+        from aws_lambda_powertools import Tracer  # noqa: PLC0415 - few trace
+
         return Tracer(service=self._logger.service, auto_patch=False)

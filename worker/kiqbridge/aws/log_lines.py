@@ -4,7 +4,19 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
-from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from kiqbridge.runtime import lean_imports
+
+# Its front loads metrics and tracing, of which nothing is used here, and its logger what reads JMESPath.
+lean_imports.load(
+    "aws_lambda_powertools",
+    ("logging",),
+    late=("aws_lambda_powertools.utilities.jmespath_utils",),
+)
+
+from aws_lambda_powertools.logging import Logger  # noqa: E402
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter  # noqa: E402
+
+__all__ = ("LineFormatter", "Logger")
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 """What each record has; all else are the keys that the caller gave."""

@@ -7,15 +7,16 @@ CPU, and of what CloudWatch bills. Arguments of jobs are never in them.
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final
-
-from aws_lambda_powertools import Logger
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws.enqueue import UNKNOWN, Handled
 from kiqbridge.aws.environment import PUSH_MS, Metrics
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result, answer_of, with_time
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.logging import Logger
 
 JOBS_A_LINE: Final = 100
 """At most: a line stays far below what CloudWatch takes."""
@@ -29,7 +30,7 @@ class Report:
         metrics: of the environment.
     """
 
-    def __init__(self, logger: Logger, metrics: Metrics) -> None:
+    def __init__(self, logger: "Logger", metrics: Metrics) -> None:
         self._logger = logger
         self._metrics = metrics
         self._counts = defaultdict[str, int](int)

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from kiqbridge import errors
@@ -26,6 +26,7 @@ from kiqbridge.aws.sources.reading import mapping_or_empty
 from kiqbridge.aws.spill_form import Message, message_of
 from kiqbridge.aws.spill_queue import MAX_BYTES, SpillQueues
 from kiqbridge.client.client import Client
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.payload import new_jids
 

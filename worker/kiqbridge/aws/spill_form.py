@@ -9,7 +9,7 @@ names itself the source by which it is decided what it may enqueue.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
@@ -18,6 +18,7 @@ from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry

@@ -5,6 +5,7 @@ Nothing is opened here.
 
 import functools
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from redis.backoff import NoBackoff
@@ -23,6 +24,7 @@ _QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _DATABASE = re.compile(r"[^/]*(/\d*/?)?")
 """What follows the password in an address: host, port and number of the database."""
+_OWN_METADATA = re.compile(r"redis-(.+)\.dist-info")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Settings of a given client that are left out: a managed service's notices, which need RESP 3, and their state."""
 
@@ -116,7 +118,12 @@ def _to_server(url: str, options: dict[str, Any]) -> redis.connection.Connection
 @functools.cache
 def _library() -> dict[str, Any]:
     """What connections say of the library, for `CLIENT LIST`; they would each read it from the package's metadata."""
-    version = redis.utils.get_lib_version()  # type: ignore[no-untyped-call]
+    # By the name of the folder: `importlib.metadata` loads a parser of mails for it, in 8 ms.
+    names = map(
+        _OWN_METADATA.fullmatch, [each.name for each in Path(redis.__path__[0]).parent.iterdir()]
+    )
+    found = [each[1] for each in names if each]
+    version = found[0] if len(found) == 1 else redis.utils.get_lib_version()  # type: ignore[no-untyped-call]
     if hasattr(redis, "driver_info"):
         return {"driver_info": redis.driver_info.DriverInfo(lib_version=version)}
     return {"lib_version": version}  # redis-py before 7.1
