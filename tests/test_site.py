@@ -24,7 +24,7 @@ MADE = [
     ("telemetry.html", "kiqbridge_worker_lost_threads_total"),
     ("errors.html", "is declared twice"),
     ("conformance.html", "Ruby enqueues, Python performs"),
-    ("modules.html", "push_once.lua"),
+    ("modules.html", "push_tick.lua"),
     ("doctor.html", 'id="failing-class"'),
     ("index.html", 'src="images/web-now.png"'),
     ("index.html", "0 given back. Bye."),

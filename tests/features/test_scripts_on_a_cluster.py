@@ -170,7 +170,7 @@ class TestCluster:
 
         known = """
             acknowledge apply_ends audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
         """
         assert names == known.split(), "a new script must also run in the test above"

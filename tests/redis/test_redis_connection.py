@@ -206,8 +206,8 @@ class TestIdleConnection:
 
 class TestScripts:
     def test_one_that_the_server_does_not_know_is_sent_once(self, proxy, redis):
-        pool, script = RedisPool(proxy.url), load("push_once")
-        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "0"])
+        pool, script = RedisPool(proxy.url), load("push")
+        arguments = (["queues", "schedule"], ["", "10", "0"])
 
         for flush in (False, False, True):
             assert pool.script(script, *arguments) == []

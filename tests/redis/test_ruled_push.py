@@ -154,19 +154,88 @@ class TestBeginning:
         end(client, redis, old)
         assert not redis.exists("kb:replaced")
 
-    def test_a_job_of_a_guarded_push_takes_its_lock_when_it_begins(self, client, redis):
-        [one] = client.push_once([{"class": bill, "args": [7]}], ["k"])
-        client.push_tick("s", 4_000_000_000, [{"class": bill, "args": [7]}], by="test")
-        first, second = queued(redis)
+    def test_a_job_that_a_schedule_has_placed_takes_its_lock_when_it_begins(self, client, redis):
+        placed = [client.prepare_placed({"class": bill, "args": [7], "at": 1.0}) for _ in range(2)]
+        first, second = [json.loads(text) for _, text in placed]
 
         assert self.begin(client, first) == ""
         assert self.begin(client, first) == ""
-        assert find_owner(bill, 7) == one.jid
-        assert self.begin(client, second) == one.jid
+        assert find_owner(bill, 7) == first["jid"]
+        assert self.begin(client, second) == first["jid"]
         end(client, redis, second)
-        assert find_owner(bill, 7) == one.jid
+        assert find_owner(bill, 7) == first["jid"]
         end(client, redis, first)
         assert self.begin(client, second) == ""
+
+
+class TestBesideAKey:
+    """A job with a rule that is pushed with a dedupe key, or by a schedule: both count."""
+
+    @pytest.fixture(params=["unique", "debounce", "throttle"])
+    def item(self, request):
+        throttle = Throttle(per_s=10 * 86_400)
+        return {
+            "unique": {"class": bill, "args": [7]},
+            "debounce": {"class": reindex, "args": ["a"]},
+            "throttle": {"class": ping, "args": ["a"], "throttle": throttle},
+        }[request.param]
+
+    def test_it_is_one_job_whichever_way_it_is_pushed(self, client, redis, item):
+        for number in range(3):
+            client.push(item)
+            client.push_once([item], [f"event {number}"])
+            client.push_tick("s", 4_000_000_000 + 60 * number, [item], by="test")
+
+        assert redis.llen("queue:default") + redis.zcard("schedule") == 1
+        assert redis.hlen("kb:guards") == redis.zcard("kb:ticks:s") == 3
+
+    def test_a_repeated_delivery_is_answered_as_the_first_one(self, client, redis, item):
+        jid = client.push(item)
+        [first] = client.push_once([item], ["k"])
+        redis.delete("kb:locks", "kb:flow:spans", "schedule")  # there would be room by now
+
+        [again] = client.push_once([item], ["k"])
+
+        assert redis.llen("queue:default") == (0 if item["class"] is reindex else 1)
+        assert again.duplicate
+        if item["class"] is reindex:
+            assert (first.duplicate, again.jid) == (False, first.jid)
+        elif item["class"] is bill:
+            assert (first.left_out, first.jid, again.jid) == ("unique", jid, jid)
+        else:
+            assert (first.left_out, again.left_out) == ("throttle", "throttle")
+
+    def test_what_a_schedule_leaves_out_has_an_end(self, client, redis):
+        client.push({"class": bill, "args": [7]})
+        items = [{"class": bill, "args": [number]} for number in (7, 8)]
+
+        outcome = client.push_tick("s", 4_000_000_000, items, by="test")
+
+        assert [each.left_out for each in outcome.jobs] == ["unique", ""]
+        [end] = map(json.loads, redis.zrange("kb:ends:s", 0, -1))
+        assert (end["outcome"], end["at"]) == ("skipped", 4_000_000_000)
+        [entry] = map(json.loads, redis.zrange("kb:ticks:s", 0, -1))
+        assert entry["jids"] == [end["jid"], outcome.jobs[1].jid]
+
+    def test_of_jobs_that_shall_raise_nothing_is_pushed(self, client, redis):
+        owner = once.perform_async("a")
+        items = [{"class": once, "args": [key]} for key in "ba"]
+
+        with pytest.raises(NotUnique, match=owner) as raised:
+            client.push_once(items, ["k1", "k2"])
+        with pytest.raises(NotUnique):
+            client.push_tick("s", 4_000_000_000, items, by="test")
+
+        assert list(raised.value.places) == [1]
+        assert not redis.exists("kb:guards", "kb:ticks:s")
+        assert redis.llen("queue:default") == 1
+
+    def test_a_job_whose_lock_is_taken_finds_room_in_a_full_queue(self, client):
+        bill.perform_async(7)
+
+        [outcome] = client.push_once([{"class": bill, "args": [7]}], ["k"], limits={"default": 1})
+
+        assert outcome.left_out == "unique"
 
 
 class TestDebounce:

@@ -197,7 +197,9 @@ class Answer(TypedDict):
     enqueued: list[dict[str, Any]]
     """`jid`, `class`, `queue`, and `at` (epoch seconds) if it runs later."""
     duplicates: list[dict[str, Any]]
-    """`jid` of the job that was enqueued before, `class`, `queue`."""
+    """`jid` of the job that was enqueued before, or that has the lock of a unique one, `class`, `queue`."""
+    throttled: NotRequired[list[dict[str, Any]]]
+    """`class` and `queue` of what a throttle has left out. Only if there is any."""
     stale: list[dict[str, Any]]
     """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
     one that says `"on_stale": "ignore"`, others are an error."""
@@ -216,13 +218,17 @@ def answer_of(results: Sequence[Result]) -> Answer:
     jobs = [job for result in results for job in result.jobs]
     answer = Answer(
         enqueued=[with_time(job) for job in jobs if not job.duplicate],
-        duplicates=[described(job) for job in jobs if job.duplicate],
+        duplicates=[described(job) for job in jobs if job.duplicate and job.left_out != "throttle"],
         stale=[job for result in results for job in result.jobs_left_out("stale")],
     )
     if paused := [job for result in results for job in result.jobs_left_out("paused")]:
         answer["paused"] = paused
     if skipped := [job for result in results for job in result.jobs_left_out("skipped")]:
         answer["skipped"] = skipped
+    if throttled := [
+        {"class": job.job_class, "queue": job.queue} for job in jobs if job.left_out == "throttle"
+    ]:
+        answer["throttled"] = throttled
     if spilled := [with_time(job) for result in results for job in result.spilled]:
         answer["spilled"] = spilled
     return answer

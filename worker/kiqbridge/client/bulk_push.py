@@ -61,9 +61,10 @@ def _push_batch(
 ) -> list[str | None]:
     jobs = [job for job in batch if job is not None]
     if any(job.rule is not None for job in jobs):
-        from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+        from kiqbridge.client.guarded_push import GuardedPush, push_jobs  # noqa: PLC0415 - few jobs have one
 
-        pushed = iter(push_ruled(jobs, writer, now=now))
+        outcomes = push_jobs([GuardedPush(*each) for each in enumerate(jobs)], writer, now=now)
+        pushed = iter(None if each.duplicate else each.jid for each in outcomes)
         return [next(pushed) if job else None for job in batch]
     writer.write(jobs)
     return [job.jid if job else None for job in batch]

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from kiqbridge.client.fleets import FleetWriters
     from kiqbridge.client.group_commit import GroupCommit
-    from kiqbridge.client.guarded_push import Enqueued, TickOutcome
+    from kiqbridge.client.guarded_push import Enqueued
+    from kiqbridge.client.tick_push import TickOutcome
     from kiqbridge.config.fleets import Fleets
     from kiqbridge.store.deploy import DeployMark
     from kiqbridge.store.pauses import Pause
@@ -222,9 +223,9 @@ class Client:
             return None
         writer = self._writer if self.fleets is None else self.fleets.writer([job])
         if job.rule is not None:
-            from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+            from kiqbridge.client.guarded_push import GuardedPush, push_jobs  # noqa: PLC0415 - few jobs have one
 
-            if push_ruled([job], writer, now=now)[0] is None:
+            if push_jobs([GuardedPush(0, job)], writer, now=now)[0].duplicate:
                 return None
         else:
             writer.write([job])
@@ -318,18 +319,20 @@ class Client:
             QueueTooDeep: names all queues that are at their limit.
         """
         # The names, not their module: Python looks longer for that, at each call.
-        from kiqbridge.client.guarded_push import check_count, guarded, push_once  # noqa: PLC0415 - few clients guard
+        from kiqbridge.client.guarded_push import check_count, guarded, push_jobs  # noqa: PLC0415 - few clients guard
 
         check_count(len(items))
         now, profile = client_now(), self._fleet_profile.current
         drawn = [None] * len(items) if jids is None else jids
         jobs = []
         for index, (item, key, jid) in enumerate(zip(items, dedupe_keys, drawn, strict=True)):
-            job = prepare(item, now, self.middleware, profile, jid=jid, checked=checked)
+            job = prepare(
+                item, now, self.middleware, profile, by_rule=True, jid=jid, checked=checked
+            )
             if job is not None:
                 jobs.append(guarded(index, job, key, ttl_s))
         writer = self.writer_of([each.job for each in jobs])
-        return push_once(jobs, writer, now=now, limits=limits or {})
+        return push_jobs(jobs, writer, now=now, limits=limits)
 
     def push_tick(
         self,
@@ -364,20 +367,21 @@ class Client:
         Raises:
             As `push_once`, but a lost reply is repeated: the ledger makes that safe.
         """
-        from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
+        from kiqbridge.client import tick_push  # noqa: PLC0415 - as push_once
+        from kiqbridge.client.guarded_push import check_count  # noqa: PLC0415
         from kiqbridge.wire.tick_mark import TickMark  # noqa: PLC0415
 
-        guarded_push.check_count(len(items))
+        check_count(len(items))
         now = client_now()
         profile = self._fleet_profile.current
-        prepared = [prepare(item, now, self.middleware, profile) for item in items]
-        occurrence = guarded_push.Occurrence(
+        prepared = [prepare(item, now, self.middleware, profile, by_rule=True) for item in items]
+        occurrence = tick_push.Occurrence(
             mark=TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s),
             by=by,
             horizon_s=horizon_s,
             ahead_s=ahead_s,
             ignore_pause=ignore_pause,
-            scope=guarded_push.scope_of(items),
+            scope=tick_push.scope_of(items),
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
         writer = self.writer_of([job for _, job in jobs])
@@ -385,8 +389,8 @@ class Client:
             self.fleets is not None
             and (jids := self.fleets.find_tick(writer, schedule, instant)) is not None
         ):
-            return guarded_push.known_tick(jobs, jids, "enqueued" if jids and jobs else "skipped")
-        return guarded_push.push_tick(occurrence, jobs, writer, now=now, limits=limits or {})
+            return tick_push.known_tick(jobs, jids, "enqueued" if jids and jobs else "skipped")
+        return tick_push.push_tick(occurrence, jobs, writer, now=now, limits=limits or {})
 
     def find_enqueued(
         self, items: Sequence[Mapping[str, Any]], dedupe_keys: "Sequence[str | Identity | None]"
@@ -415,11 +419,11 @@ class Client:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
+        from kiqbridge.client import tick_push  # noqa: PLC0415 - as push_once
 
         if self.fleets is not None:
             return self.fleets.find_tick(None, schedule, instant)
-        return guarded_push.find_tick(self._redis, self.keys, schedule, instant)
+        return tick_push.find_tick(self._redis, self.keys, schedule, instant)
 
     @property
     def writer(self) -> JobWriter:

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from functools import lru_cache
 from typing import Final
 
-from kiqbridge.client.guarded_push import find_tick
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.client.tick_push import find_tick
 from kiqbridge.config.fleets import Fleets
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import KiqbridgeError, PayloadError

@@ -93,7 +93,7 @@ def prepare(  # noqa: C901 - one act, in its order
         trusted: the item is a payload out of Redis: its values are not checked again, and `active_job`
             is an attribute like others.
         bulk: the job is one of many of one call (Active Job's wrappers differ).
-        by_rule: it is pushed by `push_ruled` if it has a rule, so that its push takes its lock.
+        by_rule: it is pushed by `push_jobs` if it has a rule, so that its push takes its lock.
         jid: that of an item without one, drawn by the caller; None = one is drawn.
         checked: the caller has called `check_payload`, so that plain arguments are not looked at again.
 

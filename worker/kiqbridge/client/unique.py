@@ -1,6 +1,6 @@
 """What a declaration says about unique, debounced and throttled jobs; public as `kiqbridge.flow`.
 
-Pure: from the arguments of a job to the name under which it is one of its kind. ruled_push.py writes it.
+Pure: from the arguments of a job to the name under which it is one of its kind. guarded_push.py writes it.
 """
 
 import math
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.locks import Until, flow_name
 from kiqbridge.wire.payload import FLOW
 
@@ -168,6 +169,47 @@ def stamp(rule: Rule, payload: dict[str, Any], name: str, *, is_taken: bool) -> 
             members["take"] = rule.ttl_s
         flow = payload.get(FLOW)
         payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
+
+
+def script_args(
+    rule: Rule,
+    payload: Mapping[str, Any],
+    name: str,
+    at: float | None,
+    later: Callable[[], bytes],
+) -> Sequence[str | bytes | float]:
+    """The kind of a rule and its arguments for the script that pushes (push_by_lock.lua, push_by_span.lua).
+
+    Args:
+        rule: of the job.
+        payload: of the job.
+        name: `name_of`.
+        at: when it is to run, epoch seconds; None = at once.
+        later: makes its text as it is put into the schedule.
+
+    Raises:
+        PayloadError: the job cannot be left out, or cannot be debounced, as it is.
+    """
+    if isinstance(rule, Unique):
+        return ("lock", name, rule.ttl_s, rule.on_conflict, LOOK_S)
+    what = "debounced" if isinstance(rule, Debounce) else "throttled"
+    if (
+        FLOW in payload
+    ):  # one that may be left out, or replaced, without an end cannot be waited for
+        raise PayloadError(
+            f"{FLOW}: a {what} job ({payload['class']}) may be left out, so that it cannot be a part of "
+            "a batch or a chain, nor have a result; push it from within them"
+        )
+    if isinstance(rule, Throttle):
+        text = later() if rule.over == "later" else b""
+        return ("throttle", name, rule.limit, float(rule.per_s), rule.over, text)
+    if at is not None:
+        raise PayloadError(
+            f"at: a debounced job ({payload['class']}) runs once its wait is over; push it without a "
+            "time"
+        )
+    longest = "" if rule.max_wait_s is None else float(rule.max_wait_s)
+    return ("debounce", name, float(rule.wait_s), longest)
 
 
 def name_of(rule: Rule, definition: "JobDefinition | None", payload: Mapping[str, Any]) -> str:

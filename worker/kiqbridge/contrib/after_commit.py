@@ -104,9 +104,9 @@ class DeferringClient(Client):
         writer.write([job for job in jobs if job.rule is None])
         for job in jobs:
             if job.rule is not None:
-                from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+                from kiqbridge.client.guarded_push import GuardedPush, push_jobs  # noqa: PLC0415 - few jobs have one
 
-                push_ruled([job], writer, now=client_now())
+                push_jobs([GuardedPush(0, job)], writer, now=client_now())
 
     def _prepare(self, item: Mapping[str, Any], now: float, *, bulk: bool) -> PreparedJob | None:
         # A batch without a client of its own takes those of the default one, which this is now.

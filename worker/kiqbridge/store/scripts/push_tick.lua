@@ -6,27 +6,24 @@
 -- The ledger has no TTL: a server whose memory is full evicts what has one. An entry stays until its
 -- instant is older than what the ledger remembers, however far ahead it was; the ledger of a schedule
 -- that is no more is forgotten by forget_ledgers.lua.
--- KEYS 1 names of queues (set), 2 ledger of the schedule (sorted set), 3 schedules that have a ledger
---      (sorted set: when its last entry is over), 4 how often its occurrences were delivered (hash),
---      5 how their jobs ended (sorted set), 6 states of schedules (hash), then for each job its queue list
---      or sorted set
+-- KEYS 1 ledger of the schedule (sorted set), 2 schedules that have a ledger (sorted set: when its last entry is
+--      over), 3 how often its occurrences were delivered (hash), 4 how their jobs ended (sorted set), 5 states of
+--      schedules (hash), then those of parts/push_jobs.lua
 -- ARGV 1 instant (epoch seconds), 2 seconds that the ledger remembers, 3 entry for the ledger,
 --      4 name of the schedule, 5 seconds that the instant may lie ahead of the server's clock, '' = any,
---      6 entry without jobs ('' = enqueue also if the schedule is paused), 7 number of jobs, then for each job: queue
---      name, score ('' = at once), text, length at which its queue takes no more ('' = any)
+--      6 entry without jobs ('' = enqueue also if the schedule is paused), then those of parts/push_jobs.lua, and, if
+--      they have rules, for each job how it ended if its rule leaves it out
 -- Returns {'enqueued'}, {'paused'}, {'skipped'}, {'duplicate', entry of the first time}, {'stale'}, or
--- {'future'}: an instant that is not due yet would make its true delivery a duplicate. Or
--- {number of the job, length} for each job whose queue is at its limit, and nothing is pushed.
+-- {'future'}: an instant that is not due yet would make its true delivery a duplicate. Of {'enqueued'} what became of
+-- each job follows. Or what refuses all of them (parts/push_jobs.lua), and nothing is pushed.
 -- Repeated: {'duplicate', the same entry}, and nothing is pushed. A duplicate is counted each time, but that
 -- of the same entry not at all.
 -- See reliability §11, protocol §5.5.
--- include wrong_type
--- include push
--- include too_deep
+-- include push_jobs
 -- An hour: a failover to a server whose clock lags must not forget what it still asks for.
 local MARGIN = 3600
 local MOST_FORGOTTEN = 1000 -- more than a tick adds
-local instant, horizon, jobs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[7])
+local instant, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 if instant < now - horizon then
@@ -39,7 +36,7 @@ end
 -- Why this occurrence enqueues nothing, by the state of the schedule, or nil. A state that cannot be read
 -- stops no tick.
 local function left_out()
-  local text = redis.call('HGET', KEYS[6], ARGV[4])
+  local text = redis.call('HGET', KEYS[5], ARGV[4])
   local is_read, state = pcall(cjson.decode, text or '')
   if not is_read or type(state) ~= 'table' then
     return nil
@@ -61,58 +58,53 @@ end
 
 -- Forget entries of the ledger up to an instant, with what belongs to them.
 local function trim_ledger(cutoff)
-  local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, MOST_FORGOTTEN)
+  local over = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, MOST_FORGOTTEN)
   if over[1] then
     local entries, instants = {}, {}
     for i = 1, #over, 2 do
       entries[#entries + 1], instants[#instants + 1] = over[i], over[i + 1]
     end
     -- pcall: with a foreign type there, the ledger works all the same
-    redis.pcall('HDEL', KEYS[4], unpack(instants))
-    redis.call('ZREM', KEYS[2], unpack(entries))
+    redis.pcall('HDEL', KEYS[3], unpack(instants))
+    redis.call('ZREM', KEYS[1], unpack(entries))
   end
-  local ended = redis.pcall('ZRANGEBYSCORE', KEYS[5], '-inf', cutoff, 'LIMIT', 0, MOST_FORGOTTEN)
+  local ended = redis.pcall('ZRANGEBYSCORE', KEYS[4], '-inf', cutoff, 'LIMIT', 0, MOST_FORGOTTEN)
   if ended[1] then
-    redis.call('ZREM', KEYS[5], unpack(ended))
+    redis.call('ZREM', KEYS[4], unpack(ended))
   end
 end
 
-local known = redis.call('ZRANGEBYSCORE', KEYS[2], ARGV[1], ARGV[1], 'LIMIT', 0, 1)
+local known = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], ARGV[1], 'LIMIT', 0, 1)
 if known[1] then
   local is_repeated = known[1] == ARGV[3] or ARGV[6] ~= '' and string.find(known[1], string.sub(ARGV[6], 1, -2), 1, true) == 1
   -- A count is no reason to answer anything else: where it has no place it is not kept.
-  if not is_repeated and not wrong_type(KEYS[4], 'hash') and redis.call('HINCRBY', KEYS[4], ARGV[1], 1) == 1 then
-    redis.call('HINCRBY', KEYS[4], ARGV[1], 1)
+  if not is_repeated and not wrong_type(KEYS[3], 'hash') and redis.call('HINCRBY', KEYS[3], ARGV[1], 1) == 1 then
+    redis.call('HINCRBY', KEYS[3], ARGV[1], 1)
   end
   return {'duplicate', known[1]}
 end
-local refused = wrong_type(KEYS[1], 'set') or wrong_type(KEYS[3], 'zset') or wrong_type(KEYS[6], 'hash')
-for i = 1, jobs do
-  refused = refused or wrong_type(KEYS[i + 6], type_for(ARGV[4 * i + 5]))
+local refused = wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[5], 'hash')
+local pushed = judge_jobs(5, 6)
+if refused or pushed.refused and pushed.refused.err then
+  return refused or pushed.refused
 end
-if refused then
-  return refused
-end
-local outcome, entry = 'enqueued', ARGV[3]
+local outcome, entry, answers = 'enqueued', ARGV[3], {}
 local reason = ARGV[6] ~= '' and left_out()
 if reason then
   outcome, entry = reason, string.sub(ARGV[6], 1, -2) .. ',"' .. reason .. '":true}'
-else
-  local deep = {}
-  for i = 1, jobs do
-    too_deep(deep, i, KEYS[i + 6], ARGV[4 * i + 7])
-  end
-  if deep[1] then
-    return deep
-  end
+elseif pushed.refused then
+  return pushed.refused
 end
-redis.call('ZADD', KEYS[3], 'GT', instant + horizon + MARGIN, ARGV[4])
+redis.call('ZADD', KEYS[2], 'GT', instant + horizon + MARGIN, ARGV[4])
 if not reason then
-  for i = 1, jobs do
-    push(KEYS[1], ARGV[4 * i + 4], KEYS[i + 6], ARGV[4 * i + 5], ARGV[4 * i + 6])
+  answers = pushed.write()
+end
+redis.call('ZADD', KEYS[1], ARGV[1], entry)
+for i, answer in ipairs(answers) do
+  if answer == '-' or string.sub(answer, 1, 1) == 'o' then
+    redis.pcall('ZADD', KEYS[4], ARGV[1], ARGV[pushed.behind + i - 1])
   end
 end
-redis.call('ZADD', KEYS[2], ARGV[1], entry)
 trim_ledger(now - horizon - MARGIN)
-redis.call('PERSIST', KEYS[2]) -- one of an earlier version had a TTL
-return {outcome}
+redis.call('PERSIST', KEYS[1]) -- one of an earlier version had a TTL
+return {outcome, unpack(answers)}

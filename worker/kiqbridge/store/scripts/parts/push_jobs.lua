@@ -1,0 +1,136 @@
+-- include wrong_type
+-- include push
+-- include lock_owner
+-- include forget_over
+-- include too_deep
+-- include push_by_lock
+-- include push_by_span
+-- Jobs that are pushed together. Each may have a key, under which it is pushed once, and a rule: `lock` (unique),
+-- `throttle` or `debounce`. What is decided is decided before anything is written.
+-- KEYS behind number `key`: names of queues (set), scheduled jobs (sorted set); of keys, if there are any, guards
+--      (hash: guard → 'UNTIL JID') and when they are over (sorted set); of locks: locks (hash), when each is looked
+--      at (sorted set), jobs that were replaced (sorted set); of spans: spans (hash), when they are over (sorted
+--      set); then for each job its queue list
+-- ARGV behind number `arg`: which of these there are (`k`, `l`, `s`), how much of each that is over to forget at
+--      most, number of jobs, then for each job: queue name, score ('' = at once), text, length at which its queue
+--      takes no more ('' = any), jid, guard ('' = none), seconds to remember it, rule ('' = none) and what that has
+-- Returns `refused`, what refuses all of them: an error, or for each job {its number, length} whose queue is at its
+-- limit, or {its number, jid} that has the lock of a job which is to raise. Else `write`, a function, and `behind`, the
+-- number of the first argument behind the jobs. It answers for each job '' when pushed, `kJID` when its key is known, `oJID`
+-- when another job has its lock, `tTIME` when it runs later than asked for, and `-` when there was no room for it.
+local function judge_jobs(key, arg)
+  local kinds, most, count = ARGV[arg + 1], ARGV[arg + 2], tonumber(ARGV[arg + 3])
+  local queues, schedule = KEYS[key + 1], KEYS[key + 2]
+  key, arg = key + 2, arg + 4
+  local guards, guards_over
+  local refused = wrong_type(queues, 'set')
+  if string.find(kinds, 'k', 1, true) then
+    guards, guards_over = KEYS[key + 1], KEYS[key + 2]
+    refused = refused or wrong_type(guards, 'hash') or wrong_type(guards_over, 'zset')
+    key = key + 2
+  end
+  local time = redis.call('TIME')
+  local now = tonumber(time[1])
+  local rules = {}
+  if string.find(kinds, 'l', 1, true) then
+    rules.lock = by_lock(KEYS[key + 1], KEYS[key + 2], KEYS[key + 3], now)
+    refused = refused or rules.lock.refused
+    key = key + 3
+  end
+  if string.find(kinds, 's', 1, true) then
+    local exact = now + tonumber(time[2]) / 1000000
+    rules.throttle, rules.debounce = by_span(KEYS[key + 1], KEYS[key + 2], schedule, exact, most)
+    refused = refused or rules.throttle.refused
+    key = key + 2
+  end
+  local jobs, names, types = {}, {}, {}
+  for i = 1, count do
+    local job = {
+      list = KEYS[key + i], queue = ARGV[arg], score = ARGV[arg + 1], text = ARGV[arg + 2], limit = ARGV[arg + 3],
+      jid = ARGV[arg + 4], guard = ARGV[arg + 5], keep = ARGV[arg + 6], rule = rules[ARGV[arg + 7]],
+    }
+    arg = arg + 8
+    if job.rule then
+      arg = job.rule.read(job, arg)
+    end
+    jobs[i], names[i] = job, job.guard
+    if job.score == '' and not job.is_later then
+      types[job.list] = 'list'
+    end
+    if job.score ~= '' or job.may_be_later then
+      types[schedule] = 'zset'
+    end
+  end
+  for name, kind in pairs(types) do
+    refused = refused or wrong_type(name, kind)
+  end
+  if refused then
+    return { refused = refused }
+  end
+  -- Commands for all jobs together: a call costs the server more than the command in it.
+  local known = {} -- guard → the jid under it, also of a job before in this call
+  if guards then
+    for i, value in ipairs(redis.call('HMGET', guards, unpack(names))) do
+      known[names[i]] = names[i] ~= '' and owner_in(value, now) or nil
+    end
+  end
+  local deep, conflicts = {}, {}
+  for i, job in ipairs(jobs) do
+    local jid = known[job.guard]
+    if jid then
+      job.answer = jid == '-' and '-' or 'k' .. jid
+    else
+      local owner = job.rule and job.rule.judge(job)
+      if owner then
+        conflicts[#conflicts + 1] = {i, owner}
+      elseif not job.answer and job.score == '' and not job.is_later then
+        too_deep(deep, i, job.list, job.limit)
+      end
+      if job.guard ~= '' then
+        job.is_new = true
+        known[job.guard] = job.answer == '-' and '-' or string.match(job.answer or '', '^o(.*)$') or job.jid
+      end
+    end
+  end
+  if conflicts[1] or deep[1] then
+    return { refused = conflicts[1] and conflicts or deep }
+  end
+  local function write()
+    local answers, ends, values, lists = {}, {}, {}, {}
+    for i, job in ipairs(jobs) do
+      if job.is_new then
+        local till = string.format('%d', now + job.keep)
+        ends[#ends + 1], ends[#ends + 2] = till, job.guard
+        values[#values + 1], values[#values + 2] = job.guard, till .. ' ' .. known[job.guard]
+      end
+      if not job.answer then
+        job.answer = job.rule and job.rule.write(job) or ''
+        if job.answer ~= '' then -- its rule has put it into the schedule
+        elseif job.score ~= '' then
+          redis.call('ZADD', schedule, job.score, job.text)
+        else
+          lists[job.list] = lists[job.list] or { name = job.queue }
+          lists[job.list][#lists[job.list] + 1] = job.text
+        end
+      end
+      answers[i] = job.answer
+    end
+    if ends[1] then
+      redis.call('ZADD', guards_over, unpack(ends))
+    end
+    for list, texts in pairs(lists) do
+      enqueue(queues, texts.name, list, unpack(texts))
+    end
+    for _, rule in pairs(rules) do
+      rule.note()
+    end
+    if guards then
+      if values[1] then
+        redis.call('HSET', guards, unpack(values))
+      end
+      forget_over(guards, guards_over, now, most)
+    end
+    return answers
+  end
+  return { write = write, behind = arg }
+end
