@@ -9,5 +9,5 @@
 -- Repeated: jobs with a key are known; those without one are pushed again, if their rule lets them.
 -- See reliability §11 and §14, protocol §5.5.
 -- include push_jobs
-local push = judge_jobs(0, 0)
+local push = judge_jobs(0, 0, redis.call('TIME'))
 return push.refused or push.write()

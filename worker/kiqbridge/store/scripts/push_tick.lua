@@ -84,7 +84,7 @@ if known[1] then
   return {'duplicate', known[1]}
 end
 local refused = wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[5], 'hash')
-local pushed = judge_jobs(5, 6)
+local pushed = judge_jobs(5, 6, time)
 if refused or pushed.refused and pushed.refused.err then
   return refused or pushed.refused
 end

@@ -5,7 +5,8 @@
 -- A lock's own time, by the server's clock, is the last resort; the leader looks for those whose job is gone.
 local function by_lock(locks, looks, replaced, now)
   local owners, tills, taken = {}, {}, {}
-  local rule = { refused = wrong_type(locks, 'hash') or wrong_type(looks, 'zset') or wrong_type(replaced, 'zset') }
+  -- `locks` is checked as it is read.
+  local rule = { refused = wrong_type(looks, 'zset') or wrong_type(replaced, 'zset') }
   function rule.read(job, arg)
     job.lock, job.ttl, job.conflict, job.look = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
     return arg + 4
@@ -21,7 +22,7 @@ local function by_lock(locks, looks, replaced, now)
     elseif owner == job.jid then
       job.answer = '' -- pushed before
     elseif owner and job.conflict ~= 'replace' then
-      job.answer = 'o' .. owner
+      job.answer, job.owner = 'o' .. owner, owner
     else
       job.former, job.former_till = owner, tills[name]
       job.till = math.ceil(math.max(now, tonumber(job.score) or now) + job.ttl)

@@ -5,7 +5,7 @@
 -- include too_deep
 -- include push_by_lock
 -- include push_by_span
--- Jobs that are pushed together. Each may have a key, under which it is pushed once, and a rule: `lock` (unique),
+-- Jobs that are pushed together, at the `time` of the server. Each may have a key, under which it is pushed once, and a rule: `lock` (unique),
 -- `throttle` or `debounce`. What is decided is decided before anything is written.
 -- KEYS behind number `key`: names of queues (set), scheduled jobs (sorted set); of keys, if there are any, guards
 --      (hash: guard → 'UNTIL JID') and when they are over (sorted set); of locks: locks (hash), when each is looked
@@ -18,7 +18,7 @@
 -- limit, or {its number, jid} that has the lock of a job which is to raise. Else `write`, a function, and `behind`, the
 -- number of the first argument behind the jobs. It answers for each job '' when pushed, `kJID` when its key is known, `oJID`
 -- when another job has its lock, `tTIME` when it runs later than asked for, and `-` when there was no room for it.
-local function judge_jobs(key, arg)
+local function judge_jobs(key, arg, time)
   local kinds, most, count = ARGV[arg + 1], ARGV[arg + 2], tonumber(ARGV[arg + 3])
   local queues, schedule = KEYS[key + 1], KEYS[key + 2]
   key, arg = key + 2, arg + 4
@@ -29,7 +29,6 @@ local function judge_jobs(key, arg)
     refused = refused or wrong_type(guards, 'hash') or wrong_type(guards_over, 'zset')
     key = key + 2
   end
-  local time = redis.call('TIME')
   local now = tonumber(time[1])
   local rules = {}
   if string.find(kinds, 'l', 1, true) then
@@ -44,6 +43,12 @@ local function judge_jobs(key, arg)
     key = key + 2
   end
   local jobs, names, types = {}, {}, {}
+  local function expect(name, kind)
+    if not types[name] then
+      types[name] = kind
+      refused = refused or wrong_type(name, kind)
+    end
+  end
   for i = 1, count do
     local job = {
       list = KEYS[key + i], queue = ARGV[arg], score = ARGV[arg + 1], text = ARGV[arg + 2], limit = ARGV[arg + 3],
@@ -55,14 +60,11 @@ local function judge_jobs(key, arg)
     end
     jobs[i], names[i] = job, job.guard
     if job.score == '' and not job.is_later then
-      types[job.list] = 'list'
+      expect(job.list, 'list')
     end
     if job.score ~= '' or job.may_be_later then
-      types[schedule] = 'zset'
+      expect(schedule, 'zset')
     end
-  end
-  for name, kind in pairs(types) do
-    refused = refused or wrong_type(name, kind)
   end
   if refused then
     return { refused = refused }
@@ -88,7 +90,7 @@ local function judge_jobs(key, arg)
       end
       if job.guard ~= '' then
         job.is_new = true
-        known[job.guard] = job.answer == '-' and '-' or string.match(job.answer or '', '^o(.*)$') or job.jid
+        known[job.guard] = not job.answer and job.jid or job.answer == '-' and '-' or job.owner or job.jid
       end
     end
   end
