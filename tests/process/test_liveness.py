@@ -96,6 +96,7 @@ def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, clie
     )
     assert "in listener_that_hangs" in worker.output
     assert "this process stops and ends with status 70" in worker.output
+    assert "without signing off" not in worker.output, "it did not wait for the stuck thread"
     assert redis.llen("queue:default") == 1, "the job that it was running was given back"
     assert redis.scard("kb:inflight") == 0
 

@@ -113,6 +113,10 @@ class Health:
         """The status to end the process with: 0, or `EX_STUCK`."""
         return EX_STUCK if self._monitor.is_wedged else 0
 
+    def is_stuck(self, name: str) -> bool:
+        """Whether the thread of this name was stuck at the last look while the process ran."""
+        return any(each.name == name for each in self._monitor.stuck)
+
     def start(self) -> None:
         """Begin to watch and to write the status file."""
         self._monitor.start()

@@ -250,8 +250,14 @@ class Heartbeat(Role):
         return self._rtt_us / 1_000_000
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """End the beats, flush the counters and take this process off the lists (§10.6)."""
+        """End the beats, flush the counters and take this process off the lists (§10.6).
+
+        A thread that does not end in time keeps its connection; then the process disappears by itself.
+        """
         super().stop(timeout_s)
+        if self.alive:
+            logger.warning("the heartbeat is stuck; this process disappears in %d s", TTL_S)
+            return
         identity = self._info.identity
         try:
             self._stats.flush(self._connection, time.time())

@@ -49,7 +49,7 @@ from kiqbridge.engine.served_queues import warn_of_odd_queues
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
 from kiqbridge.runtime import user_code
-from kiqbridge.runtime.role import Until
+from kiqbridge.runtime.role import Role, Until
 from kiqbridge.runtime.steps import Step, Steps
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.store.server_check import warn_of_eviction
@@ -382,7 +382,7 @@ class Launcher:
 
     def _ends_of_roles(self, *until: Until) -> list[Step]:
         return [
-            (f"ending the thread {role.name}", role.stop)
+            (f"ending the thread {role.name}", partial(self._stop_role, role))
             for role in self.parts.roles
             if role.until in until
         ]
@@ -396,9 +396,16 @@ class Launcher:
         if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
             self._composing.release()
 
+    def _stop_role(self, role: Role) -> None:
+        role.stop(self._wait_s(role.name))
+
     def _stop_heartbeat(self) -> None:
         if self.parts.heartbeat is not None:
-            self.parts.heartbeat.stop()
+            self._stop_role(self.parts.heartbeat)
+
+    def _wait_s(self, thread: str) -> float | None:
+        """Seconds to wait for the end of a thread: none if it is known to be stuck; None: what it takes."""
+        return 0 if self.health.is_stuck(thread) else None
 
     def _begin_to_close(self) -> None:
         self._closing = BoundedCall("kiqbridge-close", self._close_resources)
@@ -419,7 +426,7 @@ class Launcher:
 
     def _sign_off(self) -> None:
         try:
-            returned = self.parts.keeper.stop()
+            returned = self.parts.keeper.stop(self._wait_s("lease"))
             if returned:
                 logger.info("%d jobs went back to their queues", returned)
             for capsule in self.parts.capsules:

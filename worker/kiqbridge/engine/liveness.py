@@ -178,7 +178,7 @@ class Monitor:
         ping: lets each event loop note that it makes progress.
 
     Attributes:
-        stuck: what the last look found.
+        stuck: what the last look found; kept while a process that is stuck stops.
         is_wedged: the process is to end with `EX_STUCK`.
         revived: how many threads were started anew.
     """
@@ -224,7 +224,7 @@ class Monitor:
         if now >= self._end_at:
             self._end(EX_STUCK)
         if not self._is_watching():
-            self.stuck = ()
+            self.stuck = self.stuck if self.is_wedged else ()
             return
         self._ping()
         current = current_frames()

@@ -221,16 +221,21 @@ class LeaseKeeper:
             self.current.incarnation,
         )
 
-    def stop(self) -> int:
+    def stop(self, timeout_s: float | None = None) -> int:
         """End the lease; what is still in its lists goes back to the queues. Returns how many.
 
+        Args:
+            timeout_s: seconds to wait for the end of its thread; None: any time.
+
         Raises:
-            RedisUnavailable: the reapers of other processes will do it.
+            KiqbridgeError: Redis or the thread does not answer; the reapers of other processes will do it.
         """
         self._stopping.set()
         if not self.has_registered:
             return 0
-        self.thread.join()  # the connections are the thread's until then
+        self.thread.join(timeout_s)
+        if self.thread.alive:  # the connections are the thread's until it ends
+            raise KiqbridgeError("thread lease is stuck")
         self._give_up_slot()
         lease, self.current.lost = self.current, True
         give_up_at = time.monotonic() + SIGN_OFF_S
