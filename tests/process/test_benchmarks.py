@@ -33,7 +33,6 @@ SMALL = (
     "mixed",
     "pickup",
     "promote",
-    "batches",
     "next_run",
     "real_fleet",
 )
@@ -137,7 +136,7 @@ def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
 
 
 def test_every_line_of_the_target_table_has_its_measure():
-    others = "middleware info start growth order file log lateness push bulk tasks unique limit function idle fleet idle_fleet deploy memory server servers peers"
+    others = "middleware info start batches growth order file log lateness push bulk tasks unique limit function idle fleet idle_fleet deploy memory server servers peers"
 
     assert bench.MEASURES.keys() == {*SMALL, *others.split()}
     assert FULL.rounds >= 5 > QUICK.rounds
