@@ -58,11 +58,6 @@ class TestTheTemplateAsItStands:
     def test_the_check_of_users_finds_nothing_in_it(self, given):
         assert check.check_template(OWN, given, Application()) == []
 
-    @pytest.mark.slow
-    def test_the_check_of_the_template_ends_with_0(self, capsys):
-        assert check_template.main([]) == 0
-        assert capsys.readouterr().out.count("no findings") == 1 + len(NESTED)
-
 
 def of_type(translated, kind):
     return {
@@ -80,10 +75,6 @@ def schedules_of(translated):
 
 
 class TestTranslatedTemplate:
-    @pytest.mark.slow
-    def test_it_lints_clean(self, translated):
-        assert check_template.lint(translated) == []
-
     def test_there_are_four_schedules(self, translated):
         assert len(schedules_of(translated)) == 4
 
@@ -474,24 +465,19 @@ class TestSecretsAndNetwork:
 class TestFaultsTheCheckFinds:
     """One fault each, injected into the real template; the check must not stay silent."""
 
-    @pytest.mark.parametrize(
-        ("right", "wrong", "said"),
-        [
-            ("RoleArn: !GetAtt ScheduleRole.Arn", "RoleArn: !GetAtt Nowhere.Arn", "Nowhere"),
-            ("MaximumRetryAttempts: 20", "MaximumRetryAttempts: 200", "185"),
-            ("Handler: app.lambda_handler", "Handlr: app.lambda_handler", "Handlr"),
-        ],
-    )
-    def test_a_fault_that_ends_the_translation_is_found(self, right, wrong, said):
+    def test_a_fault_that_ends_the_translation_is_found(self):
+        right, wrong = "Handler: app.lambda_handler", "Handlr: app.lambda_handler"
         assert right in SOURCE
 
         findings = check_template.sam_findings(SOURCE.replace(right, wrong))
 
-        assert any(said in finding for finding in findings), findings
+        assert any("Handlr" in finding for finding in findings), findings
 
     def test_each_of_several_faults_is_found(self, tmp_path):
         """All in one template: a look at it takes seconds."""
         faults = [
+            ("RoleArn: !GetAtt ScheduleRole.Arn", "RoleArn: !GetAtt Nowhere.Arn", "Nowhere"),
+            ("MaximumRetryAttempts: 20", "MaximumRetryAttempts: 200", "185"),
             ('Mode: "OFF"', "Mode: OFF", "Mode"),
             ("RetentionInDays: !Ref LogRetentionDays", "RetentionInDays: 31", "31"),
             ("VisibilityTimeout: 120", "VisibilityTimeout: 119", "less than six times"),
