@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.fugit]
 DIRECTION = "Schedules of sidekiq-cron"
 
 SEED = 20_261_122
-LINES = 600
+LINES = 300
 TIMES = 6
 ZONES = ("", "", "", " Europe/Paris", " America/New_York", " Asia/Kathmandu", " Japan", " UTC")
 MONTHS = ("jan", "FEB", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "DEC")
@@ -203,18 +203,20 @@ def test_lines_of_every_feature_are_due_when_fugit_says(tell):
 @pytest.mark.operation("Schedules in words")
 def test_words_are_due_when_fugit_says(tell):
     rng = random.Random(SEED)
-    questions = [(words, starts(rng), TIMES) for words in WORDS for _ in range(5)]
+    questions = [(words, starts(rng), TIMES) for words in WORDS for _ in range(2)]
 
     for question, theirs in zip(questions, ask_fugit(questions), strict=True):
         assert theirs is not None, question
         assert ours(*question) == theirs, question
         assert all(before < after for before, after in pairwise(theirs))
-    tell(f"fugit: {len(WORDS)} texts in words at 5 instants each, all equal")
+    tell(f"fugit: {len(WORDS)} texts in words at 2 instants each, all equal")
 
 
 @pytest.mark.operation("What fugit does not read")
-@pytest.mark.parametrize("text", [*MULTIPLE, *UNREAD])
-def test_what_fugit_does_not_read_or_in_part_alone_is_refused(text):
-    assert ask_fugit([(text, "2026-01-01T00:00:00Z", 1)]) == [None]
-    with pytest.raises(ExpressionError):
-        parse_sidekiq_cron(text)
+def test_what_fugit_does_not_read_or_in_part_alone_is_refused():
+    texts = [*MULTIPLE, *UNREAD]
+
+    assert ask_fugit([(text, "2026-01-01T00:00:00Z", 1) for text in texts]) == [None] * len(texts)
+    for text in texts:
+        with pytest.raises(ExpressionError):
+            parse_sidekiq_cron(text)
