@@ -254,7 +254,7 @@ def redis(redis_url) -> Iterator[redis_py.Redis]:
 
     Patient: on a busy machine a server may be silent for longer than the 5 s that redis-py waits.
     """
-    with redis_py.Redis.from_url(redis_url, socket_timeout=60) as client:
+    with redis_py.Redis.from_url(redis_url, socket_timeout=60, driver_info=None) as client:
         yield client
 
 
