@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
@@ -61,15 +60,6 @@ def plain_context(chromium: Browser, site: str) -> Iterator[BrowserContext]:
     context = chromium.new_context(base_url=site, java_script_enabled=False)
     yield context
     context.close()
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots are kept: the folder that KIQBRIDGE_SCREENSHOTS names, else pytest's own."""
-    named = os.environ.get("KIQBRIDGE_SCREENSHOTS")
-    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """Every screen in a real browser, on what real workers and real Ruby Sidekiq made.
 
 One load of a page shows its data, is examined by axe-core in both colour schemes, at widths from a phone's to
-1920 px, and photographed.
+1920 px.
 """
 
 import pytest
-from support.browser_view import HEIGHT, WIDTHS
+from support.browser_view import COLOURS, HEIGHT, RULES, WIDTHS
 from support.operated import NIGHTLY, STOCK
 from support.waiting import wait_until
 
@@ -35,30 +35,30 @@ SCREENS = {
 """Name → path, and what it shows."""
 
 
-def examine(seen, pictures, name):
+def examine(seen, name):
     """All that is wrong with a page in either colour scheme and at any width."""
     found = []
-    for scheme in ("light", "dark"):
+    for scheme, rules in (("light", RULES), ("dark", COLOURS)):
         seen.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        found += [f"{scheme}: {barrier}" for barrier in seen.find_barriers()]
-        seen.keep(pictures, f"{name}-{scheme}")
+        found += [f"{scheme}: {barrier}" for barrier in seen.find_barriers(rules)]
+        seen.keep(f"{name}-{scheme}")
     for width in WIDTHS:
         found += seen.find_overflow(width)
         if width == 375:
-            seen.keep(pictures, f"{name}-375")
+            seen.keep(f"{name}-375")
             found += [f"375 px: {barrier}" for barrier in seen.find_barriers()]
     seen.page.set_viewport_size({"width": 1280, "height": HEIGHT})
     return found
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_shows_its_data_without_barriers_at_any_width(view, shop, pictures, name):
+def test_a_screen_shows_its_data_without_barriers_at_any_width(view, shop, name):
     path, shown = SCREENS[name]
     view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
     view.go(path)
 
     assert [text for text in shown if text.casefold() not in view.text.casefold()] == []
-    assert examine(view, pictures, name) == []
+    assert examine(view, name) == []
     assert view.page.evaluate("window.hacked") is None
 
 
@@ -80,7 +80,7 @@ def test_on_a_phone_the_first_screen_shows_jobs_and_unfolds_the_rest(plain, shop
 
 
 @pytest.mark.parametrize("kind", ["retry", "dead", "schedule"])
-def test_the_page_of_a_job_shows_all_of_it(view, shop, pictures, kind):
+def test_the_page_of_a_job_shows_all_of_it(view, shop, kind):
     path = {"retry": "/retries", "dead": "/dead", "schedule": "/scheduled"}[kind]
     name = {"retry": "ChargeCard", "dead": "SendInvoice", "schedule": "SendReminder"}[kind]
     view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
@@ -90,10 +90,10 @@ def test_the_page_of_a_job_shows_all_of_it(view, shop, pictures, kind):
     assert name in view.page.inner_text("h1")
     if kind == "retry":
         assert "shop_jobs.py" in view.text
-    assert examine(view, pictures, f"job-{kind}") == []
+    assert examine(view, f"job-{kind}") == []
 
 
-def test_hostile_texts_are_shown_and_run_nothing(view, shop, pictures):
+def test_hostile_texts_are_shown_and_run_nothing(view, shop):
     view.go("/dead?class=Hostile")
     view.follow("a[href*='/jobs/']:has-text('Hostile') >> nth=0")
 
@@ -101,11 +101,11 @@ def test_hostile_texts_are_shown_and_run_nothing(view, shop, pictures):
     assert "\u202e" not in view.text  # only where it is edited it stays what it is
     for summary in view.page.query_selector_all("summary:visible"):
         summary.click()
-    assert examine(view, pictures, "job-hostile") == []
+    assert examine(view, "job-hostile") == []
     assert view.page.evaluate("window.hacked") is None
 
 
-def test_what_is_unknown_has_a_page_as_well(context, pictures):
+def test_what_is_unknown_has_a_page_as_well(context):
     page = context.new_page()
     for path in ("/nowhere", "/jobs/0123456789abcdef01234567", "/schedules/none"):
         answer = page.goto(path)

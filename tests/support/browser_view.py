@@ -1,5 +1,6 @@
 """A page in a real browser, and what is wrong with it: complaints, accessibility, width."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request
 
 WIDTHS = (320, 375, 768, 1280, 1920)
 HEIGHT = 900
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+COLOURS = ["color-contrast"]
+"""What depends on the colour scheme."""
 _AXE = Axe()
 _OVERFLOW = """() => {
   const room = innerWidth;
@@ -52,9 +55,10 @@ class Seen:
         """What a reader sees in the main part."""
         return self.page.inner_text("main")
 
-    def find_barriers(self) -> Sequence[str]:
+    def find_barriers(self, rules: Sequence[str] = RULES) -> Sequence[str]:
         """What axe-core finds, a line each."""
-        found = _AXE.run(self.page, options={**RULES, "resultTypes": ["violations"]}).response
+        options = {"runOnly": rules, "resultTypes": ["violations"]}
+        found = _AXE.run(self.page, options=options).response
         return [
             f"{rule['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
             for rule in found["violations"]
@@ -67,9 +71,11 @@ class Seen:
         found: list[str] = self.page.evaluate(_OVERFLOW)
         return [f"{width} px: {each}" for each in found]
 
-    def keep(self, folder: Path, name: str) -> None:
-        """A picture of the whole page."""
-        self.page.screenshot(path=folder / f"{name}.png", full_page=True, animations="disabled")
+    def keep(self, name: str) -> None:
+        """A picture of the whole page, if `KIQBRIDGE_SCREENSHOTS` names a folder: each takes a third of a second."""
+        if folder := os.environ.get("KIQBRIDGE_SCREENSHOTS"):
+            path = Path(folder, f"{name}.png")
+            self.page.screenshot(path=path, full_page=True, animations="disabled")
 
 
 @contextmanager
