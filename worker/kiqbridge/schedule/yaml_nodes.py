@@ -43,7 +43,7 @@ def compose(text: str) -> Node | None:
         raise TemplateFault(error.line, error.text) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1  # libyaml's end may be one later
         raise TemplateFault(line, f"this is not YAML: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise TemplateFault(1, f"this is not YAML: {error}") from error

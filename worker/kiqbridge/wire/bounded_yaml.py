@@ -3,11 +3,19 @@
 Anchors and merge keys (`<<: *default`) are common in files of Rails, so they are followed up to a bound.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from yaml.error import Mark
+from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.nodes import MappingNode, Node, ScalarNode
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Loader
+else:  # by libyaml where PyYAML has it: ten times faster
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+DEEPEST: Final = 200
+"""Levels of lists and mappings; libyaml ends the process by far more of them."""
 
 ALIASED_NODES: Final = 10_000
 """Values that all aliases of a file may stand for; a long text counts as several."""
@@ -19,23 +27,35 @@ _TEXT: Final = 64
 class BoundError(yaml.MarkedYAMLError):
     """A document is nested too deeply, or its aliases stand for too much; `line` is where, from 1."""
 
-    def __init__(self, text: str, mark: Mark) -> None:
+    def __init__(self, text: str, mark: Any) -> None:
         super().__init__(problem=text, problem_mark=mark)
         self.text, self.line = text, int(mark.line) + 1
 
 
-class BoundedLoader(yaml.SafeLoader):
-    """As SafeLoader; raises `BoundError` before anything is constructed or expanded."""
+class BoundedLoader(_Loader):
+    """As SafeLoader, of a text; raises `BoundError` before anything is constructed or expanded."""
 
-    def compose_document(self) -> Node | None:
+    def __init__(self, text: str) -> None:
+        _check_depth(text)
+        super().__init__(text)
+
+    def get_single_node(self) -> Node | None:
         """The one document."""
-        try:
-            node: Node | None = super().compose_document()
-            if node is not None:
-                _measure(node, {})
-        except RecursionError as error:
-            raise BoundError("it is nested too deeply", self.get_mark()) from error
+        node: Node | None = super().get_single_node()
+        if node is not None:
+            _measure(node, {})
         return node
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise BoundError("it is nested too deeply", event.start_mark)
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
 
 
 def _measure(node: Node, known: dict[int, int | None]) -> tuple[int, int]:
