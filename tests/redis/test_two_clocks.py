@@ -23,6 +23,8 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.any_server
+
 KEYS = Keys()
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DAYS = 5

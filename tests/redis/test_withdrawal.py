@@ -13,6 +13,8 @@ from kiqbridge.clocks.placing import Placer
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.any_server
+
 KEYS = Keys()
 
 
