@@ -14,7 +14,7 @@ from e2e.localstack import ROOT
 from infra.examples import EXAMPLES, with_examples
 from support.lambda_build import MACHINE
 
-USED = ("bucket", "event_bus", "fifo_queue", "function_url", "queue", "topic")
+USED = ("bucket", "event_bus", "fifo_queue", "function_url", "queue", "schedules", "topic")
 """Examples that LocalStack can create; the others need services of GAPS."""
 COPIED = (
     *("Makefile", ".make", "infra", "lambdas", "worker", "samconfig.toml"),

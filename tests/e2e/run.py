@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from e2e.life import delete_stacks, update_stack
 from e2e.localstack import PYTHON, ROOT, LocalStack
 from e2e.outage import OUTAGE, play_outage
-from e2e.performers import started_performers
+from e2e.performers import QUEUES, started_performers
 from e2e.project import build, lay_out
 from e2e.report import HEAD, Line, summary
 from e2e.rules import play_minute_rule, play_schedules
@@ -38,8 +38,9 @@ from support.servers import ServerProcess, embedded_server
 LIMIT_S = 600
 LOGS = ROOT / ".kiqbridge/e2e"
 STACK_NAME = "kiqbridge-e2e"
-ALLOWED_CLASSES = "Failing,Witness"
-"""Besides those of the template's rules; so are the queues."""
+ALLOWED_CLASSES = "Billing::*,Failing,Witness"
+ALLOWED_QUEUES = f"{QUEUES['Ruby']},{UNSERVED}"
+"""Besides those that the template names."""
 
 
 class Ended(BaseException):
@@ -144,7 +145,7 @@ def deploy(cloud: LocalStack, template: Path, redis_url: str) -> tuple[Stack, St
         RedisUrlSecretArn=secret["ARN"],
         Architecture=MACHINE,
         AllowedClasses=ALLOWED_CLASSES,
-        AllowedQueues=UNSERVED,
+        AllowedQueues=ALLOWED_QUEUES,
         SampleSchedules="ENABLED",
         CreateAlarms="false",  # a nested stack, which LocalStack does not update
     )

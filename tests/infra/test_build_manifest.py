@@ -2,25 +2,22 @@
 
 import json
 import os
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from support.project import template_text
 
 from kiqbridge.commands.cli import main
 from kiqbridge.commands.schedule_publish import manifest_of
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def template(tmp_path, monkeypatch):
     """A copy of the template, in a folder where git knows nothing, changed at a known time."""
     path = tmp_path / "template.yaml"
-    shutil.copy(ROOT / "template.yaml", path)
+    path.write_text(template_text(), encoding="utf-8")
     os.utime(path, (1_600_000_000, 1_600_000_000))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)

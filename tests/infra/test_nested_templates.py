@@ -301,21 +301,38 @@ class TestNetworkStacks:
         given = properties(root, "EndpointsStack")["Parameters"]["ClientSecurityGroupId"]
         function = check_template.function_properties(root, "EnqueueFunction")
         function = function["VpcConfig"]["Fn::If"][1]
-        workers = properties(root, "WorkerServiceStack")["Parameters"]["SecurityGroupIds"]
+        workers, functions = (
+            properties(root, f"{name}Stack")["Parameters"]["SecurityGroupIds"]
+            for name in ("WorkerService", "Functions")
+        )
 
         assert given == {"Fn::GetAtt": ["AwsClientSecurityGroup", "GroupId"]}
         echoed = read(INFRA / "endpoints.yaml")["Outputs"]["ClientSecurityGroupId"]["Value"]
         assert echoed == {"Ref": "ClientSecurityGroupId"}
-        for groups in (function["SecurityGroupIds"], workers):
-            _, with_redis, otherwise = groups["Fn::If"]
-            assert "AwsClientSecurityGroup" in json.dumps(with_redis)
-            # From the stack of the endpoints: nothing starts before AWS can be reached.
-            for branch in (with_redis, otherwise):
-                asked = {
-                    f"{name}.{attribute}"
-                    for name, attribute in check_template.attributes_of(branch)
-                }
-                assert "EndpointsStack.Outputs.ClientSecurityGroupId" in asked
+        # From the stack of the endpoints, if there is one: nothing starts before AWS can be reached.
+        assert workers == {
+            "Fn::Join": [
+                ",",
+                [
+                    {
+                        "Fn::If": [
+                            "CreatesRedis",
+                            {"Fn::GetAtt": ["RedisStack", "Outputs.RedisClientSecurityGroupId"]},
+                            {"Ref": "SecurityGroupIds"},
+                        ]
+                    },
+                    {
+                        "Fn::If": [
+                            "CreatesEndpoints",
+                            {"Fn::GetAtt": ["EndpointsStack", "Outputs.ClientSecurityGroupId"]},
+                            {"Fn::If": ["CreatesRedis", given, NO_VALUE]},
+                        ]
+                    },
+                ],
+            ]
+        }
+        assert workers == functions
+        assert function["SecurityGroupIds"] == {"Fn::Split": [",", workers]}
 
 
 class TestFaultsTheCheckFinds:

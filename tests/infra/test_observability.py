@@ -100,10 +100,15 @@ def test_their_service_is_the_one_that_they_are_given(name):
     root = read(check_template.TEMPLATE)
     parameter = f"{name.capitalize()}ServiceName"
     given = root["Resources"]["ObservabilityStack"]["Properties"]["Parameters"][parameter]
-    function = check_template.function_properties(root, f"{name.capitalize()}Function")
-    service = function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+    functions = read(check_template.TEMPLATE.parent / "infra/functions.yaml")
+    function = check_template.function_properties(functions, f"{name.capitalize()}Function")
+    service = function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]["Fn::Sub"]
 
-    assert given == {"Fn::If": [f"Creates{name.capitalize()}", service, "none"]}
+    assert root["Resources"]["FunctionsStack"]["Properties"]["Parameters"]["Name"] == {
+        "Ref": "AWS::StackName"
+    }
+    service = service.replace("${Name}", "${AWS::StackName}")
+    assert given == {"Fn::If": [f"Creates{name.capitalize()}", {"Fn::Sub": service}, "none"]}
     if name == "monitor":
         workers = root["Resources"]["WorkerServiceStack"]["Properties"]["Parameters"]
         assert workers[parameter] == given

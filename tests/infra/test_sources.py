@@ -48,7 +48,7 @@ def properties(template, name):
 def test_there_is_one_for_each_kind_of_source():
     assert [file.stem for file in example_files()] == [
         *("bucket", "data_stream", "event_bus", "fifo_queue", "function_url"),
-        *("http_api", "queue", "table_stream", "topic"),
+        *("http_api", "queue", "schedules", "table_stream", "topic"),
     ]
 
 

@@ -35,6 +35,12 @@ def translated():
 
 
 @pytest.fixture(scope="module")
+def functions():
+    """The stack of the other functions, as SAM makes it."""
+    return check_template.translate((ROOT / "infra/functions.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
     """The template with the rules that these tests know."""
     return lay_out(tmp_path_factory.mktemp("project"))
@@ -117,9 +123,9 @@ class TestTranslatedTemplate:
         condition = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
         assert condition["aws:SourceArn"] == {"Fn::GetAtt": ["ScheduleGroup", "Arn"]}
         assert condition["aws:SourceAccount"] == {"Ref": "AWS::AccountId"}
-        function, *minutely = check_template.resources_of("lambda:InvokeFunction", role["Policies"])
-        assert function == {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}
-        assert [each["Fn::If"][0] for each in minutely] == ["CreatesMonitor", "CreatesTick"]
+        assert check_template.resources_of("lambda:InvokeFunction", role["Policies"]) == [
+            {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}
+        ]
 
     def test_a_failed_invocation_ends_in_the_dead_letter_queue(self, translated):
         [config] = [
@@ -132,14 +138,16 @@ class TestTranslatedTemplate:
         role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
         assert destination in check_template.resources_of("sqs:SendMessage", role["Policies"])
 
-    def test_the_log_is_not_kept_for_ever(self, translated):
-        groups = of_type(translated, "AWS::Logs::LogGroup")
-
-        for name, function in of_type(translated, "AWS::Lambda::Function").items():
-            group = name.replace("Function", "LogGroup")
-            assert function["LoggingConfig"]["LogGroup"] == {"Ref": group}
-            assert groups[group]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
-        assert len(groups) == 4
+    def test_the_log_is_not_kept_for_ever(self, translated, functions):
+        found = 0
+        for stack in (translated, functions):
+            groups = of_type(stack, "AWS::Logs::LogGroup")
+            for name, function in of_type(stack, "AWS::Lambda::Function").items():
+                group = name.replace("Function", "LogGroup")
+                assert function["LoggingConfig"]["LogGroup"] == {"Ref": group}
+                assert groups[group]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+                found += 1
+        assert found == 4
 
     def test_function_and_layer_are_built_for_the_same_architecture(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
@@ -197,9 +205,10 @@ class TestTranslatedTemplate:
     @pytest.mark.parametrize("kind", ["Spill", "SpillFifo"])
     def test_nobody_but_the_function_sends_to_its_spill_queue(self, translated, kind):
         policies = of_type(translated, "AWS::SQS::QueuePolicy")
-        [policy] = [
-            each for each in policies.values() if each["Queues"] == [{"Ref": f"{kind}Queue"}]
-        ]
+        queue = {
+            "Fn::If": [f"Creates{kind}Queue", {"Ref": f"{kind}Queue"}, {"Ref": "AWS::NoValue"}]
+        }
+        [policy] = [each for each in policies.values() if queue in each["Queues"]]
         [statement] = [
             each
             for each in policy["PolicyDocument"]["Statement"]
@@ -250,8 +259,9 @@ SPILLING = {"ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "R
         ),
     ],
 )
-def test_the_role_of_a_function_may_log_trace_and_reach_redis(translated, name, more):
-    role = of_type(translated, "AWS::IAM::Role")[name]
+def test_the_role_of_a_function_may_log_trace_and_reach_redis(translated, functions, name, more):
+    is_here = name == "EnqueueRole"
+    role = of_type(translated if is_here else functions, "AWS::IAM::Role")[name]
     [shared] = of_type(translated, "AWS::IAM::ManagedPolicy").values()
     actions = {
         action
@@ -260,7 +270,9 @@ def test_the_role_of_a_function_may_log_trace_and_reach_redis(translated, name, 
         if not action.startswith("ec2:")
     }
 
-    assert role["ManagedPolicyArns"] == [{"Ref": "FunctionPolicy"}]
+    assert role["ManagedPolicyArns"] == [
+        {"Ref": "FunctionPolicy" if is_here else "FunctionPolicyArn"}
+    ]
 
     assert actions - more == {
         *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
@@ -270,19 +282,10 @@ def test_the_role_of_a_function_may_log_trace_and_reach_redis(translated, name, 
     assert more <= actions
 
 
-@pytest.mark.parametrize(
-    ("name", "user"),
-    [
-        ("Enqueue", "EnqueueUserId"),
-        ("Monitor", "WorkerUserId"),
-        ("Tick", "WorkerUserId"),
-        ("Web", "OperatorUserId"),
-    ],
-)
-def test_a_function_logs_in_as_the_user_that_its_role_may_be_and_no_other(translated, name, user):
-    function = of_type(translated, "AWS::Lambda::Function")[f"{name}Function"]
-    role = of_type(translated, "AWS::IAM::Role")[function["Role"]["Fn::GetAtt"][0]]
-    output = {"Fn::GetAtt": ["RedisStack", f"Outputs.{user}"]}
+def test_the_enqueue_function_logs_in_as_the_user_that_its_role_may_be_and_no_other(translated):
+    function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+    role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
+    output = {"Fn::GetAtt": ["RedisStack", "Outputs.EnqueueUserId"]}
     [resource] = check_template.resources_of("elasticache:Connect", role["Policies"])
     text, given = resource["Fn::Sub"]
 
@@ -291,6 +294,23 @@ def test_a_function_logs_in_as_the_user_that_its_role_may_be_and_no_other(transl
     ]
     assert text.endswith(":user:${User}")
     assert given["User"]["Fn::If"] == ["CreatesRedis", output, {"Ref": "RedisIamUser"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "user"), [("Monitor", "Worker"), ("Tick", "Worker"), ("Web", "Operator")]
+)
+def test_so_does_each_other_function(translated, functions, name, user):
+    function = of_type(functions, "AWS::Lambda::Function")[f"{name}Function"]
+    role = of_type(functions, "AWS::IAM::Role")[function["Role"]["Fn::GetAtt"][0]]
+    [resource] = check_template.resources_of("elasticache:Connect", role["Policies"])
+    given = translated["Resources"]["FunctionsStack"]["Properties"]["Parameters"][f"{user}User"]
+    output = {"Fn::GetAtt": ["RedisStack", f"Outputs.{user}UserId"]}
+
+    assert function["Environment"]["Variables"]["REDIS_IAM_USER"] == {
+        "Fn::If": ["UsesIam", {"Ref": f"{user}User"}, {"Ref": "AWS::NoValue"}]
+    }
+    assert resource["Fn::Sub"].endswith(f":user:${{{user}User}}")
+    assert given["Fn::If"] == ["CreatesRedis", output, {"Ref": "RedisIamUser"}]
 
 
 def test_all_roles_have_the_boundary_of_who_has_one(translated):
@@ -304,7 +324,7 @@ def test_all_roles_have_the_boundary_of_who_has_one(translated):
     stacks = [translated, *(yaml_parse(path.read_text(encoding="utf-8")) for path in NESTED)]
     roles = [role for stack in stacks for role in of_type(stack, "AWS::IAM::Role").items()]
 
-    assert len(roles) == 7
+    assert len(roles) == 8
     assert [name for name, role in roles if role.get("PermissionsBoundary") != boundary] == []
 
 
@@ -315,12 +335,41 @@ def test_reserved_concurrency_of_0_which_stops_the_function_is_refused(translate
     assert bool(re.fullmatch(pattern, given)) is taken
 
 
-@pytest.mark.parametrize("name", ["MonitorFunction", "TickFunction", "WebFunction"])
-def test_a_function_has_the_way_to_redis_of_the_enqueue_function(translated, name):
-    functions = of_type(translated, "AWS::Lambda::Function")
+def test_the_other_functions_have_the_way_to_redis_of_the_enqueue_function(translated, functions):
+    enqueue = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+    given = translated["Resources"]["FunctionsStack"]["Properties"]["Parameters"]
+    vpc = enqueue["VpcConfig"]["Fn::If"][1]
+    others = of_type(functions, "AWS::Lambda::Function").values()
 
-    for key in ("Layers", "Architectures", "Runtime", "VpcConfig", "TracingConfig", "KmsKeyArn"):
-        assert functions[name][key] == functions["EnqueueFunction"][key]
+    assert given["LayerArn"] == enqueue["Layers"][0]
+    assert given["FunctionPolicyArn"] == {"Ref": "FunctionPolicy"}
+    for name in ("SubnetIds", "SecurityGroupIds"):
+        assert vpc[name]["Fn::Split"] == [",", given[name]]
+    for name in ("Architecture", "Runtime", "Tracing", "KmsKeyArn", "Namespace", "LogLevel"):
+        assert given[name] == {"Ref": name}
+    assert len(others) == 3
+    for function in others:
+        assert function["Layers"] == [{"Ref": "LayerArn"}]
+        assert function["VpcConfig"]["Fn::If"][1] == {
+            name: {"Ref": name} for name in ("SubnetIds", "SecurityGroupIds")
+        }
+        for key in ("Architectures", "Runtime", "TracingConfig", "KmsKeyArn"):
+            assert function[key] == enqueue[key]
+
+
+def test_the_key_under_which_a_function_reads_its_address_is_given_on(translated):
+    """Each way to the server: what the enqueue function has as a variable, the others get as a parameter."""
+    variables = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]["Environment"][
+        "Variables"
+    ]
+    given = translated["Resources"]["FunctionsStack"]["Properties"]["Parameters"]
+    condition, address, _ = variables["REDIS_SECRET_ARN"]["Fn::If"]
+
+    assert given["RedisUrlSecretArn"] == {"Fn::If": [condition, address, ""]}
+    assert given["RedisSsmParameter"] == {"Ref": "RedisSsmParameter"}
+    for name, variable in (("RedisUrl", "REDIS_URL"), ("RedisIamCache", "REDIS_IAM_CACHE")):
+        assert given[name]["Fn::If"][:2] == variables[variable]["Fn::If"][:2]
+    assert given["RedisUrlVersion"] == variables["REDIS_URL_VERSION"]
 
 
 class TestFunctionsOfEachMinute:
@@ -328,65 +377,64 @@ class TestFunctionsOfEachMinute:
     def name(self, request):
         return request.param
 
-    def test_all_of_one_stands_behind_its_condition(self, translated, name):
+    def test_all_of_one_stands_behind_its_condition(self, functions, name):
         for resource in ("Function", "Rule", "LogGroup", "FunctionEventInvokeConfig"):
-            assert translated["Resources"][f"{name}{resource}"]["Condition"] == f"Creates{name}"
+            assert functions["Resources"][f"{name}{resource}"]["Condition"] == f"Creates{name}"
 
-    def test_its_rule_invokes_it_each_minute_and_repeats_nothing(self, translated, name):
-        rule = translated["Resources"][f"{name}Rule"]["Properties"]
-        role = of_type(translated, "AWS::IAM::Role")["ScheduleRole"]
+    def test_its_rule_invokes_it_each_minute_and_repeats_nothing(self, functions, name):
+        rule = functions["Resources"][f"{name}Rule"]["Properties"]
+        role = of_type(functions, "AWS::IAM::Role")["ScheduleRole"]
         arn = {"Fn::GetAtt": [f"{name}Function", "Arn"]}
-        config = translated["Resources"][f"{name}FunctionEventInvokeConfig"]["Properties"]
+        config = functions["Resources"][f"{name}FunctionEventInvokeConfig"]["Properties"]
 
         assert rule["ScheduleExpression"] == "rate(1 minute)"
-        assert (rule["Target"]["Arn"], rule["GroupName"]) == (arn, {"Ref": "ScheduleGroup"})
+        assert (rule["Target"]["Arn"], rule["GroupName"]) == (arn, {"Ref": "ScheduleGroupName"})
         assert rule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
         assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 60)
         assert {"Fn::If": [f"Creates{name}", arn, {"Ref": "AWS::NoValue"}]} in (
             check_template.resources_of("lambda:InvokeFunction", role["Policies"])
         )
 
-    def test_it_ends_before_the_next_one_begins(self, translated, name):
-        function = of_type(translated, "AWS::Lambda::Function")[f"{name}Function"]
+    def test_it_ends_before_the_next_one_begins(self, functions, name):
+        function = of_type(functions, "AWS::Lambda::Function")[f"{name}Function"]
 
         assert minutely.LONGEST_S <= function["Timeout"] < 60
 
-    def test_it_knows_no_more_than_the_enqueue_function(self, translated, name):
-        functions = of_type(translated, "AWS::Lambda::Function")
-        enqueue, ours = functions["EnqueueFunction"], functions[f"{name}Function"]
+    def test_it_knows_no_more_than_the_enqueue_function(self, translated, functions, name):
+        enqueue = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+        ours = of_type(functions, "AWS::Lambda::Function")[f"{name}Function"]
 
         own, others = ours["Environment"]["Variables"], enqueue["Environment"]["Variables"]
         assert set(own) - set(others) <= {
             "KIQBRIDGE_MONITOR_QUEUES",
             "KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",
         }
-        assert {key for key in own if key in others and own[key] != others[key]} == {
-            "POWERTOOLS_SERVICE_NAME",
-            "REDIS_IAM_USER",
-        }
         assert {"KIQBRIDGE_ALLOWED_CLASSES", "KIQBRIDGE_SPILL_QUEUE_URL"}.isdisjoint(own)
 
 
 class TestWebFunction:
-    def test_all_of_it_stands_behind_its_condition_and_is_off_by_default(self, translated):
-        parts = [name for name in translated["Resources"] if name.startswith("Web")]
+    def test_all_of_it_stands_behind_its_condition_and_is_off_by_default(
+        self, translated, functions
+    ):
+        parts = [name for name in functions["Resources"] if name.startswith("Web")]
 
         assert len(parts) == 5
-        conditions = {name: translated["Resources"][name]["Condition"] for name in parts}
+        conditions = {name: functions["Resources"][name]["Condition"] for name in parts}
         assert set(conditions.values()) == {"ServesWebPage"}
-        assert translated["Conditions"]["ServesWebPage"] == {
+        assert functions["Conditions"]["ServesWebPage"] == {
             "Fn::Equals": [{"Ref": "WebPage"}, "ENABLED"]
         }
-        assert translated["Parameters"]["WebPage"]["Default"] == "DISABLED"
-        assert translated["Parameters"]["WebRoles"]["Default"] == "viewer=*"
+        for stack in (translated, functions):
+            assert stack["Parameters"]["WebPage"]["Default"] == "DISABLED"
+            assert stack["Parameters"]["WebRoles"]["Default"] == "viewer=*"
 
-    def test_only_iam_lets_callers_in(self, translated):
-        urls = of_type(translated, "AWS::Lambda::Url")
-        function = of_type(translated, "AWS::Lambda::Function")["WebFunction"]
+    def test_only_iam_lets_callers_in(self, functions):
+        urls = of_type(functions, "AWS::Lambda::Url")
+        function = of_type(functions, "AWS::Lambda::Function")["WebFunction"]
 
         assert [each["AuthType"] for each in urls.values()] == ["AWS_IAM"]
         assert function["Environment"]["Variables"]["KIQBRIDGE_WEB_IAM"] == "true"
-        assert of_type(translated, "AWS::Lambda::Permission") == {}
+        assert of_type(functions, "AWS::Lambda::Permission") == {}
 
     def test_what_only_it_needs_is_not_in_the_layer(self):
         names = [
@@ -404,11 +452,15 @@ class TestWebFunction:
 
 
 class TestSecretsAndNetwork:
-    def test_no_variable_of_a_function_shows_a_secret(self, translated):
-        view = View(OWN, {})
-        functions = of_type(translated, "AWS::Lambda::Function")
+    def test_no_variable_of_a_function_shows_a_secret(self, translated, functions):
+        shown = [
+            each
+            for path, stack in ((OWN, translated), (ROOT / "infra/functions.yaml", functions))
+            for name in of_type(stack, "AWS::Lambda::Function")
+            for each in View(path, {}).secret_variables(name)
+        ]
 
-        assert [each for name in functions for each in view.secret_variables(name)] == []
+        assert shown == []
 
     def test_its_code_may_not_use_the_permissions_by_which_lambda_joins_it_to_the_vpc(
         self, translated
@@ -426,23 +478,29 @@ class TestSecretsAndNetwork:
         assert key == "lambda:SourceFunctionArn"
         assert value["Fn::Sub"].endswith(":function:*")
 
-    def test_its_variables_are_those_that_the_function_reads(self, translated):
+    def test_its_variables_are_those_that_the_function_reads(self, translated, functions):
         known = {
             variable
             for setting in (*SETTINGS, *FUNCTION_SETTINGS, *WEB_SETTINGS)
             for variable in setting.env
         }
         # The one that nothing reads makes Lambda start new environments.
-        for function in of_type(translated, "AWS::Lambda::Function").values():
+        for function in (
+            each
+            for stack in (translated, functions)
+            for each in of_type(stack, "AWS::Lambda::Function").values()
+        ):
             assert set(function["Environment"]["Variables"]) - known == {"REDIS_URL_VERSION"}
 
-    def test_each_sample_rule_fires_only_if_it_is_asked_for(self):
+    def test_the_sample_rule_fires_only_if_it_is_asked_for(self):
         # Other rules are the user's own.
-        samples = {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay"}
-        asked = read_schedules(OWN, {"SampleSchedules": "ENABLED"})
+        def fires(**answers):
+            return [
+                rule.enabled for rule in read_schedules(OWN, answers) if rule.name == "HealthPulse"
+            ]
 
-        assert samples.isdisjoint(rule.name for rule in read_schedules(OWN) if rule.enabled)
-        assert all(rule.enabled for rule in asked if rule.name in samples)
+        assert fires(SampleSchedules="ENABLED") == [not enabled for enabled in fires()]
+        assert not any(fires())
 
     def test_tracing_is_off_by_default(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
@@ -486,7 +544,7 @@ class TestFaultsTheCheckFinds:
                 "- !If [HasIam, !Ref RedisUrl, !Ref AWS::NoValue]",
                 "reads REDIS_URL",
             ),
-            ("                    - sqs:ReceiveMessage\n", "", "may not sqs:ReceiveMessage"),
+            (", sqs:ReceiveMessage]", "]", "may not sqs:ReceiveMessage"),
             (
                 "FunctionResponseTypes: [ReportBatchItemFailures]",
                 "Enabled: true",

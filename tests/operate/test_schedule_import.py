@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.project import template_text
 
 from kiqbridge.schedule.imports import guess_kind
 from kiqbridge.schedule.template import read_schedules
 
 FORTY = Path(__file__).parent / "imports_files" / "crontab"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def crontab(tmp_path):
 
 
 def pasted(tmp_path, events):
-    """The repository's template with these events under its enqueue function's."""
-    text = (ROOT / "template.yaml").read_text(encoding="utf-8")
+    """The template with these events under its enqueue function's."""
+    text = template_text()
     marker = "\n        NightlyReport:\n"
     assert text.count(marker) == 1
     path = tmp_path / "template.yaml"
@@ -53,7 +53,7 @@ def test_forty_lines_fire_for_400_days_as_before(run):
 
 
 def test_the_events_of_forty_lines_pass_the_checks_of_a_template(run, tmp_path):
-    before = {each.name for each in read_schedules(ROOT / "template.yaml")}
+    before = {each.name for each in read_schedules(pasted(tmp_path, ""))}
     _, out, _ = run(FORTY, "--json")
     wanted = {
         name: (expression, each["timezone"], each["job"], next(iter(each["events"])))

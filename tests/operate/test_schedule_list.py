@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from support.project import template_text
 
 from kiqbridge.clocks.ledger import read_ledgers
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -88,15 +89,15 @@ def test_two_lines_a_schedule_by_the_next_firing(run):
     ]
 
 
-def test_json(run):
-    samples = ("--parameter", "SampleSchedules=ENABLED")
-    status, out, _ = run("--json", "--template", "template.yaml", *samples)
+def test_json(run, tmp_path):
+    (tmp_path / "template.yaml").write_text(template_text(), encoding="utf-8")
+    status, out, _ = run("--json", "--template", tmp_path / "template.yaml")
 
     rows = json.loads(out)
     assert status == 0
     names = ("HealthPulse", "CloseDay", "NightlyReport", "WeekdayDigest")
     assert [row["name"] for row in rows] == [f"kiqbridge/{name}" for name in names]
-    assert rows[0]["place"].startswith("template.yaml:")
+    assert rows[0]["place"].startswith(f"{tmp_path / 'template.yaml'}:")
     assert {name: rows[2][name] for name in ("next", "last", "outcome", "origin", "job")} == {
         "next": "2026-11-23T02:00:00Z",
         "last": None,

@@ -1,16 +1,15 @@
 """`kiqbridge schedule plan` on the command line."""
 
 import json
-from pathlib import Path
 
 import pytest
+from support.project import template_text
 
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.schedule.manifest import build_manifest
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 EVENT = """\
         {name}:
           Type: ScheduleV2
@@ -122,7 +121,7 @@ def publish(redis_url, text, tmp_path, stack="shop", version=1):
 
 
 def test_what_is_published_against_a_template(run, redis, redis_url, tmp_path):
-    text = TEMPLATE.read_text("utf-8").replace("Default: DISABLED", "Default: ENABLED", 1)
+    text = template_text()
     publish(redis_url, text, tmp_path)
 
     assert run("live", text)[:2] == (

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.project import template_text
 
 from kiqbridge.clocks.manifest_store import (
     StandingManifest,
@@ -24,8 +25,8 @@ KEYS = Keys()
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with a template of a known time, which is the working folder."""
-    for name in ("template.yaml", "samconfig.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "template.yaml").write_text(template_text(), encoding="utf-8")
+    shutil.copy(ROOT / "samconfig.toml", tmp_path)
     os.utime(tmp_path / "template.yaml", (1_600_000_000, 1_600_000_000))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)

@@ -40,7 +40,7 @@ def test_the_import_prints_what_the_page_shows_and_the_events_are_those_of_the_p
 def test_what_is_pasted_passes_the_check_once_it_is_allowed(imported, folder, capsys):
     events = (folder / "events.yaml").read_text()
     text = (ROOT / "template.yaml").read_text(encoding="utf-8")
-    text = text.replace("\n        NightlyReport:\n", f"\n{events}\n        NightlyReport:\n", 1)
+    text = text.replace("\n        HealthPulse:\n", f"\n{events}\n        HealthPulse:\n", 1)
     path = folder / "template.yaml"
     path.write_text(text)
     assert check([str(path)]) == 1

@@ -34,7 +34,7 @@ BASE = (
     .replace("- [low, !Ref", "- [low, default, !Ref")
 )
 FIRST = "        DailyReport:\n          Type: ScheduleV2"
-RESOURCE = "  # The clock on the other side"
+RESOURCE = "  # The package and what it needs"
 TICK = """,
               "tick": {"schedule": "${AWS::StackName}/Hello", "at": "<aws.scheduler.scheduled-time>"}}"""
 
@@ -106,9 +106,7 @@ URL = """  Url:
 ZONE, NAME, ADA = "Europe/Paris", '"Greeting"', '["Ada"]'
 QUEUE_NAME = '"queue": "default"'
 FUNCTION = "      EventInvokeConfig:\n        MaximumRetryAttempts: 2"
-SCHEDULE_ROLE = """              - Effect: Allow
-                Action: sqs:SendMessage
-                Resource: !GetAtt EnqueueDeadLetterQueue.Arn
+SCHEDULE_ROLE = """              - {Effect: Allow, Action: sqs:SendMessage, Resource: !GetAtt EnqueueDeadLetterQueue.Arn}
 """
 CODE = "      CodeUri: lambdas/enqueue\n"
 PLACEHOLDER = "<aws.scheduler.scheduled-time>"

@@ -54,7 +54,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 _HERE: Final = {"SampleSchedules": "ENABLED"}
-"""Parameters of the template on this machine, where its samples are to be seen; in AWS they are off by default."""
+"""Parameters of the template on this machine, where its sample is to be seen; in AWS it is off by default."""
 
 
 def run_dev(options: argparse.Namespace) -> int:

@@ -32,9 +32,8 @@ _TIMEOUTS_TO_WAIT: Final = 6
 _LARGEST_BATCH_WITHOUT_WINDOW: Final = 10
 _EVENTS: Final = "events.amazonaws.com"
 _MOST_ATTEMPTS: Final = 185  # EventBridge Scheduler's own limit
-_SAMPLES: Final = frozenset(
-    {"NightlyReport", "HealthPulse", "WeekdayDigest", "CloseDay", "DailyReport"}
-)
+_SAMPLE: Final = "Sample"
+"""So begins the Description of the rule that SampleSchedules is for."""
 _SCHEDULE_PROPERTIES: Final = frozenset(
     {
         *("DeadLetterConfig", "Description", "EndDate", "FlexibleTimeWindow", "GroupName", "Input"),
@@ -278,11 +277,11 @@ def _schedule_faults(view: View, event: Event, function: Mapping[str, Any]) -> F
     if (
         state is not None
         and "SampleSchedules" in str(state.node.value)
-        and event.name not in _SAMPLES
+        and not str(properties.get("Description", "")).startswith(_SAMPLE)
     ):
         yield (
             "State",
-            "it follows SampleSchedules, which turns the samples off, and with them this rule: leave State out",
+            "it follows SampleSchedules, which turns the sample off, and with it this rule: leave State out",
         )
 
 
