@@ -66,7 +66,10 @@ test-all: test-tiers test-redis ## For CI and before a merge: every tier, also o
 test-tiers: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## Of test-all, every tier on the embedded server
 	@$(PYTEST)
 
-test-redis: $(VENV)/.dev ## Of test-all, tests/redis and tests/features on redis-server
+# What depends on redis-py's own code: run with the oldest one that is supported, too.
+OF_REDIS_PY := $(addprefix tests/redis/test_,redis_connection.py redis_pool.py round_trip.py wake_connection.py connection_faults.py cluster_calls.py)
+test-redis: $(VENV)/.dev $(VENV)/oldest/redis ## Of test-all, tests/redis and tests/features on redis-server, and some with the oldest redis-py
+	@PYTHONPATH=$(VENV)/oldest $(PYTEST) $(OF_REDIS_PY)
 	@if command -v redis-server >/dev/null; then \
 		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis tests/features; \
 	else \
@@ -161,6 +164,11 @@ $(VENV)/.unit $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints
 	@$(PY) $(COMPILE_IMPORTED)
 	@$(if $(filter unit,$*),:,$(PY) $(COMPILE_TESTS))
 	@touch $(VENV)/.up $(if $(filter dev,$*),$(VENV)/.test) $@
+
+$(VENV)/oldest/redis: pyproject.toml
+	@rm -rf $(VENV)/oldest
+	@$(PY) $(PIP_INSTALL) --no-deps --target $(VENV)/oldest redis==$$(sed -n 's/.*"redis>=\([0-9.]*\),.*/\1/p' pyproject.toml) || $(PIP_FAILED)
+	@touch $@
 
 .venv-sam/.sam: constraints-sam.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"

@@ -29,7 +29,7 @@ from support.ruby import (
     has_ruby_sidekiq,
     has_web_ui,
 )
-from support.servers import ServerProcess, debian_server, embedded_server
+from support.servers import NAMELESS, ServerProcess, debian_server, embedded_server
 
 from kiqbridge.runtime.job_forks import _forget_errors_of_others
 
@@ -254,7 +254,7 @@ def redis(redis_url) -> Iterator[redis_py.Redis]:
 
     Patient: on a busy machine a server may be silent for longer than the 5 s that redis-py waits.
     """
-    with redis_py.Redis.from_url(redis_url, socket_timeout=60, driver_info=None) as client:
+    with redis_py.Redis.from_url(redis_url, socket_timeout=60, **NAMELESS) as client:
         yield client
 
 

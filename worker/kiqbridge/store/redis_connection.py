@@ -35,7 +35,7 @@ from kiqbridge.store.replies import (
     translate,
     unavailable,
 )
-from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, pack, way_of
+from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, is_connected, pack, way_of
 from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES
 
@@ -318,7 +318,7 @@ class RedisConnection:
 
     def _opened(self) -> Way:
         connection = self._connection
-        if connection is not None and connection.is_connected:
+        if connection is not None and is_connected(connection):
             self._times.bound(connection)
             return self._way_to(connection)
         if connection is None or self._version != self._source.version:
@@ -364,7 +364,7 @@ class RedisConnection:
             or time.time() - self._used_at_time >= PROBE_AFTER_IDLE_S
         ):
             connection = self._connection
-            if connection is None or not connection.is_connected:
+            if connection is None or not is_connected(connection):
                 return
             try:
                 self._times.bound(connection, PROBE_WITHIN_S)

@@ -137,3 +137,35 @@ _KEYS: Final[Mapping[str, tuple[int, int | None]]] = {
 
 def _shown(part: object) -> str:
     return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)
+
+
+def code_of(error: BaseException) -> str:
+    """The code with which a server has answered; "" if redis-py has left it in the text, or there is none."""
+    code = getattr(error, "status_code", None)
+    if code:
+        return str(code)
+    # redis-py before 7.2 cuts it off as well, and does not keep it.
+    name, text = type(error).__name__, str(error)
+    if name == "ResponseError":
+        return "" if text.partition(" ")[0].isupper() else "ERR"
+    if name == "AuthenticationError":
+        known = {"Authentication": "NOAUTH", "invalid": "WRONGPASS"}
+        return known.get(text.partition(" ")[0], "ERR")
+    return _CODES.get(name, "")
+
+
+_CODES: Final = {
+    "AskError": "ASK",
+    "BusyLoadingError": "LOADING",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "ExecAbortError": "EXECABORT",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "NoScriptError": "NOSCRIPT",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+"""Class of redis-py → code."""

@@ -15,6 +15,7 @@ from kiqbridge.store.refusals import (
     FAILOVER,
     FOR_NOW,
     advice,
+    code_of,
     is_forbidden,
     is_login,
     without_arguments,
@@ -57,9 +58,9 @@ def error_text(error: Exception) -> str:
 
     Without what it quotes of the command, such as the password of a login that a proxy does not know.
     """
-    code = getattr(error, "status_code", None)
     text = without_arguments(str(error))
-    return f"{code} {text}" if code and not text.startswith(str(code)) else text
+    code = code_of(error)
+    return f"{code} {text}" if code and not text.startswith(code) else text
 
 
 def unavailable(error: Exception, address: str, *, uses_tls: bool) -> errors.RedisUnavailable:

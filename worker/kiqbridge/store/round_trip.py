@@ -172,6 +172,11 @@ class _Straight:
                     return replies
 
 
+def is_connected(connection: AbstractConnection) -> bool:
+    """Whether it has a socket; redis-py has a word for that from 8.0 on."""
+    return getattr(connection, "_sock", None) is not None
+
+
 class _ByRedisPy:
     """Round trips by redis-py's own methods: RESP 3, and connections that read or send in another way than usual."""
 
@@ -184,8 +189,7 @@ class _ByRedisPy:
     @property
     def is_open(self) -> bool:
         """As of `Way`."""
-        is_connected: bool = self._connection.is_connected
-        return is_connected and getattr(self._connection, "_sock", None) is self._sock
+        return is_connected(self._connection) and self._connection._sock is self._sock  # noqa: SLF001 - as there
 
     def has_ended(self) -> bool:
         """As of `Way`."""
