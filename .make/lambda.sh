@@ -32,12 +32,13 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
-    kiqbridge/features/[!_]* kiqbridge/schedule/imports kiqbridge/store/wake_connection.py
+    kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/transfer
+    kiqbridge/features/*/command.py kiqbridge/schedule/imports kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '
 # What only the page loads: its function has a package of its own.
 IN_NO_LAYER='
-    kiqbridge/web kiqbridge/operate kiqbridge/schedule/lint kiqbridge/schedule/simulation.py
+    kiqbridge/web kiqbridge/operate kiqbridge/features/doctor kiqbridge/schedule/lint kiqbridge/schedule/simulation.py
 '
 # Of Powertools the layer has what logs, measures and traces, unless its requirements name it.
 NOT_OF_POWERTOOLS='

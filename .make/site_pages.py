@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kiqbridge.operate.doctor import Rule
+    from kiqbridge.features.doctor.finding import Rule
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "worker" / "kiqbridge"
@@ -140,7 +140,8 @@ def _first_sentence(text: str) -> str:
 def _rules() -> str:
     """Each rule of the doctor with what it reports, why, and what to do."""
     # Not on top: while mkdocs loads this file, `redis` is .make/redis.py.
-    from kiqbridge.operate.doctor import AREAS, CATALOGUE  # noqa: PLC0415
+    from kiqbridge.features.doctor.examination import CATALOGUE  # noqa: PLC0415
+    from kiqbridge.features.doctor.finding import AREAS  # noqa: PLC0415
 
     lines = []
     for area in AREAS:

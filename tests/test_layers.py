@@ -19,6 +19,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from support.lambda_build import is_left_out, left_out
 
+from kiqbridge.feature import shipped
+
 PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 
@@ -52,10 +54,9 @@ MAY_IMPORT = {
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "operate": "",
     "operate/alerts": "runtime wire config client clocks api",
-    "operate/doctor": "wire config schedule store clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
-    "web": "runtime wire config store api aws operate/doctor operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/doctor operate/telemetry web",
+    "web": "runtime wire config store api aws operate/telemetry",
+    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/telemetry web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
     "features": "",
 }
@@ -63,6 +64,7 @@ MAY_IMPORT = {
 NEEDS = {
     "contract": "",
     "dead_letters": "transfer",
+    "doctor": "",
     "transfer": "",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
@@ -268,13 +270,16 @@ LAYER_HAS = (
     ),
 )
 """What the functions but that of the page begin with, and what a user's may import (docs/start.md)."""
+PAGES_OF_FEATURES = [
+    f"features/{each.name}/{each.pages.partition(':')[0]}" for each in shipped() if each.pages
+]
 
 
 @pytest.mark.parametrize(
     ("begins_with", "lists"),
     [
         (LAYER_HAS, ["IN_NO_FUNCTION", "IN_NO_LAYER"]),
-        ((*LAYER_HAS, "web/function", "web/pages"), ["IN_NO_FUNCTION"]),
+        ((*LAYER_HAS, "web/function", "web/pages", *PAGES_OF_FEATURES), ["IN_NO_FUNCTION"]),
     ],
 )
 def test_what_a_function_can_import_is_not_left_out_of_what_is_built(begins_with, lists):

@@ -53,7 +53,7 @@ NOT_LOADED = {
     "kiqbridge.api",
     "kiqbridge.aws",
     "kiqbridge.contrib",
-    "kiqbridge.operate.doctor",
+    "kiqbridge.features.doctor.finding",
     "kiqbridge.operate.telemetry",
     "kiqbridge.features.transfer.form",
     "kiqbridge.web",

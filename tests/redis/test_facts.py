@@ -3,33 +3,11 @@
 import json
 import time
 
+from support.spoiled import live, spoil, text
+
 from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
-from kiqbridge.engine.settle.metrics import Metrics
-from kiqbridge.operate.doctor import examine
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
 
 ORPHAN = "v2:host:1:aaa:1"
-
-
-def text(jid, at, name="Mail"):
-    item = {"class": name, "args": [], "jid": jid, "queue": "default", "enqueued_at": at}
-    return json.dumps(item).encode()
-
-
-def live(redis, identity="host:1:aaa", queues=("default",), **fields):
-    info = {"queues": list(queues), "concurrency": 5, "labels": ["kiqbridge"]}
-    redis.sadd("processes", identity)
-    redis.hset(
-        identity,
-        mapping={
-            "info": json.dumps(info),
-            "busy": 1,
-            "beat": time.time(),
-            "quiet": "false",
-            **fields,
-        },
-    )
 
 
 def kinds(operator):
@@ -44,28 +22,6 @@ def test_an_empty_server_is_healthy(redis, operator):
     assert facts.memory.policy == "noeviction"
     assert facts.memory.used > 0
     assert kinds(operator) == []
-
-
-def spoil(redis, redis_url, operator, now):
-    """Let nearly everything go wrong that a server can show."""
-    redis.sadd("queues", "default", "mail")
-    redis.lpush("queue:default", text("a", now - 120), text("b", now))
-    redis.lpush("queue:mail", b"no json")
-    redis.lpush("kb:suspects:mail", text("c", now))
-    live(redis)
-    work = {"queue": "default", "payload": text("r", now).decode(), "run_at": int(now) - 9000}
-    redis.hset("host:1:aaa:work", "tid", json.dumps(work))
-    redis.zadd("retry", {text("x", now): now - 70, text("y", now): now + 70})
-    redis.zadd("schedule", {text("z", now): now + 70})
-    redis.zadd("dead", {text("d", now): now - 60, text("e", now): now - 7200})
-    operator.client.pause_queue("mail", reason="migration", by="ann")
-    at = int(now) - 600
-    redis.zadd("kb:missed", {f"{at} shop/Nightly": at, f"{at - 60} shop/Other": at - 60})
-    redis.zadd("kb:ticks:shop/Other", {"{}": at - 60})
-    metrics = Metrics(Keys(), identity="host:1:aaa", forms="both")
-    for _ in range(30):
-        metrics.record("Mail", 1.0, True)
-    metrics.flush(RedisPool(redis_url).connection(), now)
 
 
 def test_all_of_it_is_read(redis, redis_url, operator):
@@ -91,16 +47,6 @@ def test_all_of_it_is_read(redis, redis_url, operator):
         *("overdue", "missed-ticks", "payload", "late-ticks", "queue-latency", "failing-class"),
         *("deaths", "long-jobs", "suspects", "paused"),
     ]
-
-
-def test_the_doctor_finds_what_the_page_finds_and_as_bad(redis, redis_url, operator):
-    spoil(redis, redis_url, operator, time.time())
-    words = {"critical": "problem", "warning": "warning"}
-
-    judged = {fact.kind: words[fact.severity] for fact in fetch_verdict(operator).facts}
-    found = {each.rule: each.status.value for each in examine(operator)}
-
-    assert {kind: found.get(kind) for kind in judged} == judged
 
 
 def test_the_next_job_of_each_queue_and_the_next_retry_show_unknown_classes(redis, operator):

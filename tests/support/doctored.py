@@ -5,7 +5,8 @@ import time
 from contextlib import closing
 
 from kiqbridge.api import open_operator
-from kiqbridge.operate.doctor import Finding, Selection, Status, examine
+from kiqbridge.features.doctor.examination import examine
+from kiqbridge.features.doctor.finding import Finding, Selection, Status
 
 JID = "b4a577edbccf1d805744efa9"
 

@@ -11,12 +11,14 @@ point group `kiqbridge.features` of its distribution.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `worker` | once in each worker, before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
-| `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]` |
+| `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.errors import ConfigError
@@ -47,6 +49,20 @@ class Verb(NamedTuple):
     has_fleet: bool = True
 
 
+class Tab(NamedTuple):
+    """An entry in the navigation of the web page.
+
+    Attributes:
+        path: of the page.
+        label: what is read there.
+        after: path of the tab behind which it stands.
+    """
+
+    path: str
+    label: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """What one feature brings; see the table above.
@@ -56,6 +72,7 @@ class Feature:
         settings: names of settings without which a worker does not load its `worker` and `chores`: it asks for them
             if one of these is set; always, if there are none.
         verbs, options, worker, chores, pages: the seams.
+        tabs: what of its pages is in the navigation.
     """
 
     package: str
@@ -65,11 +82,17 @@ class Feature:
     worker: str = ""
     chores: str = ""
     pages: str = ""
+    tabs: Sequence[Tab] = ()
 
     @property
     def name(self) -> str:
         """Of its folder."""
         return self.package.rpartition(".")[2]
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return Path(sys.modules[self.package].__file__ or "").parent
 
     def load(self, place: str) -> Any:
         """What a seam names by `module:function`, or a whole module, of the feature's folder."""

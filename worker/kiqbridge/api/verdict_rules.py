@@ -1,7 +1,7 @@
 """The rules of a verdict: each is a function that gives the facts of one kind, worst first.
 
 A fact says with numbers what was found, what to do next, and where to look. Pure. The page Now, `kiqbridge stats --watch`,
-`kiqbridge doctor` (operate/doctor/now.py describes each kind), Prometheus and the monitor function all judge by this list.
+the doctor (features/doctor/now.py describes each kind), Prometheus and the monitor function all judge by this list.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from kiqbridge import feature
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.runtime.redaction import Redactor
@@ -22,7 +23,6 @@ from kiqbridge.web.guard import Endpoint, Role, parse_role
 from kiqbridge.web.pages import (
     audit,
     busy,
-    doctor,
     job,
     job_sets,
     metrics,
@@ -42,7 +42,7 @@ def _post(path: str, endpoint: Endpoint) -> Route:
     return Route(path, endpoint, methods=["POST"])
 
 
-ROUTES: Final[list[BaseRoute]] = [
+_OWN: Final[list[BaseRoute]] = [
     Route("/", now.show),
     Route("/queues", queues.show_all),
     Route("/queues/{name:path}", searching(queues.show, looks_through)),
@@ -62,7 +62,6 @@ ROUTES: Final[list[BaseRoute]] = [
     _post("/processes/act", processes.act),
     _post("/processes/act-on-all", processes.act_on_all),
     _post("/processes/dump-threads", processes.dump_threads),
-    Route("/doctor", doctor.show),
     Route("/audit", audit.show),
     Route("/sources", sources.show),
     Route("/prometheus", monitoring.prometheus),
@@ -81,6 +80,11 @@ TITLES: Mapping[int, str] = {
     502: "Redis refused",
     503: "Not now",
 }
+
+
+def routes() -> list[BaseRoute]:
+    """All pages, those of features included."""
+    return [*_OWN, *(route for make in feature.found("pages") for route in make())]
 
 
 def create_app(
@@ -114,7 +118,7 @@ def create_app(
     safe = replace(safe, role=role or safe.role, auth=auth or safe.auth)
     whose = operator or open_operator(redis_url)
     app = Starlette(
-        routes=ROUTES,
+        routes=routes(),
         middleware=protections(safe, by=whose.by),
         exception_handlers={
             HTTPException: _answer_http_error,

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from kiqbridge import __version__
+from kiqbridge import __version__, feature
 from kiqbridge.api import Operator
 from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
@@ -35,11 +35,10 @@ LINKS: Final = (
     ("/schedules", "Schedules"),
     ("/metrics", "Metrics"),
     ("/processes", "Processes"),
-    ("/doctor", "Doctor"),
     ("/audit", "Audit"),
     ("/sources", "Sources"),
 )
-"""Path and label, in the order of an operator's questions."""
+"""Path and label, in the order of an operator's questions; those of features stand between them."""
 ZONE_COOKIE: Final = "kiqbridge_zone"
 THEME_COOKIE: Final = "kiqbridge_theme"
 THEMES: Final = ("light", "dark")
@@ -245,7 +244,9 @@ def _notice(request: Request) -> str:
 def build_templates() -> Environment:
     """The pages' environment: everything is escaped, an unknown name is an error; compiled once in a process."""
     templates = Environment(
-        loader=FileSystemLoader(FOLDER / "templates"),
+        loader=FileSystemLoader(
+            [FOLDER / "templates", *(each.folder for each in feature.shipped())]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -253,8 +254,19 @@ def build_templates() -> Environment:
         auto_reload=False,
     )
     templates.filters.update(shown.FILTERS)
-    templates.globals.update(version=__version__, navigation=LINKS)
+    links = navigation()
+    templates.globals.update(version=__version__, navigation=links)
+    templates.tests["served"] = lambda link: link.startswith(tuple(path for path, _ in links[1:]))
     return templates
+
+
+def navigation() -> list[tuple[str, str]]:
+    """The tabs of all pages, that of the page Now first."""
+    links = list(LINKS)
+    for tab in (tab for each in feature.shipped() for tab in each.tabs):
+        place = [path for path, _ in links].index(tab.after)
+        links.insert(place + 1, (tab.path, tab.label))
+    return links
 
 
 def _zone(name: str) -> tuple[str, tzinfo]:

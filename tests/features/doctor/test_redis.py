@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,15 +11,24 @@ import redis as redis_py
 from support.certificates import make_certificate
 from support.doctored import beat, enqueue, found, job, only, wrong
 from support.proxy import Answer, InterceptingRedis
-from support.servers import debian_server, embedded_server, find_free_port, without_command
+from support.servers import (
+    debian_server,
+    embedded_server,
+    find_free_port,
+    one_node_cluster,
+    without_command,
+)
+from support.spoiled import spoil
 from support.waiting import wait_until
 
-from kiqbridge.operate.doctor.finding import Status
-from kiqbridge.operate.doctor.redis_server import tls_finding
+from kiqbridge.api import fetch_verdict
+from kiqbridge.features.doctor.examination import examine
+from kiqbridge.features.doctor.finding import Status
+from kiqbridge.features.doctor.redis_server import tls_finding
 from kiqbridge.store.rights import needed
 from kiqbridge.wire.keys import Keys
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 TRIED_BY_OTHER_RULES = {*("info", "memory|usage", "client|tracking", "client|caching")}
 AREAS = ("redis",)
 
@@ -181,7 +191,7 @@ def test_a_slow_link_is_found(good, raw, monkeypatch):
     # The clock of the measurement runs a hundred times as fast; a link that is slow in truth takes seconds.
     ticks = iter(range(10**6))
     monkeypatch.setattr(
-        "kiqbridge.operate.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
+        "kiqbridge.features.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
     )
 
     finding = only(good.url, "latency")
@@ -324,3 +334,27 @@ def test_in_flight_lists_whose_incarnation_was_evicted(good, raw):
 
     assert finding.what == "2 jobs in flight for host:1:abc, which is not in kb:inflight"
     assert "kiqbridge recover" in finding.action
+
+
+def test_the_doctor_finds_what_the_page_finds_and_as_bad(redis, redis_url, operator):
+    spoil(redis, redis_url, operator, time.time())
+    words = {"critical": "problem", "warning": "warning"}
+
+    judged = {fact.kind: words[fact.severity] for fact in fetch_verdict(operator).facts}
+    found = {each.rule: each.status.value for each in examine(operator)}
+
+    assert {kind: found.get(kind) for kind in judged} == judged
+
+
+def test_an_address_that_names_one_node_alone_is_warned_of():
+    with one_node_cluster() as server:
+        url = server.url.replace("redis://", "redis+cluster://")
+        [all_named, one_named] = [
+            each
+            for address in (url, server.url)
+            for each in found(address, namespace="{jobs}", areas=AREAS)
+            if each.rule == "cluster"
+        ]
+
+    assert (all_named.status, one_named.status) == ("ok", "warning")
+    assert "write redis+cluster://" in one_named.action

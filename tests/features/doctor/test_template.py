@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.commands import cli
-from kiqbridge.operate.doctor import Status, examine_template
-from kiqbridge.operate.doctor.examination import CATALOGUE
+from kiqbridge.features.doctor.examination import CATALOGUE, examine_template
+from kiqbridge.features.doctor.finding import Status
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = """
 Transform: AWS::Serverless-2016-10-31
 Parameters:

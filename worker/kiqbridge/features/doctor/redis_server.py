@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.errors import RedisRefused
-from kiqbridge.operate.doctor.finding import Finding, Rule
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule
+from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store import server_check
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.replies import error_text

@@ -7,9 +7,9 @@ import pytest
 import redis as redis_py
 from support.doctored import beat, enqueue, found, job, only, wrong
 
-from kiqbridge.operate.doctor import system as sampling
-from kiqbridge.operate.doctor.finding import LONGEST, listed, printable
-from kiqbridge.operate.doctor.wire import namespace_of
+from kiqbridge.features.doctor import system as sampling
+from kiqbridge.features.doctor.finding import LONGEST, listed, printable
+from kiqbridge.features.doctor.wire import namespace_of
 
 HOUR_S = 3600
 

@@ -8,8 +8,8 @@ from typing import Final
 from kiqbridge.api import Process
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted, printable
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, printable
+from kiqbridge.features.doctor.system import Checks, System
 
 OFF_S: Final = 5
 SLOW_RTT_US: Final = 50_000

@@ -1,9 +1,11 @@
 """The doctor's screen: what is wrong with why and what to do, what is well folded."""
 
+import json
+
 import pytest
 
-from kiqbridge.operate.doctor import Finding, Status
-from kiqbridge.web.pages import doctor
+from kiqbridge.features.doctor import page as doctor
+from kiqbridge.features.doctor.finding import Finding, Status
 
 
 def finding(status, number=1):
@@ -40,7 +42,7 @@ def test_the_findings_about_this_redis_are_shown(browser, redis):
 )
 def test_the_verdict_is_that_of_the_worst_finding(browser, redis, monkeypatch, statuses, verdict):
     found = [finding(status, number) for number, status in enumerate(statuses)]
-    monkeypatch.setattr("kiqbridge.operate.doctor.examine", lambda _operator: found)
+    monkeypatch.setattr("kiqbridge.features.doctor.examination.examine", lambda _operator: found)
 
     page = browser.open("/doctor")
 
@@ -49,7 +51,7 @@ def test_the_verdict_is_that_of_the_worst_finding(browser, redis, monkeypatch, s
 
 def test_the_worst_comes_first_and_what_is_found_is_text(browser, redis, monkeypatch):
     found = [finding(status, number) for number, status in enumerate(Status)]
-    monkeypatch.setattr("kiqbridge.operate.doctor.examine", lambda _operator: found)
+    monkeypatch.setattr("kiqbridge.features.doctor.examination.examine", lambda _operator: found)
 
     page = browser.open("/doctor")
 
@@ -59,3 +61,14 @@ def test_the_worst_comes_first_and_what_is_found_is_text(browser, redis, monkeyp
     )
     assert "<1>" not in page.html
     assert "Why: It matters." in page.text
+
+
+def test_of_very_many_findings_of_a_rule_the_first_are_shown(browser, redis):
+    for number in range(205):
+        redis.sadd("queues", f"q{number:03}")
+        redis.lpush(f"queue:q{number:03}", '{"class":"Mail","args":[],"jid":"a"}')
+    redis.sadd("processes", "p")
+    info = json.dumps({"hostname": "web1", "pid": 1, "queues": ["x"]})
+    redis.hset("p", mapping={"info": info, "quiet": "false", "busy": 0})
+
+    assert browser.open("/doctor").text.count("o process serves the queue") == 101

@@ -10,8 +10,8 @@ from typing import Final
 
 from kiqbridge.api import Limits, fetch_memory_by_kind
 from kiqbridge.errors import RedisRefused
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted, listed, printable
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.pauses import server_time
 from kiqbridge.wire.amounts import size_text
 

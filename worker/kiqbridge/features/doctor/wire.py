@@ -9,8 +9,8 @@ from typing import Final
 from kiqbridge.api import JobRecord
 from kiqbridge.clocks.published import refused, undeclared
 from kiqbridge.errors import RedisRefused
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted, listed, printable
-from kiqbridge.operate.doctor.system import Checks, Sampled, System
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.features.doctor.system import Checks, Sampled, System
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import Limits
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule, counted
+from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.dead_bounds import WARNING_SHARE
 

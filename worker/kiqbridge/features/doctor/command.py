@@ -3,7 +3,7 @@
 Each finding says what is so, why it matters and what to do (docs/doctor.md). Exit 0 if there is no problem, 1 if there
 is one, 3 if Redis cannot be reached. Nothing is changed.
 
-Each check only reads, and gives findings (`kiqbridge.operate.doctor`). A check that the server refuses to this user ends as
+Each check only reads, and gives findings (`kiqbridge.features.doctor`). A check that the server refuses to this user ends as
 `unknown`, not as a problem.
 """
 
@@ -22,16 +22,9 @@ from kiqbridge.api import open_operator
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import BOLD, DIM, answer, painter, write_json
 from kiqbridge.errors import RedisUnavailable, did_you_mean
-from kiqbridge.operate.doctor import (
-    AREAS,
-    CATALOGUE,
-    Finding,
-    Selection,
-    Status,
-    examine,
-    examine_template,
-)
-from kiqbridge.operate.doctor.redis_server import REACHABLE
+from kiqbridge.features.doctor.examination import CATALOGUE, examine, examine_template
+from kiqbridge.features.doctor.finding import AREAS, Finding, Selection, Status
+from kiqbridge.features.doctor.redis_server import REACHABLE
 from kiqbridge.store.rights import NEEDS
 from kiqbridge.wire.names import shown
 

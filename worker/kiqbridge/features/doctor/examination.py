@@ -9,7 +9,7 @@ from typing import Final
 
 from kiqbridge.api import Operator
 from kiqbridge.errors import ConfigError, RedisRefused
-from kiqbridge.operate.doctor import (
+from kiqbridge.features.doctor import (
     now,
     redis_data,
     redis_rights,
@@ -19,9 +19,9 @@ from kiqbridge.operate.doctor import (
     wire,
     worker,
 )
-from kiqbridge.operate.doctor.finding import ALL, Finding, Rule, Selection, listed
-from kiqbridge.operate.doctor.system import Checks, System
-from kiqbridge.operate.doctor.template_model import read_model
+from kiqbridge.features.doctor.finding import ALL, Finding, Rule, Selection, listed
+from kiqbridge.features.doctor.system import Checks, System
+from kiqbridge.features.doctor.template_model import read_model
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME
 from kiqbridge.schedule.lint import lint
 from kiqbridge.schedule.sourced import sourced_schedules

@@ -4,6 +4,7 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from kiqbridge.web.context import render, view_of
 
@@ -12,9 +13,14 @@ FRESH_S: Final = 20.0
 ORDER: Final = ("problem", "warning", "unknown", "ok")
 
 
+def routes() -> list[Route]:
+    """The page."""
+    return [Route("/doctor", show)]
+
+
 def show(request: Request) -> Response:
     """All findings, the worst first; what is well is folded."""
-    from kiqbridge.operate.doctor import examine  # noqa: PLC0415 - other pages need none of its rules
+    from kiqbridge.features.doctor.examination import examine  # noqa: PLC0415 - other pages need none of its rules
 
     view = view_of(request)
     found = view.read(("doctor",), lambda: examine(view.operator), FRESH_S)

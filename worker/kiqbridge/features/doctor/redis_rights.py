@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kiqbridge.operate.doctor.finding import Finding, Rule
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule
+from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.rights import missing_of, needed
 
 MOST_NAMED: Final = 12

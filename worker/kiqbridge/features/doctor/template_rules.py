@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted, listed
-from kiqbridge.operate.doctor.template_model import (
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed
+from kiqbridge.features.doctor.template_model import (
     Model,
     Resource,
     alternatives,

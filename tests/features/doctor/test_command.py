@@ -14,8 +14,7 @@ from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
 from kiqbridge import Client
-from kiqbridge.operate.doctor import CATALOGUE
-from kiqbridge.operate.doctor.examination import CHECKS
+from kiqbridge.features.doctor.examination import CATALOGUE, CHECKS
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import warn_of_eviction
 

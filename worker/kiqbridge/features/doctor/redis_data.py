@@ -6,8 +6,8 @@ from typing import Final
 
 from kiqbridge.api import search_unregistered
 from kiqbridge.errors import RedisRefused
-from kiqbridge.operate.doctor.finding import Finding, Rule, counted, printable
-from kiqbridge.operate.doctor.system import Checks, System
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, printable
+from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.wire.keys import TYPES
 
 SAMPLES: Final = 20
