@@ -53,15 +53,15 @@ MAY_IMPORT = {
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "operate": "",
-    "operate/alerts": "runtime wire config client clocks api",
     "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
     "web": "runtime wire config store api aws operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/alerts operate/telemetry web",
+    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/telemetry web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
     "features": "",
 }
 # What a feature needs of other features; the kernel and the faces it may import as it likes.
 NEEDS = {
+    "alerts": "",
     "contract": "",
     "dead_letters": "transfer",
     "doctor": "",
@@ -271,7 +271,10 @@ LAYER_HAS = (
 )
 """What the functions but that of the page begin with, and what a user's may import (docs/start.md)."""
 PAGES_OF_FEATURES = [
-    f"features/{each.name}/{each.pages.partition(':')[0]}" for each in shipped() if each.pages
+    f"features/{each.name}/{place.partition(':')[0]}"
+    for each in shipped()
+    for place in (each.now, each.pages)
+    if place
 ]
 
 

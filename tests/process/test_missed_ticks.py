@@ -1,4 +1,4 @@
-"""A worker without AWS: a tick that does not come is logged, enqueued by policy, and sent to the hooks; so are alerts."""
+"""A worker without AWS: a tick that does not come is logged, enqueued by policy, and sent to the hooks."""
 
 import json
 
@@ -70,21 +70,4 @@ def test_without_aws_the_leader_finds_notifies_and_enqueues(start, redis, seen, 
     assert set(seen.events()) == {"shop/Alert", "shop/All"}
     assert "schedule shop/Alert: " in worker.output
     assert " did not come, " in worker.output
-    assert "s3cret" not in worker.output
-
-
-def test_a_worker_alerts_when_something_begins_and_when_it_is_over(start, redis, hook):
-    address, received = hook
-    alerts = {"rules": {"retries": {"over": 1, "for": 0}}, "to": [{"webhook": address}]}
-    redis.zadd("retry", {"{}": 9e9, "{ }": 9e9})
-
-    worker = start("-q", "default", KIQBRIDGE_ALERTS=json.dumps(alerts))
-    wait_until(lambda: [each["event"] for each in received] == ["alert_begun"])
-    redis.delete("retry")
-    wait_until(lambda: len(received) == 2)
-
-    assert received[1]["event"] == "alert_ended"
-    wait_until(lambda: redis.hkeys("kb:alerts") == [b"rules"])
-    assert worker.stop() == 0
-    assert "alert retries: 2 jobs failed and wait for their retry." in worker.output
     assert "s3cret" not in worker.output

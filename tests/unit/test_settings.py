@@ -458,3 +458,14 @@ class TestErrors:
         assert config.sources["redis_url"] == "REDIS_URL"
         assert "sources" not in repr(config)
         assert "s3cret" not in repr(config)
+
+
+def test_a_setting_of_a_feature_that_is_not_here_is_refused(monkeypatch):
+    alerts = {"rules": {"deaths": None}, "to": [{"job": "NotifyOps"}]}
+    monkeypatch.setattr("kiqbridge.feature.shipped", list)
+
+    assert merged().alerts is None
+    with pytest.raises(
+        ConfigError, match=r"^alerts \(from worker.yml\): it needs the feature alerts"
+    ):
+        merged(file={"alerts": alerts})

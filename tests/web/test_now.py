@@ -1,10 +1,8 @@
 """The first screen: a verdict before all, then counts, throughput, what comes, who died."""
 
 from support.running_system import System, fill, fill_queues
-from support.waiting import wait_until
 
 from kiqbridge.api import top_jobs
-from kiqbridge.api.alerts import Alert
 from kiqbridge.web.pages.now import rate_per_minute
 
 
@@ -43,18 +41,6 @@ def test_a_running_system_is_shown_at_a_glance(browser, redis, redis_url):
     assert "/schedules/nightly-report" in page.links
     assert sum(link.startswith("/jobs/") for link in page.links) == 5  # the latest deaths
     assert ("7 jobs died within the last hour" in page.text) or "ticks of" in page.text
-
-
-def test_alerts_and_what_is_muted_are_shown_and_a_key_of_another_type_hides_nothing(browser, redis):
-    begun = Alert(rule="deaths", since=1_800_000_000, severity="warning", what="3 jobs died.")
-    redis.hset("kb:alerts", mapping={"alert deaths": begun.text(), "mute retries": 9_000_000_000})
-    text = browser.open("/").text
-    assert "Alerts: deaths since" in text
-    assert "; retries muted until" in text
-
-    redis.delete("kb:alerts")
-    redis.set("kb:alerts", "text")
-    wait_until(lambda: "Alerts:" not in browser.open("/").text)
 
 
 def test_the_rate_is_of_the_last_five_whole_minutes(operator, redis):

@@ -11,6 +11,7 @@ point group `kiqbridge.features` of its distribution.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `worker` | once in each worker, before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
+| `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 """
 
@@ -71,7 +72,7 @@ class Feature:
         package: the dotted name of its folder: `__name__` of its `__init__.py`.
         settings: names of settings without which a worker does not load its `worker` and `chores`: it asks for them
             if one of these is set; always, if there are none.
-        verbs, options, worker, chores, pages: the seams.
+        verbs, options, worker, chores, now, pages: the seams.
         tabs: what of its pages is in the navigation.
     """
 
@@ -81,6 +82,7 @@ class Feature:
     options: Mapping[str, str] = field(default_factory=dict)
     worker: str = ""
     chores: str = ""
+    now: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
 
@@ -116,6 +118,11 @@ def shipped() -> Sequence[Feature]:
     folder = f"{__package__}.features"
     names = sorted(each.name for each in iter_modules(import_module(folder).__path__))
     return [import_module(f"{folder}.{name}").FEATURE for name in names]
+
+
+def has(name: str) -> bool:
+    """Whether this package ships a feature of that name."""
+    return any(each.name == name for each in shipped())
 
 
 @cache
@@ -164,7 +171,7 @@ def verbs() -> Iterator[Verb]:
 
 
 def found(
-    seam: Literal["worker", "chores", "pages"], config: object = None
+    seam: Literal["worker", "chores", "now", "pages"], config: object = None
 ) -> Iterator[Callable[..., Iterable[Any]]]:
     """The functions that features name at a seam.
 

@@ -34,7 +34,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
         Verb("stats", "count jobs, queues and processes"),
         Verb("ps", "list the processes of Python and Ruby, and what runs in them", _PROCESSES),
         Verb("metrics", "show how often classes ran and failed, and how long they took"),
-        Verb("alerts", "list and mute the alerts of the fleet"),
         Verb("audit", "list who did what"),
     ),
     "act on jobs, queues and processes": (

@@ -249,7 +249,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
 
 
 def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:
-    """Run until it is stopped; meanwhile report the numbers of the process, and alert, if a setting asks for it.
+    """Run until it is stopped; meanwhile report the numbers of the process, if a setting asks for it.
 
     Raises:
         ConfigError: what reports needs a package that is not installed.
@@ -267,18 +267,6 @@ def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> in
             )
             failed = "ending the reports of numbers failed"
             stack.callback(user_code.call, telemetry.stop, log=logger, failed=failed)
-        if config.alerts is not None:
-            from kiqbridge.api import Operator  # noqa: PLC0415 - as above
-            from kiqbridge.operate.alerts.watch import AlertWatch  # noqa: PLC0415 - as above
-
-            watch = AlertWatch(
-                config.alerts,
-                Operator(client=launcher.client, by=launcher.identity),
-                leads=lambda: launcher.parts.poller.leads,
-                aws=os.environ,
-            )
-            watch.start()
-            stack.callback(user_code.call, watch.stop, log=logger, failed="ending alerts failed")
         return _run_until_stopped(launcher, inbox)
 
 

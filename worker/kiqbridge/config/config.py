@@ -325,6 +325,7 @@ class Config:
     missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
     missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
     alerts: Alerts | None = _row(
+        feature="alerts",
         parse=parse_alerts,
         secret=True,
         default=None,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from kiqbridge import feature
 from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.redis_access import aws_variables, refuse_shards
 from kiqbridge.config.setting import pick
@@ -50,6 +51,10 @@ def merge(
     for setting in SETTINGS:
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parsed(raw, source)
+        if setting.feature and values[setting.name] and not feature.has(setting.feature):
+            raise ConfigError(
+                f"{setting.name} (from {source}): it needs the feature {setting.feature}, which is not here; remove the setting"
+            )
         sources[setting.name] = source
     aws = aws_variables(environ)
     if values["fleets"] or values["fleet"]:

@@ -28,6 +28,7 @@ class Setting:
         switches: flags without a value, which stand for `switch_value`.
         file_key: its name in the file, if that is another one.
         default_text: the default in words, where it depends on what is loaded.
+        feature: that it belongs to; without it the setting is refused.
     """
 
     help: str
@@ -43,6 +44,7 @@ class Setting:
     file_key: str | None = None
     default_text: str | None = None
     metavar: str | None = None
+    feature: str = ""
 
     def __set_name__(self, table: Any, name: str) -> None:
         self.named(name, table.READ_BY)

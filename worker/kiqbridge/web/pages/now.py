@@ -1,14 +1,14 @@
 """Now: whether all is well, else the worst facts with what to do; then counts, throughput, what comes, who died."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import DeadSet, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
-from kiqbridge.api.alerts import AlertState, fetch_alerts
+from kiqbridge import feature
+from kiqbridge.api import DeadSet, Operator, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
 from kiqbridge.errors import RedisRefused
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
@@ -56,18 +56,19 @@ def fetch(view: View) -> Mapping[str, Any]:
     return {
         "facts": facts,
         "verdict": judge(facts),
-        "alerts": _alerts(view),
+        "parts": list(_parts(view.operator)),
         "today": fetch_history(1, operator=view.operator),
         "deaths": DeadSet(view.operator).page(1, DEATHS).rows,
         "upcoming": [each for each in schedules if each.next_at is not None][:NEXT],
     }
 
 
-def _alerts(view: View) -> AlertState | None:
-    """What has begun, and what is muted; a key of another type must not hide the rest."""
-    with contextlib.suppress(RedisRefused):
-        return fetch_alerts(view.operator)
-    return None
+def _parts(operator: Operator) -> Iterator[tuple[str, object]]:
+    """What features show here; a key of another type must not hide the rest."""
+    for show in feature.found("now"):
+        with contextlib.suppress(RedisRefused):
+            template, part = show(operator)
+            yield template, part
 
 
 def rate_per_minute(top: TopJobs) -> float:

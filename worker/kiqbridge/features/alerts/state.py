@@ -1,6 +1,6 @@
 """The alerts of a fleet as they stand in Redis (`kb:alerts`): which have begun, which are muted, which rules there are.
 
-The leader of the workers writes them (operate/alerts), operators mute them. Fields of the hash: `rules`, JSON of the
+The leader of the workers writes them (watch.py), operators mute them. Fields of the hash: `rules`, JSON of the
 rules that alert; `alert RULE`, JSON of one that has begun; `mute RULE`, epoch seconds until which it is muted.
 """
 
@@ -95,6 +95,11 @@ def fetch_alerts(operator: Operator | None = None) -> AlertState:
             if name.startswith("mute ") and (until := _number(text)) > now
         },
     )
+
+
+def shown(operator: Operator) -> tuple[str, AlertState]:
+    """What the page Now shows; raises as `fetch_alerts`."""
+    return "alerts.html", fetch_alerts(operator)
 
 
 def mute_alert(rule: str, for_s: float, *, operator: Operator | None = None) -> float:

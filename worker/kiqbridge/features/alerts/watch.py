@@ -12,12 +12,12 @@ A process that dies between the sending and its note has the next leader send it
 
 import json
 import logging
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kiqbridge.api.alerts import Alert, AlertState, fetch_alerts
 from kiqbridge.api.facts import fetch_facts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Limits
@@ -25,9 +25,13 @@ from kiqbridge.api.verdict_rules import judge
 from kiqbridge.clocks.hooks import HookFailed
 from kiqbridge.config.alerts import LIMIT_OF, AlertRule, Alerts
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.operate.alerts.receivers import Send, name_of, sender_of
+from kiqbridge.features.alerts.receivers import Send, name_of, sender_of
+from kiqbridge.features.alerts.state import Alert, AlertState, fetch_alerts
 from kiqbridge.runtime.kinds import kind_of
-from kiqbridge.runtime.role import Role
+from kiqbridge.runtime.role import Role, Until
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.parts import EngineParts
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,17 @@ GIVE_UP_S: Final = 86_400.0
 _NAMED: Final = 3
 _STOP_S: Final = 2.0
 """So long the end of the process waits for what is being sent."""
+
+
+def roles(parts: "EngineParts") -> Iterable[Role]:
+    """The thread of a worker; a process that is quiet does not lead, so that it ends then."""
+    if parts.config.alerts is not None:
+        yield AlertWatch(
+            parts.config.alerts,
+            Operator(client=parts.client, by=parts.identity),
+            leads=lambda: parts.poller.leads,
+            aws=os.environ,
+        )
 
 
 class AlertWatch(Role):
@@ -66,7 +81,7 @@ class AlertWatch(Role):
         look_s: float = LOOK_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__("alerts", self._watch, join_s=_STOP_S)
+        super().__init__("alerts", self._watch, until=Until.QUIET, join_s=_STOP_S)
         self._rules = alerts.rules
         limits = {LIMIT_OF[rule.name]: rule.over for rule in alerts.rules if rule.over is not None}
         self._limits = replace(Limits(), **limits)  # type: ignore[arg-type] # numbers, by the table

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from kiqbridge.api import open_operator
-from kiqbridge.api.alerts import AlertState, fetch_alerts, mute_alert, unmute_alert
 from kiqbridge.api.audit import record_audit
 from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer, answer_table
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.alerts.state import AlertState, fetch_alerts, mute_alert, unmute_alert
 from kiqbridge.wire.amounts import instant_text, span_text
 
 
@@ -87,7 +87,7 @@ def _unmute(options: argparse.Namespace) -> int:
 
 def _watch(options: argparse.Namespace) -> int:
     from kiqbridge.commands.worker_command import load_config  # noqa: PLC0415 - this verb alone
-    from kiqbridge.operate.alerts.watch import AlertWatch  # noqa: PLC0415 - as above
+    from kiqbridge.features.alerts.watch import AlertWatch  # noqa: PLC0415 - as above
 
     config, _ = load_config(options, os.environ)
     if config.alerts is None:

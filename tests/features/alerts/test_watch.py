@@ -10,11 +10,11 @@ from support.aws_services import KEYS
 from support.http_endpoint import body_of, http_endpoint, reply, webhook
 from support.waiting import wait_until
 
-from kiqbridge.api.alerts import fetch_alerts, mute_alert, unmute_alert
 from kiqbridge.config.alerts import parse_alerts
 from kiqbridge.errors import PayloadError
-from kiqbridge.operate.alerts.receivers import PAGERDUTY
-from kiqbridge.operate.alerts.watch import LONGEST_PAUSE_S, AlertWatch
+from kiqbridge.features.alerts.receivers import PAGERDUTY
+from kiqbridge.features.alerts.state import Alert, fetch_alerts, mute_alert, unmute_alert
+from kiqbridge.features.alerts.watch import LONGEST_PAUSE_S, AlertWatch
 
 
 class Clock:
@@ -242,7 +242,7 @@ def test_a_text_of_somebody_else_in_its_place_is_passed_over(redis, watching):
 @pytest.mark.parametrize("kind", ["slack", "teams", "pagerduty"])
 def test_each_service_gets_its_own_form(operator, redis, watching, monkeypatch, kind):
     with webhook() as (url, received):
-        monkeypatch.setattr("kiqbridge.operate.alerts.receivers.PAGERDUTY", url)
+        monkeypatch.setattr("kiqbridge.features.alerts.receivers.PAGERDUTY", url)
         watch = watching(
             {kind: "key" if kind == "pagerduty" else url}, rules={"retries": {"over": 2, "for": 0}}
         )
@@ -313,3 +313,17 @@ def test_a_topic_gets_a_subject_on_one_line(operator, redis):
     [form] = forms
     assert form["Subject"][0].startswith("Warning: 3 jobs failed")
     assert json.loads(form["Message"][0])["event"] == "alert_begun"
+
+
+def test_the_page_now_shows_alerts_and_what_is_muted_and_a_key_of_another_type_hides_nothing(
+    browser, redis
+):
+    begun = Alert(rule="deaths", since=1_800_000_000, severity="warning", what="3 jobs died.")
+    redis.hset("kb:alerts", mapping={"alert deaths": begun.text(), "mute retries": 9_000_000_000})
+    text = browser.open("/").text
+    assert "Alerts: deaths since" in text
+    assert "; retries muted until" in text
+
+    redis.delete("kb:alerts")
+    redis.set("kb:alerts", "text")
+    wait_until(lambda: "Alerts:" not in browser.open("/").text)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kiqbridge.api.alerts import Alert
+from kiqbridge.features.alerts.state import Alert
 
 RULES = {"retries": {"over": 5000, "for_s": 120.0}, "deaths": {"over": None, "for_s": 60.0}}
 BEGUN = Alert(rule="deaths", since=1_800_000_000, severity="warning", what="3 jobs died.")

@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kiqbridge.api.alerts import Alert
 from kiqbridge.client.client import Client
 from kiqbridge.clocks.hooks import SnsTopic, Webhook
 from kiqbridge.config.alerts import AlertReceiver
+from kiqbridge.features.alerts.state import Alert
 from kiqbridge.wire.amounts import instant_text, span_text
 
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
