@@ -166,7 +166,7 @@ def _plain(text: str) -> str:
 
 def _metrics() -> str:
     # Not on top, as above.
-    from kiqbridge.operate.telemetry.catalogue import METRICS  # noqa: PLC0415
+    from kiqbridge.features.telemetry.catalogue import METRICS  # noqa: PLC0415
 
     lines = ["## All metrics\n", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for each in METRICS:

@@ -52,10 +52,8 @@ MAY_IMPORT = {
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
-    "operate": "",
-    "operate/telemetry": "runtime wire config client engine/inflight engine/settle engine api",
-    "web": "runtime wire config store api aws operate/telemetry",
-    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold operate/telemetry web",
+    "web": "runtime wire config store api aws",
+    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
     "features": "",
 }
@@ -65,6 +63,7 @@ NEEDS = {
     "contract": "",
     "dead_letters": "transfer",
     "doctor": "",
+    "telemetry": "",
     "transfer": "",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]

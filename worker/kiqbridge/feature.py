@@ -9,6 +9,7 @@ point group `kiqbridge.features` of its distribution.
 |---|---|---|
 | `verbs` | by the command line | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
 | `worker` | once in each worker, before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
@@ -16,7 +17,7 @@ point group `kiqbridge.features` of its distribution.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -70,9 +71,9 @@ class Feature:
 
     Attributes:
         package: the dotted name of its folder: `__name__` of its `__init__.py`.
-        settings: names of settings without which a worker does not load its `worker` and `chores`: it asks for them
+        settings: names of settings without which a worker does not load its `prepare`, `worker` and `chores`: it asks for them
             if one of these is set; always, if there are none.
-        verbs, options, worker, chores, now, pages: the seams.
+        verbs, options, prepare, worker, chores, now, pages: the seams.
         tabs: what of its pages is in the navigation.
     """
 
@@ -80,6 +81,7 @@ class Feature:
     settings: Sequence[str] = ()
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    prepare: str = ""
     worker: str = ""
     chores: str = ""
     now: str = ""
@@ -105,7 +107,7 @@ class Feature:
         return getattr(found, name) if name else found
 
     def is_wanted(self, config: object) -> bool:
-        """Whether a worker with these settings asks for its `worker` and `chores`."""
+        """Whether a worker with these settings asks for its `prepare`, `worker` and `chores`."""
         return not self.settings or any(getattr(config, name) for name in self.settings)
 
 
@@ -171,8 +173,8 @@ def verbs() -> Iterator[Verb]:
 
 
 def found(
-    seam: Literal["worker", "chores", "now", "pages"], config: object = None
-) -> Iterator[Callable[..., Iterable[Any]]]:
+    seam: Literal["prepare", "worker", "chores", "now", "pages"], config: object = None
+) -> Iterator[Callable[..., Any]]:
     """The functions that features name at a seam.
 
     Args:

@@ -4,7 +4,6 @@ Flags, file and environment choose the settings; it runs until a signal ends it.
 """
 
 import argparse
-import contextlib
 import faulthandler
 import logging
 import os
@@ -16,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kiqbridge import feature
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all, resolved
 from kiqbridge.client.server import server
@@ -99,10 +99,8 @@ def run(options: argparse.Namespace) -> int:
     notifier = take_notifier(os.environ, os.getpid())
     ignore_others()
     end_while_loading()
-    if config.reports_numbers:
-        from kiqbridge.operate.telemetry.worker import require_extras  # noqa: PLC0415 - most need none
-
-        require_extras(config)
+    for prepare in feature.found("prepare", config):
+        prepare(config)
     load_all(config.require)
     _refuse_green_threads()
     # For child processes, whenever they start.
@@ -169,7 +167,7 @@ def _work(config: Config, notifier: Notifier) -> int:
         return 0
     inbox = SignalInbox(config.timeout_s + KILL_S)
     inbox.trap()
-    return _run_reporting(Launcher(config, notifier=notifier), inbox, config)
+    return _run_until_stopped(Launcher(config, notifier=notifier), inbox)
 
 
 def _status_of(work: Callable[[], int]) -> int:
@@ -229,7 +227,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
             supervisor=link.supervisor,
             has_reached_redis=link.has_reached_redis,
         )
-        status = _run_reporting(launcher, inbox, config)
+        status = _run_until_stopped(launcher, inbox)
         if status:
             raise SystemExit(status)
 
@@ -246,28 +244,6 @@ def _supervise(config: Config, notifier: Notifier) -> None:
     Supervisor(
         config, work, notifier, lambda text: set_title(surroundings.supervisor_title(text, tag))
     ).run()
-
-
-def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:
-    """Run until it is stopped; meanwhile report the numbers of the process, if a setting asks for it.
-
-    Raises:
-        ConfigError: what reports needs a package that is not installed.
-        KiqbridgeError: as `_run_until_stopped`.
-    """
-    with contextlib.ExitStack() as stack:
-        if config.reports_numbers:
-            from kiqbridge.operate.telemetry.worker import Telemetry  # noqa: PLC0415 - most need none
-
-            telemetry = Telemetry(
-                config,
-                identity=launcher.identity,
-                numbers=launcher.parts.numbers,
-                client=launcher.client,
-            )
-            failed = "ending the reports of numbers failed"
-            stack.callback(user_code.call, telemetry.stop, log=logger, failed=failed)
-        return _run_until_stopped(launcher, inbox)
 
 
 def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:

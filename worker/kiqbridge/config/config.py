@@ -252,6 +252,7 @@ class Config:
         help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
     )
     prometheus_port: int = _row(
+        feature="telemetry",
         parse=parsers.whole_number(0, 65_535),
         default=0,
         help="port on which each worker process serves its own numbers at /metrics; several processes take the "
@@ -262,10 +263,12 @@ class Config:
         help="address on which it does; there is no authentication, so open it to Prometheus alone",
     )
     statsd: str = _row(
+        feature="telemetry",
         parse=worker.statsd,
         help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
     )
     opentelemetry: bool = _row(
+        feature="telemetry",
         parse=parsers.switch,
         default=False,
         help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "

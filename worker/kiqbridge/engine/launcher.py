@@ -16,13 +16,13 @@ Stop, within the timeout and `LAST_STEPS_S`; whatever a step raises, the others 
 2. Wait for running jobs until the deadline, then give them back and interrupt them (manager.py).
 3. End the threads that move and watch, and the child processes; send reports to Step Functions.
 4. Close resources, end the lease, end the heartbeat, call the listeners to `exit`.
-5. Close all connections and remove the status file.
+5. Close all connections, end the last threads of features, and remove the status file.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -351,6 +351,7 @@ class Launcher:
             ("releasing the default client", lambda: release_default_client(self.client)),
             ("closing the connections", parts.pool.close_all),
             ("closing the client", self.client.close),
+            *self._ends_of_roles(Until.LAST, of=parts.brought),
             ("removing the status file", self.health.stop),
         )
 
@@ -380,10 +381,10 @@ class Launcher:
             steps.append(("ending the event loops", self._stop_loops))
         return [*steps, *self._ends_of_roles(Until.ENDS)]
 
-    def _ends_of_roles(self, *until: Until) -> list[Step]:
+    def _ends_of_roles(self, *until: Until, of: Sequence[Role] | None = None) -> list[Step]:
         return [
             (f"ending the thread {role.name}", partial(self._stop_role, role))
-            for role in self.parts.roles
+            for role in (self.parts.roles if of is None else of)
             if role.until in until
         ]
 

@@ -1,4 +1,4 @@
-"""What a worker process knows of itself, for those who plot it (operate/telemetry/)."""
+"""What a worker process knows of itself, for those who plot it (features/telemetry)."""
 
 from collections.abc import Mapping
 

@@ -112,6 +112,7 @@ class EngineParts:
         client: what the engine and its jobs push through.
         troubles: what the process cannot do until somebody changes something, beside those of its roles.
         capsules: empty before `build_capsules`.
+        brought: the threads of features.
         manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
             fetch there is no isolation.
     """
@@ -231,7 +232,7 @@ class EngineParts:
         self.isolation: Isolation | None = None
         self.reservations: Reservations | None = None
         brought = (make(self) for make in feature.found("worker", config))
-        self._brought: list[Role] = [role for roles in brought for role in roles]
+        self.brought: list[Role] = [role for roles in brought for role in roles]
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""
@@ -312,7 +313,7 @@ class EngineParts:
             self.outbox,
             self.heartbeats,
             self.reporter,
-            *self._brought,
+            *self.brought,
         )
         return [role for role in made if role is not None]
 

@@ -64,7 +64,6 @@ _OWN: Final[list[BaseRoute]] = [
     _post("/processes/dump-threads", processes.dump_threads),
     Route("/audit", audit.show),
     Route("/sources", sources.show),
-    Route("/prometheus", monitoring.prometheus),
     Route("/healthz", monitoring.health),
     Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
 ]

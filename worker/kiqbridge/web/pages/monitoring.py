@@ -1,18 +1,12 @@
-"""What programs ask: `/healthz` for load balancers, `/prometheus` for a scraper (docs/telemetry.md).
+"""What load balancers ask: `/healthz`, which holds no data of anybody, and asks Redis once a second at most."""
 
-`/healthz` holds no data of anybody. `/prometheus` is behind the same authentication as the pages: the names of queues
-and classes say much. Each asks Redis once a second at most.
-"""
-
-from http import HTTPStatus
 from typing import Final
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.operate.telemetry.prometheus import CONTENT_TYPE, prometheus_text
+from kiqbridge.errors import KiqbridgeError
 from kiqbridge.web.context import Site
 
 _THREAD: Final = CapacityLimiter(1)
@@ -40,13 +34,3 @@ def _problem(site: Site) -> str:
         # The message has the address of Redis: it is for the log and the pages, not for everybody.
         return f"Redis does not answer ({type(error).__name__})"
     return ""
-
-
-def prometheus(request: Request) -> Response:
-    """The numbers; `kiqbridge_redis_up` alone, and 0, while Redis does not answer. 501 without the library."""
-    site: Site = request.app.state.site
-    try:
-        text = site.cache.get(("prometheus",), lambda: prometheus_text(site.operator))
-    except ConfigError as error:
-        return PlainTextResponse(f"{error}\n", status_code=HTTPStatus.NOT_IMPLEMENTED)
-    return Response(text, media_type=CONTENT_TYPE)

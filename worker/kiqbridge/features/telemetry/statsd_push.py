@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kiqbridge.operate.telemetry.catalogue import Distribution, Family, load
+from kiqbridge.features.telemetry.catalogue import Distribution, Family, load
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from kiqbridge.operate.telemetry.catalogue import METRICS
+from kiqbridge.features.telemetry.catalogue import METRICS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "kiqbridge.json").read_text("utf-8"))
 NOT_SHOWN = {
     "kiqbridge_jobs_enqueued",  # the sizes of the queues are shown one by one

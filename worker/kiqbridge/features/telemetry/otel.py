@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kiqbridge import __version__
-from kiqbridge.operate.telemetry.catalogue import METRICS, Distribution, Family, Metric, load
+from kiqbridge.features.telemetry.catalogue import METRICS, Distribution, Family, Metric, load
 
 logger = logging.getLogger(__name__)
 

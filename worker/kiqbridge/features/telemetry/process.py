@@ -6,7 +6,7 @@ from typing import Any
 from kiqbridge import __version__
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.settle.metrics import Measured
-from kiqbridge.operate.telemetry.catalogue import (
+from kiqbridge.features.telemetry.catalogue import (
     MOST_CLASSES,
     OTHERS,
     Distribution,

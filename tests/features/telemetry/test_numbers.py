@@ -18,13 +18,13 @@ from kiqbridge.config.merge import merge
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.settle.metrics import Measured, Metrics
 from kiqbridge.errors import ConfigError
-from kiqbridge.operate.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
-from kiqbridge.operate.telemetry.fleet import fleet_families
-from kiqbridge.operate.telemetry.otel import OtelPush
-from kiqbridge.operate.telemetry.process import ShownClasses, process_families
-from kiqbridge.operate.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
-from kiqbridge.operate.telemetry.statsd_push import StatsdPush
-from kiqbridge.operate.telemetry.worker import require_extras, send_zeros_for_gone
+from kiqbridge.features.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
+from kiqbridge.features.telemetry.fleet import fleet_families
+from kiqbridge.features.telemetry.otel import OtelPush
+from kiqbridge.features.telemetry.process import ShownClasses, process_families
+from kiqbridge.features.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
+from kiqbridge.features.telemetry.statsd_push import StatsdPush
+from kiqbridge.features.telemetry.worker import require_extras, send_zeros_for_gone
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -209,7 +209,7 @@ def scraped(port):
 
 
 def test_a_port_that_is_taken_is_logged_and_taken_when_it_is_free(monkeypatch, caplog):
-    monkeypatch.setattr("kiqbridge.operate.telemetry.prometheus.AGAIN_S", 0.05)
+    monkeypatch.setattr("kiqbridge.features.telemetry.prometheus.AGAIN_S", 0.05)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.api.operator import Operator
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.operate.telemetry.catalogue import Distribution, Family, families, load
-from kiqbridge.operate.telemetry.fleet import fleet_families
+from kiqbridge.features.telemetry.catalogue import Distribution, Family, families, load
+from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.runtime import job_forks
 from kiqbridge.wire.measures import BOUNDS_MS
 

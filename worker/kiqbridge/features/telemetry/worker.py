@@ -8,24 +8,27 @@ import contextlib
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.api.operator import Operator
 from kiqbridge.client.client import Client
 from kiqbridge.config.config import Config
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.operate.telemetry.catalogue import Family, load
-from kiqbridge.operate.telemetry.fleet import fleet_families
-from kiqbridge.operate.telemetry.otel import OtelPush
-from kiqbridge.operate.telemetry.process import process_families
-from kiqbridge.operate.telemetry.prometheus import PrometheusPort
-from kiqbridge.operate.telemetry.statsd_push import StatsdPush
+from kiqbridge.features.telemetry.catalogue import Family, load
+from kiqbridge.features.telemetry.fleet import fleet_families
+from kiqbridge.features.telemetry.otel import OtelPush
+from kiqbridge.features.telemetry.process import process_families
+from kiqbridge.features.telemetry.prometheus import PrometheusPort
+from kiqbridge.features.telemetry.statsd_push import StatsdPush
 from kiqbridge.runtime.kinds import kind_of
+from kiqbridge.runtime.role import Role
 from kiqbridge.runtime.threads import BoundedCall
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.parts import EngineParts
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +42,15 @@ STOP_S: Final = 2.0
 """So long the end of the process waits at most until the last numbers are sent."""
 
 
-class Telemetry:
-    """All that the settings ask for, served and sent from the beginning on.
+def roles(parts: "EngineParts") -> list[Role]:
+    """The thread of a worker that sends; what is served begins here, so that it is there while Redis is awaited."""
+    return [
+        Telemetry(parts.config, identity=parts.identity, numbers=parts.numbers, client=parts.client)
+    ]
+
+
+class Telemetry(Role):
+    """All that the settings ask for, served and sent.
 
     Args:
         config: the settings.
@@ -74,16 +84,13 @@ class Telemetry:
                 count=count,
             )
         self._failure = ""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._push_on, name="kiqbridge-statsd", daemon=True)
+        super().__init__("telemetry", self._push_on)
         self._otel = OtelPush(self._all, identity=identity) if config.opentelemetry else None
         if self._port is not None:
             self._port.start()
-        if self._statsd is not None:
-            self._thread.start()
 
-    def stop(self) -> None:
-        """Send the last numbers, and end; it takes no longer than `STOP_S`, whoever does not answer.
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Send the last numbers, and end; it takes no longer than that, or `STOP_S`, whoever does not answer.
 
         The port is left to the end of the process.
         """
@@ -92,8 +99,8 @@ class Telemetry:
         if self._otel is not None:
             calls.append(self._otel.stop)
         if self._statsd is not None:
-            calls.append(self._thread.join)
-        until = time.monotonic() + STOP_S
+            calls.append(self.join)
+        until = time.monotonic() + (STOP_S if timeout_s is None else timeout_s)
         for call in [BoundedCall("kiqbridge-telemetry-end", each) for each in calls]:
             call.wait(max(0.0, until - time.monotonic()))
 

@@ -9,7 +9,7 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.verdict import KINDS
 from kiqbridge.api.verdict_rules import judge
 from kiqbridge.engine.inflight.incarnations import list_registered
-from kiqbridge.operate.telemetry.catalogue import (
+from kiqbridge.features.telemetry.catalogue import (
     MOST_CLASSES,
     MOST_QUEUES,
     OTHERS,

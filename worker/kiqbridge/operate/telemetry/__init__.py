@@ -1,6 +1,0 @@
-"""Numbers for systems that plot and alarm: Prometheus, StatsD, OpenTelemetry.
-
-The web page serves those of the fleet, a worker its own; both are described once (`catalogue`), and each form
-is made of that. It must never run on a thread that performs jobs, nor end or delay a worker: what cannot be
-served or sent is logged and tried again. Its libraries are loaded only where a setting asks for them.
-"""
