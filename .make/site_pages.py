@@ -153,10 +153,12 @@ def _rules() -> str:
 
 
 def _entry(rule: "Rule") -> Iterator[str]:
+    from kiqbridge.features.doctor.finding import sentence  # noqa: PLC0415 - as above
+
     yield f"### {rule.id}\n"
     yield f"- Reports: {_plain(rule.reports)}."
-    yield f"- Why: {_plain(rule.why)}."
-    yield f"- Do: {_plain(rule.action)}.\n"
+    yield f"- Why: {_plain(sentence(rule.why))}"
+    yield f"- Do: {_plain(sentence(rule.action))}\n"
 
 
 def _plain(text: str) -> str:

@@ -122,9 +122,9 @@ def shipped() -> Sequence[Feature]:
     return [import_module(f"{folder}.{name}").FEATURE for name in names]
 
 
-def has(name: str) -> bool:
-    """Whether this package ships a feature of that name."""
-    return any(each.name == name for each in shipped())
+def named(name: str) -> Feature | None:
+    """The feature of this package with that name; None: it is not here."""
+    return next((each for each in shipped() if each.name == name), None)
 
 
 @cache

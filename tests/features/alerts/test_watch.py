@@ -10,9 +10,9 @@ from support.aws_services import KEYS
 from support.http_endpoint import body_of, http_endpoint, reply, webhook
 from support.waiting import wait_until
 
-from kiqbridge.config.alerts import parse_alerts
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.alerts.receivers import PAGERDUTY
+from kiqbridge.features.alerts.setting import parse_alerts
 from kiqbridge.features.alerts.state import Alert, fetch_alerts, mute_alert, unmute_alert
 from kiqbridge.features.alerts.watch import LONGEST_PAUSE_S, AlertWatch
 

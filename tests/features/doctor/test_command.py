@@ -81,8 +81,8 @@ def test_it_reads_like_a_letter_for_people(run, redis):
     assert code == 1
     assert text.startswith(
         "problem  types: retry is a string, not a zset\n"
-        "         why: whatever needs this key waits\n"
-        "         do:  look at it, then RENAME or DEL retry\n\n"
+        "         why: Whatever needs this key waits.\n"
+        "         do:  Look at it, then RENAME or DEL retry.\n\n"
         "warning  persistence: "
     )
     assert "reachable" not in text

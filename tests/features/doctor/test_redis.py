@@ -22,7 +22,8 @@ from support.spoiled import spoil
 from support.waiting import wait_until
 
 from kiqbridge.api import fetch_verdict
-from kiqbridge.features.doctor.examination import examine
+from kiqbridge.api.rulebook import RULEBOOK
+from kiqbridge.features.doctor.examination import CATALOGUE, examine
 from kiqbridge.features.doctor.finding import Status
 from kiqbridge.features.doctor.redis_server import tls_finding
 from kiqbridge.store.rights import needed
@@ -336,14 +337,19 @@ def test_in_flight_lists_whose_incarnation_was_evicted(good, raw):
     assert "kiqbridge recover" in finding.action
 
 
-def test_the_doctor_finds_what_the_page_finds_and_as_bad(redis, redis_url, operator):
+def test_the_doctor_finds_what_the_page_finds_as_bad_and_in_its_words(redis, redis_url, operator):
     spoil(redis, redis_url, operator, time.time())
     words = {"critical": "problem", "warning": "warning"}
 
-    judged = {fact.kind: words[fact.severity] for fact in fetch_verdict(operator).facts}
-    found = {each.rule: each.status.value for each in examine(operator)}
+    facts = fetch_verdict(operator).facts
+    judged = {fact.kind: words[fact.severity] for fact in facts}
+    findings = examine(operator)
+    found = {each.rule: each.status.value for each in findings}
 
     assert {kind: found.get(kind) for kind in judged} == judged
+    said = {(each.rule, each.action) for each in findings}
+    assert {(fact.kind, fact.do) for fact in facts if fact.kind != "payload"} <= said
+    assert {each.id for each in RULEBOOK} <= CATALOGUE.keys()
 
 
 def test_an_address_that_names_one_node_alone_is_warned_of():

@@ -98,7 +98,7 @@ def test_jobs_without_any_process_are_one_finding(good, raw):
 
     finding = only(good.url, "no-worker", "problem")
 
-    assert finding.what.startswith("no worker lives, and 2 jobs wait in queues")
+    assert finding.what.startswith("No worker lives, and 2 jobs wait in queues")
 
 
 def test_a_class_that_no_process_declares_is_found(good, raw):

@@ -13,7 +13,7 @@ from support.servers import find_free_port
 from support.waiting import wait_until
 
 from kiqbridge.api import open_operator
-from kiqbridge.api.verdict import KINDS
+from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.settle.metrics import Measured, Metrics
@@ -127,7 +127,7 @@ def test_prometheus_gets_all_numbers_of_the_fleet(redis, redis_url, operator):
             ("kiqbridge_findings", kind): int(
                 kind in ("missed-ticks", "paused", "deaths", "dead-full")
             )
-            for kind in KINDS
+            for kind in [each.id for each in RULEBOOK]
         },
         ("kiqbridge_class_recent_executions", "Mail"): 2,
         ("kiqbridge_class_recent_failures", "Mail"): 1,

@@ -1,43 +1,14 @@
 """What a verdict is made by and of: the limits, and facts that something is wrong, the worst first.
 
-The rules are in verdict_rules.py, what they look at in facts.py.
+The rules are described in rulebook.py, and applied by verdict_rules.py to what facts.py reads.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 Severity = Literal["critical", "warning"]
 """`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
-
-Kind = Literal[
-    "no-worker",
-    "all-quiet",
-    "unserved-queue",
-    "unknown-class",
-    "not-ready",
-    "overdue",
-    "orphans",
-    "cluster",
-    "eviction",
-    "memory",
-    "missed-ticks",
-    "payload",
-    "late-ticks",
-    "queue-latency",
-    "failing-class",
-    "deaths",
-    "dead-full",
-    "retries",
-    "heartbeat",
-    "long-jobs",
-    "suspects",
-    "paused",
-    "refused",
-]
-"""What a rule finds; ids of the doctor's rules."""
-
-KINDS: Final[Sequence[Kind]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +50,43 @@ class Fact:
     """Something that is wrong.
 
     Attributes:
-        kind: which rule found it (docs/doctor.md); stays the same from version to version.
+        kind: id of the rule that found it (docs/doctor.md); stays the same from version to version.
         severity: how bad it is.
         what: a sentence with the numbers.
         do: what to do next.
         link: path of the page that shows more, such as `/queues/default`.
     """
 
-    kind: Kind
+    kind: str
     severity: Severity
     what: str
     do: str
     link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule as it is described, once for all who show what it finds.
+
+    Attributes:
+        id: by which it is selected, muted and counted.
+        reports: what it finds, for people who choose rules.
+        why: why that matters, as sentences.
+        do: what to do next, as sentences; a fact has its own if it knows more.
+        well: what is so where it finds nothing.
+        limit: the field of `Limits` that the `over` of an alert sets; empty: it has none.
+    """
+
+    id: str
+    reports: str
+    why: str
+    do: str
+    well: str = ""
+    limit: str = ""
+
+    def fact(self, severity: Severity, what: str, link: str, do: str = "") -> Fact:
+        """What it has found."""
+        return Fact(kind=self.id, severity=severity, what=what, do=do or self.do, link=link)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
-from kiqbridge.config.alerts import Alerts, parse_alerts
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess
 from kiqbridge.config.setting import Reader, Setting
@@ -327,9 +326,9 @@ class Config:
     )
     missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
     missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
-    alerts: Alerts | None = _row(
+    alerts: Any = _row(
         feature="alerts",
-        parse=parse_alerts,
+        parse=parsers.of_feature("alerts", "setting:parse_alerts"),
         secret=True,
         default=None,
         default_text="none",

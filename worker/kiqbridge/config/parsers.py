@@ -6,10 +6,21 @@ Those with arguments of their own build a parser.
 from collections.abc import Callable
 from typing import Any
 
+from kiqbridge import feature
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.payload import ProfileSetting, parse_profile
 
 Parser = Callable[[Any, str, str], Any]
+
+
+def of_feature(name: str, place: str) -> Parser:
+    """That of a feature, `module:function` in its folder; without the feature the value stays, and is refused."""
+
+    def parse(value: Any, source: str, setting: str) -> Any:
+        owner = feature.named(name) if value else None
+        return owner.load(place)(value, source, setting) if owner else value or None
+
+    return parse
 
 
 def whole_number(

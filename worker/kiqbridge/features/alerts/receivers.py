@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.clocks.hooks import SnsTopic, Webhook
-from kiqbridge.config.alerts import AlertReceiver
+from kiqbridge.features.alerts.setting import AlertReceiver
 from kiqbridge.features.alerts.state import Alert
 from kiqbridge.wire.amounts import instant_text, span_text
 

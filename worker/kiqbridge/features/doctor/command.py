@@ -23,7 +23,7 @@ from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import BOLD, DIM, answer, painter, write_json
 from kiqbridge.errors import RedisUnavailable, did_you_mean
 from kiqbridge.features.doctor.examination import CATALOGUE, examine, examine_template
-from kiqbridge.features.doctor.finding import AREAS, Finding, Selection, Status
+from kiqbridge.features.doctor.finding import AREAS, Finding, Selection, Status, sentence
 from kiqbridge.features.doctor.redis_server import REACHABLE
 from kiqbridge.store.rights import NEEDS
 from kiqbridge.wire.names import shown
@@ -136,7 +136,7 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
         stream.write(f"{status}{text}\n")
         for word, more in (("why:", finding.why), ("do:", finding.action)):
             if more:
-                text = _wrapped(shown(more), width, _INDENT + " " * _WORD)
+                text = _wrapped(sentence(shown(more)), width, _INDENT + " " * _WORD)
                 stream.write(f"{_INDENT}{paint(DIM, f'{word:<{_WORD}}')}{text}\n")
         if not is_ok:
             stream.write("\n")

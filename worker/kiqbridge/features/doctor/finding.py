@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-from kiqbridge.api import Fact
+from kiqbridge.api import Fact, verdict
 from kiqbridge.wire.names import printable as plain
 
 Area = Literal["now", "redis", "wire", "worker", "template"]
@@ -14,9 +14,6 @@ AREAS: Final[tuple[Area, ...]] = ("now", "redis", "wire", "worker", "template")
 EXAMPLES: Final = 3
 """So many of what was found are named; of the others only the number."""
 
-
-_LOWERED: Final = ("The", "No", "All")
-"""Words that begin a sentence of the page Now, and are no names."""
 
 LONGEST_WHAT: Final = 1000
 """Characters of a sentence that names what others have named."""
@@ -107,16 +104,9 @@ class Rule:
         return self.rated(what, problem=bool(faults) and is_problem, warning=bool(faults))
 
     def judged(self, fact: Fact) -> Finding:
-        """What the list of the page Now found; its sentences in the form of a finding."""
-        what = fact.what.removesuffix(".")
-        begins = what.partition(" ")[0]
-        if begins in _LOWERED:
-            what = f"{begins.lower()}{what[len(begins) :]}"
+        """What the list of the page Now found."""
         make = self.problem if fact.severity == "critical" else self.warning
-        return make(
-            plain(what)[:LONGEST_WHAT],
-            action=plain(f"{fact.do[:1].lower()}{fact.do[1:]}".removesuffix(".")),
-        )
+        return make(plain(fact.what)[:LONGEST_WHAT], action=plain(fact.do))
 
     def _found(self, status: Status, what: str, why: str, action: str) -> Finding:
         return Finding(
@@ -127,6 +117,16 @@ class Rule:
             why=why or self.why,
             action=action or self.action,
         )
+
+
+def of_list(rule: verdict.Rule, area: Area) -> Rule:
+    """A rule of the list that the page Now judges by, as the doctor has it."""
+    return Rule(id=rule.id, area=area, reports=rule.reports, why=rule.why, action=rule.do)
+
+
+def sentence(text: str) -> str:
+    """A text of a finding as it is shown: most rules write no capital letter and no full stop."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?")) else ".")
 
 
 def printable(text: str) -> str:

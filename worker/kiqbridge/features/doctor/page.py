@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kiqbridge.features.doctor.finding import sentence
 from kiqbridge.web.context import render, view_of
 
 FRESH_S: Final = 20.0
@@ -28,8 +29,3 @@ def show(request: Request) -> Response:
         status: [each for each in found if each.status.value == status] for status in ORDER
     }
     return render(request, "doctor.html", by_status=by_status, total=len(found), sentence=sentence)
-
-
-def sentence(text: str) -> str:
-    """A finding as it is shown: rules write no capital letter and no full stop."""
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?")) else ".")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kiqbridge.api import rulebook
 from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule
+from kiqbridge.features.doctor.finding import Finding, Rule, of_list
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store import server_check
 from kiqbridge.store.lean_redis import redis
@@ -38,18 +39,8 @@ VERSION: Final = _rule(
     why=server_check.TOO_OLD,
     action=server_check.UPGRADE,
 )
-CLUSTER: Final = _rule(
-    id="cluster",
-    reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
-    why=server_check.CLUSTERED,
-    action=server_check.UNCLUSTER,
-)
-EVICTION: Final = _rule(
-    id="eviction",
-    reports=f"another eviction policy than {server_check.NOEVICTION}",
-    why="with another policy a server forgets what it holds when its memory is full",
-    action=server_check.WHAT_TO_DO,
-)
+CLUSTER: Final = of_list(rulebook.CLUSTER, "redis")
+EVICTION: Final = of_list(rulebook.EVICTION, "redis")
 SCRIPTS: Final = _rule(
     id="scripts",
     reports="a server, a proxy or an ACL that refuses scripts",

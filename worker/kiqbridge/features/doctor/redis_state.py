@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kiqbridge.api import Limits, fetch_memory_by_kind
+from kiqbridge.api import Limits, fetch_memory_by_kind, rulebook
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.pauses import server_time
 from kiqbridge.wire.amounts import size_text
@@ -37,12 +37,7 @@ PERSISTENCE: Final = _rule(
     action="CONFIG SET appendonly yes, also in the server's file; on ElastiCache a replica in another zone",
 )
 
-MEMORY: Final = _rule(
-    id="memory",
-    reports=f"{_LIMITS.memory_warning:.0%} of maxmemory (or of the machine) in use, a problem from {_LIMITS.memory_critical:.0%} on",
-    why="a full server refuses jobs, and workers cannot write what became of theirs",
-    action="see what grows with kiqbridge stats --memory; add workers, limit queues, delete dead jobs, or add memory",
-)
+MEMORY: Final = of_list(rulebook.MEMORY, "redis")
 
 REPLICAS: Final = _rule(
     id="replicas",

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kiqbridge.api import JobRecord
+from kiqbridge.api import JobRecord, rulebook
 from kiqbridge.clocks.published import refused, undeclared
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
 from kiqbridge.features.doctor.system import Checks, Sampled, System
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.keys import Keys
@@ -21,12 +21,7 @@ _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
 
 _rule: Final = partial(Rule, area="wire")
 
-PAYLOAD: Final = _rule(
-    id="payload",
-    reports="texts in queues, retry and schedule that are no JSON object in UTF-8, or lack class, args or jid",
-    why="no worker can perform them: ours moves them to the dead set, Ruby's pages may fail at them",
-    action="find who writes them; kiqbridge queue and kiqbridge retries show them, and delete them",
-)
+PAYLOAD: Final = of_list(rulebook.PAYLOAD, "wire")
 
 PAYLOAD_SIZE: Final = _rule(
     id="payload-size",

@@ -6,7 +6,7 @@ from typing import Any
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.metrics import Counts
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.verdict import KINDS
+from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.verdict_rules import judge
 from kiqbridge.engine.inflight.incarnations import list_registered
 from kiqbridge.features.telemetry.catalogue import (
@@ -61,7 +61,7 @@ def fleet_families(operator: Operator | None = None) -> list[Family]:
             "missed_ticks": len(facts.missed),
             "missed_ticks_lost": sum(not each.came_later for each in facts.missed),
             "problems": {name: severities.count(name) for name in ("critical", "warning")},
-            "findings": {kind: kinds.count(kind) for kind in KINDS},
+            "findings": {rule.id: kinds.count(rule.id) for rule in RULEBOOK},
             "redis_memory_bytes": memory.used if memory else 0,
             "redis_memory_limit_bytes": memory.most if memory else 0,
             **_queues(facts),

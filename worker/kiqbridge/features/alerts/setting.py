@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
+from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.config.worker_parsers import SAFE_ADDRESS, is_safe_address
 from kiqbridge.errors import ConfigError, did_you_mean
 from kiqbridge.runtime.records import dataclass
@@ -22,29 +23,8 @@ from kiqbridge.wire.amounts import span_of
 FOR_S: Final = 60.0
 """Seconds for which something must be wrong, if the rule does not say."""
 
-LIMIT_OF: Final[Mapping[str, str]] = {
-    "no-worker": "",
-    "all-quiet": "",
-    "unserved-queue": "",
-    "unknown-class": "",
-    "not-ready": "",
-    "overdue": "overdue_s",
-    "orphans": "",
-    "memory": "memory_warning",
-    "missed-ticks": "",
-    "late-ticks": "",
-    "queue-latency": "latency_s",
-    "failing-class": "failed_share",
-    "deaths": "deaths",
-    "dead-full": "",
-    "retries": "retries",
-    "heartbeat": "beat_s",
-    "long-jobs": "job_s",
-    "suspects": "",
-    "payload": "",
-    "refused": "",
-}
-"""The rules that can alert, and the field of `api.Limits` that their `over` sets; empty: they have none."""
+LIMIT_OF: Final = {each.id: each.limit for each in RULEBOOK}
+"""The rules, and the field of `api.Limits` that their `over` sets; empty: they have none."""
 
 Kind = Literal["webhook", "slack", "teams", "pagerduty", "sns", "job"]
 
