@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.documents import ROOT
 
+from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import UNITS
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
@@ -52,13 +53,29 @@ def measured_names(path):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         if call.func.attr == "measure" and call.args and isinstance(call.args[0], ast.Dict):
-            for key in call.args[0].keys:
+            for key in filter(None, call.args[0].keys):  # None: the gauges
                 yield key.value if isinstance(key, ast.Constant) else CONSTANTS[key.id]
     yield from re.findall(r"counts\[['\"](\w+)['\"]\]", ast.unparse(tree))
 
 
+def measured_by_functions():
+    """Names of all metrics of ours in CloudWatch."""
+    gauges = {each.cloudwatch for each in GAUGES} - {""}
+    return {*UNITS, *gauges, *(name for path in AWS for name in measured_names(path))}
+
+
+def test_alarms_and_dashboard_of_the_stack_name_metrics_that_are_measured():
+    text = (ROOT / "infra/observability.yaml").read_text(encoding="utf-8")
+    plotted = re.findall(r'\$\{MetricsNamespace\}", "(\w+)"', text)
+    alarms = re.findall(r"Namespace: !Ref MetricsNamespace\s+MetricName: (\w+)", text)
+
+    assert len(plotted) > 15 and len(alarms) > 7
+    # As `left_out` of a result, which the report writes under its own name.
+    assert {*plotted, *alarms} - measured_by_functions() == {"Stale"}
+
+
 def test_each_metric_of_cloudwatch_has_a_row():
-    found = {*UNITS, *(name for path in AWS for name in measured_names(path))}
+    found = measured_by_functions()
     documents = [*ROOT.glob("docs/*.md"), ROOT / "infra/README.md"]
     rows = "".join(each.read_text(encoding="utf-8") for each in documents)
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
+from kiqbridge.api.gauges import read_gauges
 from kiqbridge.commands.output import (
     QUEUE_TITLES,
     class_cell,
@@ -81,17 +82,15 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
 
 
 def _head(facts: Facts, processed: int, failed: int) -> Iterator[Text]:
-    busy = sum(process.busy for process in facts.processes)
-    threads = sum(process.concurrency for process in facts.processes)
-    waiting = sum(queue.size for queue in facts.queues)
+    now = read_gauges(facts)
     yield Text(
-        f"{instant_text(facts.at)}   processes {len(facts.processes)}   busy {busy} of {threads}"
+        f"{instant_text(facts.at)}   processes {len(facts.processes)}   busy {now['busy']} of {now['concurrency']}"
         f"   today processed {processed:,} failed {failed:,}",
         style="bold",
     )
     yield Text(
-        f"waiting {waiting:,}   scheduled {facts.schedule.size:,}   retries {facts.retry.size:,}"
-        f"   dead {facts.dead:,} ({facts.dead_lately:,} in the last hour)"
+        f"waiting {now['jobs_enqueued']:,}   scheduled {now['jobs_scheduled']:,}   retries {now['jobs_retrying']:,}"
+        f"   dead {now['jobs_dead']:,} ({facts.dead_lately:,} in the last hour)"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 from kiqbridge.api import Fact, Facts, Operator, judge
 from kiqbridge.api.facts import QueueFacts
+from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Invocation
 from kiqbridge.aws.monitor.fleet import Fleet, read_fleet
@@ -143,8 +144,7 @@ def _measure(turn: Invocation, fleet: Fleet, demand: int) -> None:
             QUEUE_LATENCY: max(map(_latency, fleet.unpaused), default=0.0),
             "InFlight": fleet.in_flight,
             "Due": fleet.due,
-            "Retries": fleet.facts.retry.size,
-            "Dead": fleet.facts.dead,
+            **{each.cloudwatch: each.read(fleet.facts) for each in GAUGES if each.cloudwatch},
             "FleetSilent": int(fleet.is_silent),
         }
     )

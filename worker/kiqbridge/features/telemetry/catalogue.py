@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from kiqbridge.api.gauges import GAUGES
 from kiqbridge.errors import ConfigError
 
 Kind = Literal["gauge", "counter", "histogram"]
@@ -68,35 +69,17 @@ METRICS: Final[Sequence[Metric]] = (
         "queue_latency_seconds", "Seconds for which the oldest job of a queue has waited.", "queue"
     ),
     _fleet("queue_paused", "1 if a queue is paused, else 0.", "queue"),
-    _fleet("jobs_enqueued", "Jobs that wait in all queues."),
-    _fleet("jobs_scheduled", "Jobs that are due later."),
-    _fleet("jobs_retrying", "Jobs that failed and are due again."),
-    _fleet("jobs_overdue", "Scheduled jobs and retries that are due and not moved yet."),
-    _fleet("jobs_dead", "Jobs in the dead set."),
-    _fleet("jobs_dead_limit", "Jobs that the dead set keeps."),
-    _fleet(
-        "jobs_dead_dropped",
-        "Dead jobs that were dropped within a day, since the dead set was full.",
-    ),
+    *(_fleet(each.name, each.help) for each in GAUGES),
     _fleet("jobs_in_flight", "Jobs that workers of Python hold, those not begun included."),
-    _fleet("jobs_orphaned", "Jobs that silent workers of Python hold."),
-    _fleet("jobs_suspect", "Jobs that may have killed a worker and wait to run alone."),
     _fleet("jobs_processed_total", "Executions ever.", kind="counter"),
     _fleet("jobs_failed_total", "Executions ever that failed.", kind="counter"),
     _fleet("processes", "Worker processes that live.", "language"),
-    _fleet("processes_quiet", "Worker processes that take no new jobs."),
-    _fleet("busy", "Jobs that run now."),
-    _fleet("concurrency", "Jobs that can run at once."),
-    _fleet("missed_ticks", "Ticks of schedules within a day that did not come in time."),
-    _fleet("missed_ticks_lost", "Of these, those that did not come later either."),
     _fleet("problems", "Facts of the verdict on the page Now.", "severity"),
     _fleet("findings", "The same facts by the rule that found them (docs/doctor.md).", "rule"),
     _fleet(
         "class_recent_executions", "Executions of a class in the last five minutes.", "job_class"
     ),
     _fleet("class_recent_failures", "Of these, those that failed.", "job_class"),
-    _fleet("redis_memory_bytes", "Bytes that Redis uses."),
-    _fleet("redis_memory_limit_bytes", "Bytes that Redis may use; 0 = no limit."),
     _worker("info", "1; which process this is.", "identity", "version"),
     _worker("jobs_processed_total", "Executions since the start.", kind="counter"),
     _worker("jobs_failed_total", "Executions since the start that failed.", kind="counter"),

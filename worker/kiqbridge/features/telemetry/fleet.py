@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
+from kiqbridge.api.gauges import read_gauges
 from kiqbridge.api.metrics import Counts
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.rulebook import RULEBOOK
@@ -36,34 +37,19 @@ def fleet_families(operator: Operator | None = None) -> list[Family]:
     wrong = judge(facts).facts
     severities = [fact.severity for fact in wrong]
     kinds = [fact.kind for fact in wrong]
-    memory, processes = facts.memory, facts.processes
+    processes = facts.processes
     ours = sum(each.is_ours for each in processes)
     return families(
         "fleet",
         {
             "redis_up": 1,
-            "jobs_enqueued": sum(queue.size for queue in facts.queues),
-            "jobs_scheduled": facts.schedule.size,
-            "jobs_retrying": facts.retry.size,
-            "jobs_overdue": facts.retry.due + facts.schedule.due,
-            "jobs_dead": facts.dead,
-            "jobs_dead_limit": facts.dead_bounds.most,
-            "jobs_dead_dropped": facts.dead_dropped,
+            **read_gauges(facts),
             "jobs_in_flight": sum(each.held_jobs for each in registered),
-            "jobs_orphaned": sum(each.held_jobs for each in facts.orphans),
-            "jobs_suspect": sum(queue.suspects for queue in facts.queues),
             "jobs_processed": _count(processed),
             "jobs_failed": _count(failed),
             "processes": {"python": ours, "ruby": len(processes) - ours},
-            "processes_quiet": sum(each.is_quiet for each in processes),
-            "busy": sum(each.busy for each in processes),
-            "concurrency": sum(each.concurrency for each in processes),
-            "missed_ticks": len(facts.missed),
-            "missed_ticks_lost": sum(not each.came_later for each in facts.missed),
             "problems": {name: severities.count(name) for name in ("critical", "warning")},
             "findings": {rule.id: kinds.count(rule.id) for rule in RULEBOOK},
-            "redis_memory_bytes": memory.used if memory else 0,
-            "redis_memory_limit_bytes": memory.most if memory else 0,
             **_queues(facts),
             **_classes(facts.classes),
         },

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from kiqbridge import feature
 from kiqbridge.api import DeadSet, Operator, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
+from kiqbridge.api.gauges import read_gauges
 from kiqbridge.errors import RedisRefused
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
@@ -55,6 +56,7 @@ def fetch(view: View) -> Mapping[str, Any]:
     )
     return {
         "facts": facts,
+        "gauges": read_gauges(facts),
         "verdict": judge(facts),
         "parts": list(_parts(view.operator)),
         "today": fetch_history(1, operator=view.operator),
