@@ -43,8 +43,7 @@ MAY_IMPORT = {
     "engine/outbox": "runtime wire store client",
     "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
     "engine/children": "runtime runtime/logs wire config store client engine/inflight engine/host engine/settle engine/perform",
-    "engine/step_functions": "runtime wire store client engine/settle engine/perform",
-    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children engine/step_functions",
+    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
     "aws/template": "wire schedule client aws",
@@ -64,6 +63,7 @@ NEEDS = {
     "dead_letters": "transfer",
     "doctor": "",
     "telemetry": "",
+    "step_functions": "",
     "transfer": "",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]

@@ -28,6 +28,7 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.features.dead_letters.trim import DeadTrim
+from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
@@ -41,7 +42,6 @@ from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
-from kiqbridge.store.task_reports import take_reports
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from support.runners import reports_in
+from support.runners import ends_in
 
 from kiqbridge.api import (
     DeadSet,
@@ -363,13 +363,13 @@ class TestEnds:
         assert redis.zcard("kb:ends:shop/Nightly") == 1
 
     @pytest.mark.parametrize("action", ["kill", "delete"])
-    def test_a_state_machine_that_waits_gets_a_failure(self, redis, operator, action):
-        fill(redis, "retry", 1, task_token="TOKEN")
+    def test_whoever_waits_for_it_gets_its_end(self, redis, operator, action):
+        fill(redis, "retry", 1, flow={"bid": "f"})
 
         assert RetrySet(operator).apply_all(action) == 1
 
-        [report] = reports_in(redis)
-        assert "ann (via web)" in report["cause"]
+        [end] = ends_in(redis)
+        assert "ann (via web)" in end.message
 
     def test_a_retry_ends_nothing(self, redis, operator):
         redis.zadd("kb:ticks:shop/Nightly", {"entry": 1700000000})

@@ -21,7 +21,7 @@ def start(redis_url):
     return start
 
 
-def beat(process, *, slot_ms=6000, queues=(), times=1, over=(b"", b"")):
+def beat(process, *, slot_ms=6000, groups=(), times=1, over=(b"", b"")):
     for _ in range(times):
         news = send_beat(
             process.connect(),
@@ -32,7 +32,7 @@ def beat(process, *, slot_ms=6000, queues=(), times=1, over=(b"", b"")):
             silent_after_ms=10_000,
             slot_ms=slot_ms,
             over=over,
-            queues=queues,
+            groups=groups,
         )
     return news
 
@@ -200,9 +200,9 @@ class TestNews:
     """What else a process would have to ask for."""
 
     def test_of_an_empty_server(self, redis, start):
-        news = beat(start("a"), queues=["default"])
+        news = beat(start("a"), groups=[["kb:suspects:default"]])
 
-        assert news[1:-1] == (True, b"", False, False, b"", 0, False)
+        assert news[1:-1] == (True, b"", False, b"", 0, ())
         assert news.slots == (b"", b"")
         seconds, micros = redis.time()
         assert 0 <= seconds + micros / 1_000_000 - news.server_time < 60
@@ -210,22 +210,19 @@ class TestNews:
     def test_of_all_that_is_there(self, redis, start):
         redis.set("kb:poller", "host:9:zzz")
         redis.zadd("kb:flow:ends", {"end": 1})
-        redis.zadd("kb:reports", {"report": 1})
         redis.zadd("kb:flow:cancelled", {"b1": 1, "b2": 2})
         redis.hset("kb:paused", mapping={"class:A": "{}", "class:B": "{}"})
         redis.rpush("kb:suspects:low", "text")
-        process = start("a")
+        process, default, low = start("a"), "kb:suspects:default", "kb:suspects:low"
+        news = beat(process, groups=[["kb:none"], [default, low], [], [default]])
 
-        news = beat(process, queues=["default", "low"])
-
-        assert news[1:-1] == (True, b"host:9:zzz", True, True, b"2 b2", 2, True)
-        assert not beat(process, queues=["default"]).suspects
-        assert not beat(process).suspects
+        assert news[1:-1] == (True, b"host:9:zzz", True, b"2 b2", 2, [False, True, False, False])
+        assert beat(process).found == []
 
     def test_keys_of_foreign_types_end_no_lease(self, redis, start):
-        for key in ("kb:poller", "kb:flow:ends", "kb:reports", "kb:flow:cancelled", "kb:paused"):
+        for key in ("kb:poller", "kb:flow:ends", "kb:flow:cancelled", "kb:paused"):
             redis.sadd(key, "somebody's")
 
         news = beat(start("a"))
 
-        assert news[1:-1] == (True, b"", True, True, b"", 0, False)
+        assert news[1:-1] == (True, b"", True, b"", 0, [])

@@ -9,7 +9,7 @@ from support.bad_payloads import raw_of
 from support.engine import EngineProcess, in_flight
 from support.jobs import own_declarations
 from support.launched import launched
-from support.runners import reports_in
+from support.runners import ends_in
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
@@ -169,7 +169,7 @@ def test_without_suspects_a_look_is_one_command(redis, isolate):
 
 
 def test_one_that_succeeds_is_acknowledged_reported_and_its_count_forgotten(redis, isolate, folder):
-    suspect(redis, "Good", queue="mail", task_token="AQC=")
+    suspect(redis, "Good", queue="mail", flow={"result_ttl_s": 60})
     isolation = isolate()
 
     assert isolation.look()
@@ -179,8 +179,8 @@ def test_one_that_succeeds_is_acknowledged_reported_and_its_count_forgotten(redi
     assert in_flight(redis) == []
     assert (isolation.processed, isolation.failed) == (1, 0)
     assert repr(isolation) == "<Isolation iso1 idle>"
-    [report] = reports_in(redis)
-    assert (report["task_token"], report["output"]) == ("AQC=", "null")
+    [end] = ends_in(redis)
+    assert (end.outcome, end.output) == ("done", "null")
     assert not isolation.look()
 
 
@@ -235,7 +235,7 @@ def test_one_after_the_other_each_in_a_child_of_its_own(redis, isolate, folder):
 
 
 def test_one_that_kills_its_child_is_dead_whatever_its_options_say(redis, isolate, caplog):
-    suspect(redis, "Bad", retry=False, dead=False, task_token="AQC=")
+    suspect(redis, "Bad", retry=False, dead=False, flow={"result_ttl_s": 60})
 
     assert isolate().look()
 
@@ -248,8 +248,8 @@ def test_one_that_kills_its_child_is_dead_whatever_its_options_say(redis, isolat
     assert in_flight(redis) == []
     assert any("job j1 of queue default is what killed" in message for message in caplog.messages)
 
-    [report] = reports_in(redis)
-    assert (report["task_token"], report["error"]) == ("AQC=", "kiqbridge.errors.ProcessDied")
+    [end] = ends_in(redis)
+    assert end.error == "kiqbridge.errors.ProcessDied"
 
 
 def test_one_that_takes_too_long_is_no_killer(redis, isolate):
@@ -448,7 +448,7 @@ class TestATextThatKillsByMemory:
 
 
 def test_handlers_get_the_error_and_the_job_of_a_suspect_that_fails(redis, isolate):
-    suspect(redis, "Fails", args=[1, 2], retry=0, task_token="AQC=")
+    suspect(redis, "Fails", args=[1, 2], retry=0, flow={"result_ttl_s": 60})
     server, deaths, errors = Server(), [], []
     server.death_handler(lambda payload, error: deaths.append((payload, error)))
     server.error_handler(lambda error, context: errors.append((error, context)))
@@ -464,8 +464,8 @@ def test_handlers_get_the_error_and_the_job_of_a_suspect_that_fails(redis, isola
     assert context["job"]["args"] == [1, 2]
     assert context["context"] == "a job raised an error"
 
-    [report] = reports_in(redis)
-    assert (report["task_token"], report["error"]) == ("AQC=", "ValueError")
+    [end] = ends_in(redis)
+    assert end.error == "ValueError"
 
 
 def test_one_that_cannot_be_read_is_dead_as_the_argument_of_a_job(redis, isolate):
@@ -496,14 +496,14 @@ def test_while_the_beat_finds_no_suspects_nothing_is_asked_for(redis, isolate, f
     isolation._look_s = 0.05
     asked = []
     look, isolation.look = isolation.look, lambda: asked.append("look") or look()
-    isolation.note(suspects=False)
+    isolation.note(False)
     suspect(redis, "Good", queue="mail")
     isolation.start()
     has_looked = threading.Event()
     assert not has_looked.wait(0.3)  # six times as long as until a look
     assert asked == []
 
-    isolation.note(suspects=True)
+    isolation.note(True)
 
     wait_until((folder / "done").exists, 20, "the suspect")
     isolation.stop()

@@ -84,7 +84,8 @@ def test_what_one_worker_takes_others_leave_alone_for_a_while(client, scene, red
 
 def test_a_report_is_passed_on_and_its_sender_woken(scene, client, redis):
     woken = []
-    outbox = Outbox(scene, client.pool.connection(), on_report=lambda: woken.append(True))
+    outbox = Outbox(scene, client.pool.connection(), makers=(pass_report,))
+    outbox.on_write["kb:reports"] = lambda: woken.append(True)
     leave(redis, FlowEnd(flow={"a": 1}, jid="b", job_class="B", outcome="done", at=1, report="{}"))
 
     outbox.look()

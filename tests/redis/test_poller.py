@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from support.bad_payloads import raw_of
 from support.engine import UnreliableConnection, poller_on
-from support.runners import reports_in
+from support.runners import ends_in
 from support.waiting import wait_until
 
 from kiqbridge.engine import poller as poller_module
@@ -226,28 +226,24 @@ class TestMiddleware:
         assert seen == [("Nop", "default")]
         assert queued(redis)[0]["stamp"] == 1
 
-    def test_a_state_machine_gets_a_failure_for_what_middleware_stops(self, redis, poller):
-        redis.zadd("retry", {job(task_token="AQC="): NOW, '{"class":"Nop","args":[]}': NOW})
+    def test_an_end_is_left_by_what_middleware_stops(self, redis, poller):
+        redis.zadd("retry", {job(flow={"bid": "f"}): NOW, '{"class":"Nop","args":[]}': NOW})
         poller.client.middleware.add(lambda *_args: None)
 
         assert poller.move_due("retry", NOW) == 2
 
         assert not redis.exists("queue:default", "queues", "retry", "dead")
-        [report] = reports_in(redis)
-        assert report["task_token"] == "AQC="
-        assert report["error"] == "kiqbridge.errors.JobSkipped"
+        [end] = ends_in(redis)
+        assert (end.flow, end.error) == ({"bid": "f"}, "kiqbridge.errors.JobSkipped")
 
-    def test_a_state_machine_gets_a_failure_for_what_cannot_become_a_job(self, redis, poller):
-        redis.zadd("retry", {job(task_token="AQC=", queue=5): NOW})
+    def test_an_end_is_left_by_what_cannot_become_a_job(self, redis, poller):
+        redis.zadd("retry", {job(flow={"bid": "f"}, queue=5): NOW})
 
         assert poller.move_due("retry", NOW) == 1
 
         assert redis.zcard("dead") == 1
-        [report] = reports_in(redis)
-        assert (report["task_token"], report["error"]) == (
-            "AQC=",
-            "kiqbridge.errors.PayloadError",
-        )
+        [end] = ends_in(redis)
+        assert (end.flow, end.error) == ({"bid": "f"}, "kiqbridge.errors.PayloadError")
 
     def test_one_that_raises_is_logged_and_tried_again(self, redis, redis_url, start, caplog):
         poller = make_poller(redis_url)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.runners import reports_in
+from support.runners import ends_in
 
 from kiqbridge.api import DeadSet, Filter, Queue, read_audit
 from kiqbridge.errors import PayloadError
@@ -151,14 +151,14 @@ class TestMany:
 
         assert jids(redis) == [f"j{number}" for number in range(100) if number // 10 != 1]
 
-    def test_ends_and_reports_of_what_is_deleted_are_written(self, redis, queue):
+    def test_ends_of_what_is_deleted_are_written(self, redis, queue):
         redis.zadd("kb:ticks:s", {"entry": 1700000000})
-        push(redis, 1, tick={"schedule": "s", "at": 1700000000}, task_token="TOKEN")
+        push(redis, 1, tick={"schedule": "s", "at": 1700000000}, flow={"bid": "f"})
 
         assert queue.apply_all("delete") == 1
 
         assert json.loads(redis.zrange("kb:ends:s", 0, -1)[0])["outcome"] == "discarded"
-        assert len(reports_in(redis)) == 1
+        assert len(ends_in(redis)) == 1
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support.runners import ledger_end_in, report_in
+from support.runners import end_in, ledger_end_in
 from support.waiting import wait_until
 
 from kiqbridge import RedisUnavailable
@@ -78,12 +78,12 @@ def test_the_one_that_is_too_old_is_expired_but_no_retry_of_it(marks, process):
     assert begin(marks, process, execution(at=NOW - 100, **late, retry_count=0)) is None
 
 
-def test_a_state_machine_that_waits_for_it_gets_a_failure(marks, process):
+def test_whoever_waits_for_it_gets_its_end(marks, process):
     begin(marks, process, execution())
 
-    settlement = begin(marks, process, execution("j2", NOW + 60, task_token="t"))
+    settlement = begin(marks, process, execution("j2", NOW + 60, flow={"bid": "f"}))
 
-    assert report_in(settlement.effects)["error"].endswith("JobSkipped")
+    assert end_in(settlement.effects).error.endswith("JobSkipped")
 
 
 @pytest.mark.parametrize("has_connection", [True, False])

@@ -3,6 +3,9 @@
 import re
 import threading
 
+from kiqbridge.runtime.role import unstarted
+from support.waiting import wait_until
+
 NO_ROOM = "can't start new thread"
 
 
@@ -30,3 +33,29 @@ class FailingStarts:
             really_start(thread)
 
         monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def assert_begins_late(starts, steps, caplog):
+    """Whoever needs a thread that cannot start goes on, and it starts as soon as it can.
+
+    Args:
+        starts: a `FailingStarts`.
+        steps: a generator that gives the role with what needs it, and then whether its work is done.
+        caplog: what is logged.
+    """
+    role, need = next(steps)
+    starts.refused = {f"kiqbridge-{role.name.replace(' ', '-')}"}
+    need()
+    assert starts.tried
+    assert not role.runs
+    assert role in unstarted()
+    need()
+    assert caplog.text.count(f"thread {role.name} cannot be started: {role.without}") == 1
+
+    starts.refused.clear()
+    need()
+
+    assert role.runs
+    assert role not in unstarted()
+    wait_until(next(steps))
+    next(steps, None)

@@ -104,16 +104,16 @@ def kept(settlement):
     return json.loads(settlement.text)
 
 
+def ends_among(effects):
+    """The ends for the outbox among the effects of a job's end."""
+    return [FlowEnd.from_text(each.args[1]) for each in effects if each.name == "add"]
+
+
 def end_in(effects):
-    """The end for the outbox among the effects of a job's end, or None."""
-    texts = [each.args[1] for each in effects if each.name == "add"]
-    return FlowEnd.from_text(*texts) if texts else None
-
-
-def report_in(effects):
-    """What Step Functions is to get, or None."""
-    end = end_in(effects)
-    return json.loads(end.report) if end is not None and end.report else None
+    """The only one of them, or None."""
+    ends = ends_among(effects)
+    assert len(ends) <= 1
+    return ends[0] if ends else None
 
 
 def ledger_end_in(effects):
@@ -126,7 +126,15 @@ def fail(*_args):
     raise ValueError("no luck")
 
 
-def reports_in(redis):
-    """The reports for Step Functions in the ends that wait for the outbox."""
-    ends = map(FlowEnd.from_text, redis.zrange("kb:flow:ends", 0, -1))
-    return [json.loads(end.report) for end in ends if end.report]
+def ends_in(redis):
+    """The ends that wait for the outbox."""
+    return [*map(FlowEnd.from_text, redis.zrange("kb:flow:ends", 0, -1))]
+
+
+def ended_in_ledger(settlement):
+    """Outcome, error and whether it was run, of the end that a settlement adds to the ledger."""
+    end = ledger_end_in(settlement.effects)
+    [keys] = [each.keys for each in settlement.effects if each.name == "ledger"]
+    assert (keys[0], end.at) == ("kb:ends:shop/Nightly", 1_700_000_000)
+    assert (end.jid, end.ended_at) == ("j1", NOW)
+    return end.outcome, end.error, end.took_s is not None

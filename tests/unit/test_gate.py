@@ -62,6 +62,16 @@ def test_a_job_with_a_lock_of_ruby_runs_and_that_is_said_once_for_its_class(lock
     assert f"({lock}), which only Ruby releases" in said[0]
 
 
+def test_a_job_of_a_feature_that_is_not_here_is_refused_with_its_name(monkeypatch):
+    monkeypatch.setattr("kiqbridge.feature.missing", lambda: {"of_it": "the_feature"})
+    gate = gatekeeper(foreign_jobs="run")
+
+    assert gate.check(JOB) is None
+    refusal = gate.check(JOB | {"of_it": None})
+
+    assert "has of_it, and this worker lacks the feature the_feature" in str(refusal.error)
+
+
 class TestPausedClasses:
     def test_their_jobs_are_put_off_by_a_minute_more_or_less(self):
         gate = gatekeeper("Mail")

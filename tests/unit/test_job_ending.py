@@ -4,10 +4,10 @@ import json
 import math
 
 import pytest
-from support.runners import end_in, ledger_end_in, report_in
+from support.runners import end_in, ledger_end_in
 
 from kiqbridge.engine.settle.ending import ending, wants_output
-from kiqbridge.engine.settle.task_report import encode_output
+from kiqbridge.engine.settle.output import encode_output
 from kiqbridge.errors import JobRemoved
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.job_text import watched_payload
@@ -52,14 +52,6 @@ def test_the_value_is_kept_where_a_result_is_asked_for():
     assert wants_output(asked) and not wants_output({**JOB, "flow": FLOW})
     assert end_in(done(asked, [1])).output == "[1]"
     assert end_in(done({**JOB, "flow": FLOW}, [1])).output is None
-
-
-@pytest.mark.parametrize("flow", [{"flow": FLOW}, {}])
-def test_an_end_carries_the_report_of_a_task(flow):
-    effects = done({**JOB, **flow, "task_token": "AQC"}, 7)
-
-    assert report_in(effects)["output"] == "7"
-    assert end_in(effects).flow == flow.get("flow", {})
 
 
 @pytest.mark.parametrize("value", [None, {}, [], "x", 7, True])

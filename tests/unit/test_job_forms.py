@@ -10,7 +10,7 @@ from support.parsed_event import parse_event
 
 from kiqbridge import EventError, PayloadError
 from kiqbridge.aws.job_forms import JobRequest, Tick
-from kiqbridge.wire.guards import event_identity, task_identity
+from kiqbridge.wire.guards import event_identity
 
 NOW = 1_795_000_000.25
 JOB = {"class": "Mail", "args": [1]}
@@ -67,22 +67,6 @@ def test_a_bus_event_gives_its_id_to_what_has_no_identity():
         event_identity("e").of_job(2),
     ]
     assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
-
-
-def test_a_job_that_a_task_waits_for_goes_by_the_digest_of_its_token():
-    waited_for = JOB | {"task_token": "AQC="}
-    [job] = parse_event(waited_for, NOW).jobs
-    assert job == JobRequest(item=waited_for, dedupe_key=task_identity("AQC="))
-    assert "AQC" not in str(job.dedupe_key)
-    assert task_identity("other") != task_identity("AQC=")
-    # A key of its own and a tick come before the token, and the token before what brought the job.
-    brought = {"detail-type": "t", "source": "shop", "id": "e", "detail": waited_for}
-    for event, key in (
-        (waited_for | {"dedupe_key": "k"}, "k"),
-        (waited_for | {"tick": TICK}, None),
-        (brought, job.dedupe_key),
-    ):
-        assert parse_event(event, NOW).jobs[0].dedupe_key == key
 
 
 @pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])
@@ -224,7 +208,6 @@ NUMBERS = ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"
 
 NO_NAMES = [MARKUP, 'a"b', "a b", "a\n", "a/b", "a%00", "", 5, None, ["a"]]
 NO_NUMBERS = [MARKUP, "1795000000", True, None, [1], {}]
-NO_SECONDS = ["5", True, None, -1, 0.5, [5]]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +217,6 @@ NO_SECONDS = ["5", True, None, -1, 0.5, [5]]
         *((name, NO_NUMBERS) for name in NUMBERS),
         *((name, [5, "x", [], None]) for name in ("cattr", "cattr_1")),
         ("tags", ["mail", [1], [["a"]], {"a": 1}, 5]),
-        ("task_heartbeat_s", NO_SECONDS),
         # Flow control is none of an event's business.
         ("flow", [{"next": {"steps": []}}, {"bid": "a"}, None]),
     ],
@@ -242,7 +224,7 @@ NO_SECONDS = ["5", True, None, -1, 0.5, [5]]
 def test_a_member_of_another_form_is_refused_by_field(field, values):
     for value in values:
         with pytest.raises(PayloadError, match=rf"^{field}: "):
-            parse_event(PLAIN_JOB | {"task_token": "t", field: value}, NOW)
+            parse_event(PLAIN_JOB | {field: value}, NOW)
 
 
 @pytest.mark.parametrize("field", NAMES)
@@ -268,22 +250,6 @@ def test_an_active_job_several_jobs_and_a_bus_event_are_held_to_the_same(event, 
         parse_event(event, NOW)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"note": MARKUP, "tags": ["<b>"], "cattr": {"user": MARKUP}},
-        *({"task_token": "AQC/+=", "task_heartbeat_s": value} for value in (0, 1, 60, 1.5)),
-    ],
-)
-def test_arguments_and_foreign_members_stay_free_and_a_task_passes(more):
-    item = PLAIN_JOB | more
+def test_arguments_and_foreign_members_stay_free():
+    item = PLAIN_JOB | {"note": MARKUP, "tags": ["<b>"], "cattr": {"user": MARKUP}}
     assert parse_event(item, NOW).jobs[0].item == item
-
-
-@pytest.mark.parametrize("value", ["", 5, None, ["secret"], "secret" * 400, "gehe\u00edm"])
-def test_a_task_token_that_is_none_is_refused_without_being_shown(value):
-    with pytest.raises(PayloadError, match=r"^task_token: it is not the token of a task") as raised:
-        parse_event(PLAIN_JOB | {"task_token": value}, NOW)
-
-    assert "secret" not in str(raised.value)
-    assert "gehe" not in str(raised.value)

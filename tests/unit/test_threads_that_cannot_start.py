@@ -8,7 +8,6 @@ tests/redis/test_refused_threads.py.
 import ast
 import asyncio
 import io
-import json
 import os
 import threading
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.failing_starts import NO_ROOM, FailingStarts
+from support.failing_starts import NO_ROOM, FailingStarts, assert_begins_late
 from support.waiting import wait_until
 
 import kiqbridge
@@ -25,9 +24,7 @@ from kiqbridge.clocks.hooks import MissedTickHooks
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.perform.run_marks import RunMarks
-from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.notifications import Notifications
-from kiqbridge.engine.step_functions.heartbeats import TaskHeartbeats
 from kiqbridge.errors import JobTimeout
 from kiqbridge.flow.limiter_locks import Held, Keeper
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
@@ -109,37 +106,12 @@ def run_marks():
     yield ended.is_set
 
 
-def task_heartbeats():
-    class Service:
-        def heartbeat(self, token):
-            tokens.append(token)
-
-    tokens, now = [], [1000.0]
-    text = json.dumps({"class": "Bill", "args": [], "jid": "j1", "task_token": "t"}).encode()
-    jobs = {"t1": RunningJob("default", text, 1.0)}
-    beats = TaskHeartbeats(
-        running=lambda: jobs,
-        service=Service(),
-        every_s=1,
-        clock=lambda: now[0],
-    )
-    yield beats, beats.look
-
-    def look():
-        now[0] += 1
-        return tokens
-
-    yield look
-    beats.stop(30)
-
-
 LAZY = {
     "runtime/limits:Timekeeper.__init__": limits,
     "flow/limiter_locks:Keeper.__init__": limiter_locks,
     "clocks/hooks:MissedTickHooks.__init__": missed_ticks,
     "engine/settle/notifications:Notifications.__init__": handlers,
     "engine/perform/run_marks:RunMarks": run_marks,
-    "engine/step_functions/heartbeats:TaskHeartbeats": task_heartbeats,
 }
 """A thread that begins when it is needed first: a place, and a generator that gives the role with what needs it, and
 then whether its work is done."""
@@ -149,23 +121,7 @@ then whether its work is done."""
 def test_who_needs_a_thread_that_cannot_start_goes_on_and_it_starts_as_soon_as_it_can(
     starts, place, caplog
 ):
-    steps = LAZY[place]()
-    role, need = next(steps)
-    starts.refused = {f"kiqbridge-{role.name.replace(' ', '-')}"}
-    need()
-    assert starts.tried
-    assert not role.runs
-    assert role in unstarted()
-    need()
-    assert caplog.text.count(f"thread {role.name} cannot be started: {role.without}") == 1
-
-    starts.refused.clear()
-    need()
-
-    assert role.runs
-    assert role not in unstarted()
-    wait_until(next(steps))
-    next(steps, None)
+    assert_begins_late(starts, LAZY[place](), caplog)
 
 
 def descriptors():
@@ -296,12 +252,10 @@ def test_the_list_names_each_place_where_a_thread_is_made():
         places.visit(ast.parse(file.read_text(encoding="utf-8")))
         found |= places.found
 
-    gone = {
-        place
-        for place in ELSEWHERE
-        if place.startswith("features/") and not (SOURCE / place.partition(":")[0]).parent.exists()
-    }
-    assert found == {*LAZY, *OTHERS, *ELSEWHERE} - gone
+    of_features = {
+        place for place in found if place.startswith("features/")
+    }  # each in the tests of its own
+    assert found - of_features == {*LAZY, *OTHERS, *ELSEWHERE}
 
 
 class _Places(ast.NodeVisitor):

@@ -9,8 +9,9 @@ point group `kiqbridge.features` of its distribution.
 |---|---|---|
 | `verbs` | by the command line | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
-| `worker` | once in each worker, before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
+| `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
@@ -65,6 +66,10 @@ class Tab(NamedTuple):
     after: str
 
 
+ATTRIBUTES: Final[Mapping[str, str]] = {"task_token": "step_functions"}
+"""Attribute of a payload → the feature of this package without which such a job cannot be what it was pushed for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """What one feature brings; see the table above.
@@ -73,7 +78,7 @@ class Feature:
         package: the dotted name of its folder: `__name__` of its `__init__.py`.
         settings: names of settings without which a worker does not load its `prepare`, `worker` and `chores`: it asks for them
             if one of these is set; always, if there are none.
-        verbs, options, prepare, worker, chores, now, pages: the seams.
+        verbs, options, ends, prepare, worker, chores, now, pages: the seams.
         tabs: what of its pages is in the navigation.
     """
 
@@ -81,6 +86,7 @@ class Feature:
     settings: Sequence[str] = ()
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, str] = field(default_factory=dict)
     prepare: str = ""
     worker: str = ""
     chores: str = ""
@@ -163,6 +169,19 @@ def owner_of(option: str) -> Feature | None:
             if option in feature.options:
                 return feature
     return None
+
+
+@cache
+def ends() -> Mapping[str, Callable[..., Sequence[Any]]]:
+    """Attribute of a payload → what the feature that has it makes of the end of such a job."""
+    return {name: each.load(place) for each in shipped() for name, place in each.ends.items()}
+
+
+@cache
+def missing() -> Mapping[str, str]:
+    """Those of `ATTRIBUTES` whose feature was taken away."""
+    names = {each.name for each in shipped()}
+    return {attribute: name for attribute, name in ATTRIBUTES.items() if name not in names}
 
 
 def verbs() -> Iterator[Verb]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from kiqbridge import feature
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job, payload
@@ -46,6 +47,10 @@ def check_plain(job: Mapping[str, Any]) -> None:
         PayloadError: names the field and shows the value.
     """
     for name, value in job.items():
+        if name in feature.ATTRIBUTES and name in feature.missing():
+            raise PayloadError(
+                f"{name}: it is of the feature {feature.missing()[name]}, which is not installed; leave it out"
+            )
         check = _CHECKS.get(name)
         if check is None and _CURRENT_ATTRIBUTES.fullmatch(name):
             check = _OBJECT

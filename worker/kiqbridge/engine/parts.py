@@ -66,9 +66,6 @@ from kiqbridge.engine.settle.notifications import Handlers, Notifications
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
-from kiqbridge.engine.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.engine.step_functions.reporter import TaskReporter
-from kiqbridge.engine.step_functions.service import StepFunctions
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
@@ -108,6 +105,7 @@ class EngineParts:
 
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
+        connect: makes a connection for a thread of its own, which it may share.
         server_middleware: functions around each job; read by `build_capsules`.
         client: what the engine and its jobs push through.
         troubles: what the process cannot do until somebody changes something, beside those of its roles.
@@ -141,7 +139,7 @@ class EngineParts:
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
         )
-        self._connect = self.pool.shared_connection
+        self.connect = self.pool.shared_connection
         self.troubles = Troubles()
         self.rights = Rights(self.pool, self.keys, self.troubles, self.all_troubles)
         self.client = self._make_client()
@@ -154,31 +152,17 @@ class EngineParts:
             on_registered=on_registered,
         )
         self._handlers = Handlers(server)
-        service = StepFunctions()
-        self.heartbeats = TaskHeartbeats(
-            running=self.running_jobs, service=service, every_s=config.task_heartbeat_s
-        )
-        self.reporter = TaskReporter(
-            keys=self.keys,
-            connection=self._connect(),
-            service=service,
-            on_look=self.heartbeats.look,
-        )
-        self.outbox = Outbox(
-            EffectContext(self.keys, self.client),
-            self._connect(),
-            on_report=self.reporter.wake,
-        )
+        self.outbox = Outbox(EffectContext(self.keys, self.client), self.connect())
         self._settler = Settler(self.keys, on_end=self.outbox.wake)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
-            self._connect(), self.keys, self._settler, self._notifications
+            self.connect(), self.keys, self._settler, self._notifications
         )
         self.poller = Poller(
             identity=self.identity,
             keys=self.keys,
             client=self.client,
-            connection=self._connect(),
+            connection=self.connect(),
             track=self.pool.raw_connection,
             max_payload_bytes=config.max_payload_bytes,
         )
@@ -189,11 +173,11 @@ class EngineParts:
         )
         self.schedules = ScheduleLeader(
             self._make_schedule_steps,
-            connection=self._connect(),
+            connection=self.connect(),
             leads=lambda: self.poller.leads,
         )
         self.pauses = PauseWatch(
-            keys=self.keys, connection=self._connect(), track=self.pool.raw_connection
+            keys=self.keys, connection=self.connect(), track=self.pool.raw_connection
         )
         self._gate = Gate(
             paused=self.pauses,
@@ -210,11 +194,11 @@ class EngineParts:
         )
         outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(
-            self._connect(), self.keys, self._settler, outage, self._notifications
+            self.connect(), self.keys, self._settler, outage, self._notifications
         )
         self.run_marks = RunMarks(
             self.keys,
-            connect=self._connect,
+            connect=self.connect,
             identity=self.identity,
             cancel=self.client.cancel,
         )
@@ -231,8 +215,7 @@ class EngineParts:
         self.heartbeat: Heartbeat | None = None
         self.isolation: Isolation | None = None
         self.reservations: Reservations | None = None
-        brought = (make(self) for make in feature.found("worker", config))
-        self.brought: list[Role] = [role for roles in brought for role in roles]
+        self.brought: list[Role] = []
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""
@@ -247,7 +230,7 @@ class EngineParts:
             )
             for capsule in capsules
         ]
-        self.keeper.report(self._note, self.served_queues())
+        self.keeper.report(self._note)
 
     def build_around_capsules(
         self, *, on_signal: Callable[[str], None], on_lost: Callable[[Holder], None]
@@ -261,10 +244,12 @@ class EngineParts:
         processors = [each for capsule in self.capsules for each in capsule.processors]
         loops = [capsule.loop for capsule in self.capsules if capsule.loop is not None]
         self.isolation = self._make_isolation()
+        if self.isolation is not None:
+            self.keeper.watch([*map(self.keys.suspects, self.served_queues())], self.isolation.note)
         self.manager = Manager(
             processors,
             [capsule.gate for capsule in self.capsules],
-            self._connect(),
+            self.connect(),
             self.keys,
             self._notifications,
             loops=loops,
@@ -276,7 +261,7 @@ class EngineParts:
         self.heartbeat = Heartbeat(
             info=self._process_info(),
             keys=self.keys,
-            connection=self._connect(),
+            connection=self.connect(),
             view=ProcessView(
                 work=self.running_jobs,
                 is_quiet=self._is_quiet,
@@ -293,6 +278,8 @@ class EngineParts:
             metrics=self.metrics,
         )
         self.reservations = self._make_reservations(on_lost)
+        brought = (make(self) for make in feature.found("worker", self.config))
+        self.brought = [role for roles in brought for role in roles]
 
     @property
     def roles(self) -> list[Role]:
@@ -311,8 +298,6 @@ class EngineParts:
             self.isolation,
             self.reservations,
             self.outbox,
-            self.heartbeats,
-            self.reporter,
             *self.brought,
         )
         return [role for role in made if role is not None]
@@ -377,10 +362,7 @@ class EngineParts:
         """Pass on what the beat has found out to those that would else ask for it; close what idles."""
         self.poller.note(leader=news.leader, server_time=news.server_time)
         self.outbox.note(ends=news.ends, cancelled=news.cancelled)
-        self.reporter.note(reports=news.reports)
         self.pauses.note(pauses=news.pauses)
-        if self.isolation is not None:
-            self.isolation.note(suspects=news.suspects)
         self.pool.trim()
 
     def _make_client(self) -> Client:
@@ -452,7 +434,7 @@ class EngineParts:
         config = self.config
         return EngineContext(
             keys=self.keys,
-            connect=self._connect,
+            connect=self.connect,
             keeper=self.keeper,
             revoker=self.revoker,
             outage=outage,
@@ -514,7 +496,7 @@ class EngineParts:
             tid=secrets.token_hex(3),
             queues=list(capsules),
             keys=self.keys,
-            connect=self._connect,
+            connect=self.connect,
             keeper=self.keeper,
             pool=self.processes,
             settler=self._settler,
@@ -534,7 +516,7 @@ class EngineParts:
         return Reservations(
             registry=self.registry,
             keys=self.keys,
-            connection=self._connect(),
+            connection=self.connect(),
             settler=self._settler,
             holders=self._holders,
             rules=Rules(

@@ -32,9 +32,9 @@ from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.failure import Failures, not_performed
 from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settlement import Settlement, Target
-from kiqbridge.engine.settle.task_report import NOT_PERFORMED
 from kiqbridge.errors import KiqbridgeError, OverLimit
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import read_cancelled

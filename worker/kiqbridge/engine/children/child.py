@@ -26,7 +26,7 @@ from kiqbridge.engine.host.process_state import Start, look_at_start
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.settle.error_report import Failure
-from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput
+from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied
 from kiqbridge.runtime import frames
 
@@ -127,7 +127,7 @@ class Child:
 
     def perform(
         self, order: ChildJob, *, while_waiting: Callable[[], object] = lambda: None
-    ) -> TaskOutput | object:
+    ) -> JobOutput | object:
         """Run one job; returns when it has succeeded. `while_waiting` is called every half second.
 
         Returns:
@@ -165,7 +165,7 @@ class Child:
         if "cancelled" in reply:
             return Cancelled.CANCELLED
         output = reply.get("output")
-        return TaskOutput(**output) if output is not None else NOT_PERFORMED
+        return JobOutput(**output) if output is not None else NOT_PERFORMED
 
     def perform_alone(
         self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]

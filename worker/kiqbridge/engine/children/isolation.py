@@ -127,9 +127,9 @@ class Isolation(Role):
         if child is not None:
             child.send_stopping()
 
-    def note(self, *, suspects: bool) -> None:
+    def note(self, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
         """Whether there are suspects, as the beat of the lease has found out. From any thread, at once."""
-        self._hint.give(is_some=suspects)
+        self._hint.give(is_some=is_some)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Wait for the running suspect for so many seconds, else not at all, then give it back.

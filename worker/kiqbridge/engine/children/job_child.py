@@ -55,9 +55,9 @@ from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_lo
 from kiqbridge.engine.settle.ending import wants_output
 from kiqbridge.engine.settle.error_report import RuleAnswers
 from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
 from kiqbridge.engine.settle.over_limit import may_be_put_off
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
-from kiqbridge.engine.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.errors import JobNotFound, OverLimit
 from kiqbridge.runtime import descriptors, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor

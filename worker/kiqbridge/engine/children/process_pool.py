@@ -28,7 +28,7 @@ from kiqbridge.engine.host.process_state import look_at_start
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.perform.slots import Slots
-from kiqbridge.engine.settle.task_report import TaskOutput
+from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.errors import ProcessDied, Shutdown
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.role import Role
@@ -94,7 +94,7 @@ class ProcessPool:
     def __repr__(self) -> str:
         return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
 
-    def perform(self, order: ChildJob, owner: object) -> TaskOutput | object:
+    def perform(self, order: ChildJob, owner: object) -> JobOutput | object:
         """Run a job in a child, waiting for one first.
 
         Args:

@@ -7,7 +7,7 @@ the square of the fleet. It also answers whether anybody leads the pollers, and 
 dead processes may have left: an idle process asks for nothing else.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from kiqbridge.store import scripts
@@ -25,10 +25,9 @@ class News(NamedTuple):
         watches: whether this process holds a watch slot.
         leader: the text of who leads the pollers; empty = nobody.
         ends: whether there are ends of jobs under flow control.
-        reports: whether there are reports for Step Functions.
         cancelled: changes when a batch is cancelled; empty if none is.
         pauses: how many pauses there are.
-        suspects: whether there are suspects in the queues that were named.
+        found: of each group of keys that was asked for, whether one of them exists; empty: no key was found at all.
         slots: the texts of both watch slots; empty = vacant.
     """
 
@@ -36,10 +35,9 @@ class News(NamedTuple):
     watches: bool = False
     leader: bytes = b""
     ends: bool = False
-    reports: bool = False
     cancelled: bytes = b""
     pauses: int = 0
-    suspects: bool = False
+    found: Sequence[bool] = ()
     slots: tuple[bytes, bytes] = (b"", b"")
 
 
@@ -53,7 +51,7 @@ def send_beat(
     silent_after_ms: int,
     slot_ms: int,
     over: Collection[bytes] = (b"", b""),
-    queues: Collection[str] = (),
+    groups: Sequence[Collection[str]] = (),
 ) -> News | None:
     """Give a sign of life for a lease, and keep or take a watch slot.
 
@@ -66,7 +64,7 @@ def send_beat(
         silent_after_ms: milliseconds for which the owner may be silent then.
         slot_ms: milliseconds for which a slot is held; 0: it is given up.
         over: the text of each slot that is over by the clock of this process (`leadership.Sight`).
-        queues: names of those whose suspects are of interest.
+        groups: of keys whose existence is of interest.
 
     Returns:
         None when the lease is gone: one that was taken away is never given back here.
@@ -83,12 +81,11 @@ def send_beat(
             keys.watch_2,
             keys.poller,
             keys.flow_ends,
-            keys.task_reports,
             keys.cancelled_batches,
             keys.pauses,
-            *map(keys.suspects, queues),
+            *(key for group in groups for key in group),
         ],
-        [incarnation, silent_after_ms, identity, slot_ms, *over, number],
+        [incarnation, silent_after_ms, identity, slot_ms, *over, number, *map(len, groups)],
     )
     if not answer:
         return None
@@ -101,11 +98,7 @@ def send_beat(
     )
     if not rest:
         return news
-    ends, reports, cancelled, pauses, suspects = rest
+    ends, cancelled, pauses, *counts = rest
     return news._replace(
-        ends=bool(ends),
-        reports=bool(reports),
-        cancelled=cancelled,
-        pauses=pauses,
-        suspects=bool(suspects),
+        ends=bool(ends), cancelled=cancelled, pauses=pauses, found=[*map(bool, counts)]
     )

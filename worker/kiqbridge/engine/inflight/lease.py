@@ -14,7 +14,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from kiqbridge.engine.inflight.beat import News, send_beat
 from kiqbridge.engine.inflight.orphans import ORPHAN_LIMIT
@@ -143,7 +143,7 @@ class LeaseKeeper:
         self._stopping = threading.Event()
         self._pause_s = times.beat_every
         self._on_news: Callable[[News], object] = lambda _news: None
-        self._queues: Collection[str] = ()
+        self._groups: list[tuple[Collection[str], Callable[[bool], object]]] = []
         self.watches = False
         self._slots = Sight(), Sight()
         self._reaper = Reaper(
@@ -168,15 +168,13 @@ class LeaseKeeper:
         self._register(self._connection)
         self.thread.start()
 
-    def report(self, on_news: Callable[[News], object], queues: Collection[str] = ()) -> None:
-        """Call `on_news` with what each beat brings, on the thread of the lease; it must not wait.
-
-        Args:
-            on_news: gets it.
-            queues: names of those whose suspects are of interest.
-        """
-        self._queues = queues
+    def report(self, on_news: Callable[[News], object]) -> None:
+        """Call `on_news` with what each beat brings, on the thread of the lease; it must not wait."""
         self._on_news = on_news
+
+    def watch(self, keys: Collection[str], note: Callable[[bool], object]) -> None:
+        """Call `note` after each beat: whether one of these keys exists. It must not wait, as above."""
+        self._groups.append((keys, note))
 
     @property
     def has_registered(self) -> bool:
@@ -296,14 +294,18 @@ class LeaseKeeper:
 
     def _beat(self) -> None:
         lease = self.current
-        news = None
+        news, groups = None, list(self._groups)
         if not lease.lost:
-            news = self._send_beat(lease, slot_ms=self._times.slot_ms)
+            news = self._send_beat(
+                lease, slot_ms=self._times.slot_ms, groups=[keys for keys, _ in groups]
+            )
         if lease.lost and not self._stopping.is_set():
             self.renounce(lease, "taken away while this process was silent")
         self.watches = news is not None and news.watches
         if news is not None:
             self._on_news(news)
+            for index, (_, note) in enumerate(groups):
+                note(bool(news.found) and news.found[index])
         if not self.watches:
             self._pause_s = self._times.beat_every
         elif not self.thread.tried(self._look, "giving back the jobs of processes that died"):
@@ -319,7 +321,9 @@ class LeaseKeeper:
         else:
             self._pause_s = min(strictest.watch_every, times.watch_every)
 
-    def _send_beat(self, lease: Lease, *, slot_ms: int) -> News | None:
+    def _send_beat(
+        self, lease: Lease, *, slot_ms: int, groups: Sequence[Collection[str]] = ()
+    ) -> News | None:
         asked_at = lease_now()
         news = send_beat(
             self._connection,
@@ -330,7 +334,7 @@ class LeaseKeeper:
             silent_after_ms=self._times.silent_after_ms,
             slot_ms=slot_ms,
             over=[sight.over for sight in self._slots],
-            queues=self._queues,
+            groups=groups,
         )
         for sight, text in zip(self._slots, news.slots if news else (), strict=False):
             held_ms = text.partition(b" ")[0]  # as its holder has written it

@@ -83,12 +83,12 @@ class Outbox(Role):
     Args:
         context: what effects are made with.
         connection: its own.
-        on_report: called when a report for Step Functions was passed on.
         makers: of effects.
         look_s: seconds between two looks.
 
     Attributes:
         applied: how many ends this process has applied.
+        on_write: key → what is called when an effect on that key was applied.
         bids: batches that are cancelled, as of the last look; replaced, never changed.
     """
 
@@ -97,7 +97,6 @@ class Outbox(Role):
         context: EffectContext,
         connection: RedisConnection | RedisPool,
         *,
-        on_report: Callable[[], object] = lambda: None,
         makers: Sequence[EffectMaker] = MAKERS,
         look_s: float = LOOK_S,
     ) -> None:
@@ -112,7 +111,7 @@ class Outbox(Role):
         self.bids: frozenset[str] = frozenset()
         self._context = context
         self._connection = connection
-        self._on_report = on_report
+        self.on_write: dict[str, Callable[[], object]] = {}
         self._makers = makers
         self._look_s = look_s
         self._looked_at = 0.0
@@ -202,8 +201,10 @@ class Outbox(Role):
             if its_answers is None:
                 continue
             self.applied += 1
-            if each.end.report:
-                self._on_report()
+            for key in {
+                key for effect in each.effects for key in effect.keys
+            } & self.on_write.keys():
+                self.on_write[key]()
             has_added |= any(
                 answer and effect.name in ADDING
                 for effect, answer in zip(each.effects, its_answers, strict=True)

@@ -26,7 +26,7 @@ from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
-from kiqbridge.engine.settle.task_report import NOT_PERFORMED
+from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.errors import JobInterrupted, OverLimit, PayloadError, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.logs import log_level

@@ -5,6 +5,7 @@
 - It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
   refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
 - Ruby holds a lock for it (`unique_for`, `lock_digest`): it runs, and that is said once for each class.
+- It has an attribute of a feature that this worker lacks: refused to the dead set.
 - Its class is not declared here, and the setting routes such jobs to another queue.
 - Its batch is cancelled: it ends without being performed.
 """
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any, Protocol
 
+from kiqbridge import feature
 from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
@@ -103,6 +105,8 @@ class Gate:
         self._declared = declared
         self._foreign_jobs = foreign_jobs
         self._route = routed_queue(unknown_class)
+        self._missing = feature.missing()
+        self._looks_always = bool(self._route or self._missing)
         self._rng = rng
         self._wall_now = wall_now
         self._warned: set[tuple[str, str]] = set()
@@ -119,7 +123,7 @@ class Gate:
             or "lock_digest" in payload
             or "unique_digest" in payload
             or self._paused.classes
-            or self._route
+            or self._looks_always
         ):
             return self._look_closer(payload)
         return self._look_for_batch(payload) if self._cancelled.bids else None
@@ -131,6 +135,13 @@ class Gate:
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
+        for name in self._missing.keys() & payload.keys():
+            return self._refuse(
+                payload,
+                shown,
+                f"this job has {name}, and this worker lacks the feature {self._missing[name]}; let workers that have it "
+                "serve its queue",
+            )
         if shown in self._paused.classes:
             logger.debug("class %s is paused: put off", shown)
             return self._put_off()
@@ -151,9 +162,9 @@ class Gate:
                     "Ruby takes further ones for duplicates until the lock expires; let only Ruby workers serve their "
                     "queue, or enqueue them without it and with unique of kiqbridge.flow",
                 )
-        for feature, reason in _FEATURES:
-            if payload.get(feature):
-                return self._foreign(payload, shown, feature, reason)
+        for name, reason in _FEATURES:
+            if payload.get(name):
+                return self._foreign(payload, shown, name, reason)
         return self._look_for_batch(payload)
 
     def _look_for_batch(self, payload: Mapping[str, Any]) -> Refusal | None:
@@ -166,12 +177,11 @@ class Gate:
         return job_class in self._declared or rails.performed_class(payload) in self._declared
 
     def _foreign(
-        self, payload: Mapping[str, Any], shown: str, feature: str, reason: str
+        self, payload: Mapping[str, Any], shown: str, name: str, reason: str
     ) -> Refusal | None:
-        jid = shorten(payload.get("jid"))
         if self._foreign_jobs == "run":
             self._warn_once(
-                feature,
+                name,
                 shown,
                 f"a job of class {shown} {reason}; it and all others of this class run all the same "
                 "(foreign_jobs: run)",
@@ -179,16 +189,20 @@ class Gate:
             return None
         if self._foreign_jobs == "requeue":
             self._warn_once(
-                feature,
+                name,
                 shown,
                 f"a job of class {shown} {reason}; it and all others of this class are put off by "
                 f"{PUT_OFF_S:.0f} s until a Ruby worker takes them (foreign_jobs: requeue)",
             )
             return self._put_off()
-        error = JobRefused(
-            f"this job {reason} ({feature}); let Ruby workers serve its queue, or set foreign_jobs to "
-            "run or requeue"
+        return self._refuse(
+            payload,
+            shown,
+            f"this job {reason} ({name}); let Ruby workers serve its queue, or set foreign_jobs to run or requeue",
         )
+
+    def _refuse(self, payload: Mapping[str, Any], shown: str, why: str) -> Refusal:
+        error, jid = JobRefused(why), shorten(payload.get("jid"))
         logger.warning("job %s of class %s is refused to the dead set: %s", jid, shown, error)
         return Refusal(error=error)
 

@@ -20,8 +20,8 @@ from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
 from kiqbridge.engine.settle.error_report import was_not_made
+from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.task_report import TaskOutput
 from kiqbridge.errors import JobTimeout, PayloadError, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, settle
@@ -67,7 +67,7 @@ class ChildJob:
 class Processes(Protocol):
     """Runs jobs outside this process: `ProcessPool`."""
 
-    def perform(self, order: ChildJob, owner: object) -> TaskOutput | object:
+    def perform(self, order: ChildJob, owner: object) -> JobOutput | object:
         """Run one; see `ProcessPool.perform`."""
 
 

@@ -31,10 +31,10 @@ from kiqbridge.engine.settle.ending import ending, wants_output
 from kiqbridge.engine.settle.error_report import rules_after
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput, encode_output
 from kiqbridge.engine.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.engine.settle.settlement import Settlement, Target
-from kiqbridge.engine.settle.task_report import NOT_PERFORMED, TaskOutput, encode_output
 from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
 from kiqbridge.runtime import job_forks, redaction, user_code
 from kiqbridge.runtime.logs import log_level
@@ -45,7 +45,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import new_jid
 from kiqbridge.wire.raw_job import UNREADABLE_CLASS
 from kiqbridge.wire.showable import showable
-from kiqbridge.wire.task_token import REFUSED, has_refused_token, task_of
 from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:
@@ -175,30 +174,17 @@ class Failures:
         payload, result = json_text.loads(execution.text), execution.result
         outcome: EndKind = "done"
         error: JobSkipped | JobCancelled | None = None
-        output: TaskOutput | None = None
-        has_task = task_of(payload) is not None
-        if has_refused_token(payload):
-            logger.warning(REFUSED)
+        output: JobOutput | None = None
         if result is NOT_PERFORMED:
             outcome, error = (
                 "skipped",
                 JobSkipped("middleware ended this job without performing it"),
             )
-            if has_task:
-                logger.warning("%s; Step Functions gets a failure", error)
         elif result is Cancelled.CANCELLED:
             outcome = "cancelled"
             error = JobCancelled("this job was cancelled before it was complete")
         else:
             output = encode_output(result if wants_output(payload) else None)
-            if output.omitted:
-                logger.warning(
-                    "the return value %s: %s",
-                    output.omitted,
-                    "Step Functions gets an object with the members jid and omitted in its place"
-                    if has_task
-                    else "it is not kept as a result",
-                )
         effects = ending(
             self.keys,
             payload,

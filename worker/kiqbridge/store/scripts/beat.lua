@@ -2,18 +2,18 @@
 -- Give a sign of life for the own lease, keep or take one of the two watch slots, and answer what would
 -- else have to be asked for again and again.
 -- KEYS 1 registered incarnations (set), 2 signs of life (hash), 3 4 watch slots (string), 5 who leads the
--- pollers (string), 6 ends of jobs (zset), 7 reports (zset), 8 cancelled batches (zset), 9 pauses (hash),
--- 10... suspects (list)
+-- pollers (string), 6 ends of jobs (zset), 7 cancelled batches (zset), 8 pauses (hash), 9... groups of keys whose
+-- existence is asked for (any)
 -- ARGV 1 incarnation, 2 milliseconds after which it may be called silent, 3 identity, 4 milliseconds for
 -- which a watch slot is held; 0 = give it up, 5 6 texts of slots that are over by the caller's clock, 7 the number of
--- this beat
+-- this beat, 8... how many keys each group has
 -- A slot is `MILLISECONDS NUMBER IDENTITY`; the number grows with each renewal. Who holds none takes one
 -- that is vacant. When the holder of the other slot has renewed it ten times, it also takes one that is held
 -- for longer than its own would be, or whose holder is on the host of the other holder, if it is not itself.
 -- Returns 0 when the lease is gone (fenced), else seconds and microseconds of the server's time, the number
 -- of the own slot (0 = none), the texts of who leads the pollers and of both slots ('' = none); and, if any
--- of the keys from 6 on exists, 1 if there are ends, 1 if there are reports, number and last of the cancelled
--- batches, number of pauses, number of lists of suspects.
+-- of the keys from 6 on exists, 1 if there are ends, number and last of the cancelled batches, number of pauses, and of
+-- each group how many of its keys exist.
 -- Repeated: gives another sign.
 -- See reliability §3.2, reliability §3.3.
 -- include sign_of_life
@@ -80,11 +80,15 @@ local answer = { tonumber(time[1]), tonumber(time[2]), own, texts[3] or '', text
 if redis.call('EXISTS', unpack(KEYS, 6)) == 0 then
   return answer
 end
-local cancelled, newest = redis.pcall('ZCARD', KEYS[8]), redis.pcall('ZRANGE', KEYS[8], -1, -1)
-local pauses = redis.pcall('HLEN', KEYS[9])
+local cancelled, newest = redis.pcall('ZCARD', KEYS[7]), redis.pcall('ZRANGE', KEYS[7], -1, -1)
+local pauses = redis.pcall('HLEN', KEYS[8])
 answer[7] = redis.call('EXISTS', KEYS[6])
-answer[8] = redis.call('EXISTS', KEYS[7])
-answer[9] = type(cancelled) == 'number' and cancelled .. ' ' .. (newest[1] or '') or ''
-answer[10] = type(pauses) == 'number' and pauses or 0
-answer[11] = #KEYS > 9 and redis.call('EXISTS', unpack(KEYS, 10)) or 0
+answer[8] = type(cancelled) == 'number' and cancelled .. ' ' .. (newest[1] or '') or ''
+answer[9] = type(pauses) == 'number' and pauses or 0
+local from = 9
+for group = 8, #ARGV do
+  local till = from + tonumber(ARGV[group]) - 1
+  answer[#answer + 1] = till >= from and redis.call('EXISTS', unpack(KEYS, from, till)) or 0
+  from = till + 1
+end
 return answer

@@ -8,12 +8,17 @@ import time
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.engine.settle.task_report import TaskOutput, success_report
-from kiqbridge.engine.step_functions.reporter import BATCH, LONGEST_PAUSE_S, OLDEST_S, TaskReporter
-from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.step_functions.report import JobOutput, success_report
+from kiqbridge.features.step_functions.reporter import (
+    BATCH,
+    LONGEST_PAUSE_S,
+    OLDEST_S,
+    TaskReporter,
+)
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, OutputRefused
+from kiqbridge.features.step_functions.task import Task
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.task_token import Task
 
 REPORTS = "kb:reports"
 
@@ -73,7 +78,7 @@ def started(process, connection, service):
 def add(redis, *tokens, age_s=0.0):
     for token in tokens:
         task = Task(token=token, jid=f"j-{token}", job_class="Bill")
-        redis.zadd(REPORTS, {success_report(task, TaskOutput("1"), time.time() - age_s): 0})
+        redis.zadd(REPORTS, {success_report(task, JobOutput("1"), time.time() - age_s): 0})
 
 
 def waiting(redis):
@@ -294,13 +299,13 @@ def test_while_the_beat_finds_no_reports_nothing_is_asked_for(redis, connection,
     reporter = TaskReporter(keys=Keys(), connection=connection, service=service, look_s=0.02)
     looks = []
     look, reporter.look = reporter.look, lambda: looks.append("look") or look()
-    reporter.note(reports=False)
+    reporter.note(False)
     reporter.start()
     assert not threading.Event().wait(0.2)  # ten times as long as until a look
     assert looks == []
 
     add(redis, "a")
-    reporter.note(reports=True)
+    reporter.note(True)
 
     wait_until(lambda: reporter.sent == 1, what="the report")
     reporter.stop(5)

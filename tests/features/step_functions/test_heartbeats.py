@@ -2,12 +2,14 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
+from support.failing_starts import FailingStarts, assert_begins_late
 
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits
+from kiqbridge.features.step_functions.heartbeats import TaskHeartbeats
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits
 
 
 class Service:
@@ -125,3 +127,22 @@ def test_each_job_has_its_own(stand):
     stand.sent_after(41)
 
     assert sorted(stand.service.tokens) == ["a"] * 5 + ["b"] * 3
+
+
+def test_a_thread_that_cannot_start_is_tried_again_at_the_next_look(monkeypatch, caplog):
+    tokens, now = [], [1000.0]
+    text = json.dumps({"class": "Bill", "args": [], "jid": "j1", "task_token": "t"}).encode()
+    jobs = {"t1": RunningJob("default", text, 1.0)}
+    service = SimpleNamespace(heartbeat=tokens.append)
+    beats = TaskHeartbeats(running=lambda: jobs, service=service, every_s=1, clock=lambda: now[0])
+
+    def look():
+        now[0] += 1
+        return tokens
+
+    def steps():
+        yield beats, beats.look
+        yield look
+
+    assert_begins_late(FailingStarts(monkeypatch), steps(), caplog)
+    beats.stop(30)

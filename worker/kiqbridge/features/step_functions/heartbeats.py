@@ -16,12 +16,12 @@ from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.step_functions.service import CallFailed, NobodyWaits, StepFunctions
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, StepFunctions
+from kiqbridge.features.step_functions.task import Task, may_have_task, task_of
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import LazyRole, Until
 from kiqbridge.wire.job_text import watched_payload
-from kiqbridge.wire.task_token import Task, may_have_task, task_of
 
 logger = logging.getLogger(__name__)
 

@@ -19,21 +19,21 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.client.current import log_context
-from kiqbridge.engine.settle.task_report import TaskReport, omitted_output
-from kiqbridge.engine.step_functions.service import (
+from kiqbridge.features.step_functions import waiting
+from kiqbridge.features.step_functions.report import TaskReport, omitted_output
+from kiqbridge.features.step_functions.service import (
     CallFailed,
     NobodyWaits,
     OutputRefused,
     StepFunctions,
 )
+from kiqbridge.features.step_functions.task import Task
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
-from kiqbridge.store import task_reports
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.task_token import Task
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +103,10 @@ class TaskReporter(Role):
         self._looked_at = 0.0
         self._hint = Hint()
 
-    def note(self, *, reports: bool) -> None:
+    def note(self, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
         """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
-        self._hint.give(is_some=reports)
-        if reports and time.monotonic() >= self._looked_at + self._look_s:
+        self._hint.give(is_some=is_some)
+        if is_some and time.monotonic() >= self._looked_at + self._look_s:
             self._some.set()
 
     def look(self) -> bool:
@@ -115,17 +115,15 @@ class TaskReporter(Role):
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
-        if not task_reports.has_reports(self._connection, self._keys):
+        if not waiting.has_reports(self._connection, self._keys):
             return False
-        taken = task_reports.take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
+        taken = waiting.take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
         began = time.monotonic()
         for index, text in enumerate(taken.texts):
             threads.beat()
             if not self._send(text, lambda: taken.now + time.monotonic() - began):
                 for other in taken.texts[index + 1 :]:
-                    task_reports.put_off_report(
-                        self._connection, self._keys, other, until=taken.now
-                    )
+                    waiting.put_off_report(self._connection, self._keys, other, until=taken.now)
                 return False
         return len(taken.texts) == BATCH
 
@@ -135,7 +133,7 @@ class TaskReporter(Role):
             report = TaskReport.from_text(text)
         except ValueError:  # its message would quote the token
             logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
-            task_reports.remove_report(self._connection, self._keys, text)
+            waiting.remove_report(self._connection, self._keys, text)
             return True
         with log_context(**{"class": report.job_class, "jid": report.jid}):
             return self._send_read(report, text, now)
@@ -170,7 +168,7 @@ class TaskReporter(Role):
                 at=report.at,
                 output=omitted_output(task, "was refused by Step Functions as no JSON"),
             )
-            task_reports.replace_report(self._connection, self._keys, text, other.to_text())
+            waiting.replace_report(self._connection, self._keys, text, other.to_text())
             self._some.set()
             return True
         except CallFailed as error:
@@ -179,14 +177,14 @@ class TaskReporter(Role):
             self.sent += 1
             what = "failure" if report.output is None else "success"
             logger.info("reported the %s of %s to Step Functions", what, _named(report))
-        task_reports.remove_report(self._connection, self._keys, text)
+        waiting.remove_report(self._connection, self._keys, text)
         return True
 
     def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
         age_s = wall_now() - report.at
         if age_s > OLDEST_S:
             logger.error("%s ended more than a year ago: its report is dropped", _named(report))
-            task_reports.remove_report(self._connection, self._keys, text)
+            waiting.remove_report(self._connection, self._keys, text)
             return True
         if time.monotonic() >= self._warn_at:
             self._warn_at = time.monotonic() + WARN_S
@@ -198,7 +196,7 @@ class TaskReporter(Role):
                 self._keys.task_reports,
             )
         pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
-        task_reports.put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        waiting.put_off_report(self._connection, self._keys, text, until=now + pause_s)
         if error.is_service:
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
         return not error.is_service

@@ -12,7 +12,7 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN
 
 REFUSED: Final = f"{TASK_TOKEN} is no text of 1 to {MAX_TASK_TOKEN} characters: nothing is reported to Step Functions"
-"""Of a job with `has_refused_token`."""
+"""Of a job whose token can be none."""
 
 _NAME: Final = b'"task_token"'
 
@@ -46,11 +46,6 @@ def task_of(payload: Mapping[str, Any]) -> Task | None:
         jid=str(payload.get("jid", "")),
         job_class=shown if isinstance(shown, str) else "",
     )
-
-
-def has_refused_token(payload: Mapping[str, Any]) -> bool:
-    """Whether a payload names a token that can be none."""
-    return TASK_TOKEN in payload and task_of(payload) is None
 
 
 def may_have_task(text: bytes) -> bool:

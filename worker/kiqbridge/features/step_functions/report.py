@@ -1,27 +1,29 @@
 r"""What Step Functions gets to know of a job that has ended, as it is kept in Redis until it is sent.
 
-A report is a part of the job's end (ending.py). The outbox moves it to the sorted set `kb:reports`:
+A report goes along with the job's end (`report_end`). The outbox moves it to the sorted set `kb:reports`:
 
     {"task_token":"AQC…","jid":"b4a5…","class":"Bill","at":1700000000.5,"output":"{\"total\":7}"}
     {"task_token":"AQC…","jid":"b4a5…","class":"Bill","at":1700000000.5,"error":"OSError","cause":"{…}"}
 
-Pure: building and reading it. Who sends it: engine/step_functions/reporter.py.
+Pure: building and reading it. Who sends it: features/step_functions/reporter.py.
 """
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
+from kiqbridge.engine.settle.ending import EndedJob
 from kiqbridge.engine.settle.failed_payload import error_class, error_message
-from kiqbridge.errors import PayloadError
+from kiqbridge.engine.settle.output import JobOutput
+from kiqbridge.features.step_functions.task import REFUSED, Task, task_of
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import TASK_TOKEN
-from kiqbridge.wire.task_token import Task
 
-MAX_OUTPUT_BYTES: Final = 262_144
-"""Bytes of a task's output as UTF-8; Step Functions, quotas, 256 KiB."""
+logger = logging.getLogger(__name__)
 
 MAX_ERROR: Final = 256
 MAX_CAUSE: Final = 32_768
@@ -29,26 +31,6 @@ MAX_CAUSE: Final = 32_768
 
 _MAX_TEXT_BYTES: Final = 5000
 """Bytes of the error's message in a cause: with what JSON adds to it, the cause stays within its limit."""
-
-MAX_VALUE_DEPTH: Final = 98
-"""Lists and dicts in each other: a result and the arguments of a job hold the value within two more, and
-`json_text` reads 100."""
-
-NOT_PERFORMED: Final = object()
-"""The return value of a job that was not called, because middleware has skipped it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutput:
-    """A return value as JSON text.
-
-    Attributes:
-        text: the JSON; empty when it is left out.
-        omitted: why it is left out, as a sentence without its subject.
-    """
-
-    text: str
-    omitted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,58 +84,27 @@ class TaskReport:
             raise ValueError("it lacks what every report has") from error
 
 
-def encode_output(result: object) -> TaskOutput:
-    """A job's return value as JSON for Step Functions; in the time that its limit bounds, and never an error.
-
-    Args:
-        result: the value, or a `TaskOutput` that was made in a child process.
-    """
-    if isinstance(result, TaskOutput):
-        return result
-    if result is None:  # as of most jobs; the encoder takes a third of the time of a whole end
-        return TaskOutput("null")
-    parts: list[str] = []
-    size = 0
-    try:
-        for part in _ENCODER.iterencode(result):
-            size += len(part.encode())
-            if size > MAX_OUTPUT_BYTES:
-                return TaskOutput(
-                    "", f"is longer than the {MAX_OUTPUT_BYTES} bytes that Step Functions takes"
-                )
-            parts.append(part)
-        _check_readable(result)
-    except BaseException as error:  # noqa: BLE001 - the job is done, and must not run again because of its result
-        why = str(error) if isinstance(error, PayloadError) else type(error).__name__
-        return TaskOutput("", f"is no JSON ({why}: type {type(result).__name__})")
-    return TaskOutput("".join(parts))
+def report_end(ended: EndedJob) -> Sequence[Effect]:
+    """An end that carries the report, of a job with a task token."""
+    task = task_of(ended.payload)
+    if task is None:
+        logger.warning(REFUSED)
+        return ()
+    if ended.error is not None:
+        if ended.outcome == "skipped":
+            logger.warning("%s; Step Functions gets a failure", ended.error)
+        report = failure_report(task, ended.error, ended.at, ended.kept)
+    else:
+        if ended.output.omitted:
+            logger.warning(
+                "the return value %s: Step Functions gets an object with the members jid and omitted in its place",
+                ended.output.omitted,
+            )
+        report = success_report(task, ended.output, ended.at)
+    return [ended.for_outbox(report=report.decode())]
 
 
-def _check_readable(result: object) -> None:
-    """Refuse what the encoder would alter: keys that are no texts, some of which it would make one and the same.
-
-    Called once a value was encoded, so that it is finite, and as small as its limit.
-
-    Raises:
-        PayloadError: that, or it is nested deeper than a reader goes.
-    """
-    level: list[object] = [result]
-    for _ in range(MAX_VALUE_DEPTH + 1):
-        containers = [each for each in level if isinstance(each, dict | list | tuple)]
-        if not containers:
-            return
-        for each in containers:
-            if isinstance(each, dict) and not all(isinstance(key, str) for key in each):
-                raise PayloadError("keys that are no texts")
-        level = [
-            child
-            for each in containers
-            for child in (each.values() if isinstance(each, dict) else each)
-        ]
-    raise PayloadError(f"nested deeper than {MAX_VALUE_DEPTH} levels")
-
-
-def success_report(task: Task, output: TaskOutput, now: float) -> bytes:
+def success_report(task: Task, output: JobOutput, now: float) -> bytes:
     """The report of a job that has succeeded at `now` (epoch seconds)."""
     text = omitted_output(task, output.omitted) if output.omitted else output.text
     return _report(task, now, output=text)
@@ -190,8 +141,3 @@ def _report(task: Task, now: float, **outcome: str) -> bytes:
     return TaskReport(
         token=task.token, jid=task.jid, job_class=task.job_class, at=now, **outcome
     ).to_text()
-
-
-# Not orjson: it turns long integers into floats. In parts, so that a long value is given up early; \uXXXX
-# in the place of other characters would make a text that fits too long, so it is not used.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
