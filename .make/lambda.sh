@@ -25,7 +25,7 @@ set -eu
 # tests/lambdas/test_layer.py compares these lists with what is loaded.
 IN_NO_FUNCTION='
     kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge_pytest
-    kiqbridge/engine/[!_]*.py kiqbridge/engine/children kiqbridge/engine/host kiqbridge/engine/outbox
+    kiqbridge/engine/[!_]*.py kiqbridge/engine/host kiqbridge/engine/outbox
     kiqbridge/engine/perform
     kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
     kiqbridge/engine/inflight/lease.py kiqbridge/engine/inflight/outage.py
@@ -33,6 +33,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/transfer
+    kiqbridge/features/process_pool/[!_]* kiqbridge/features/suspects
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/command.py kiqbridge/schedule/imports kiqbridge/store/wake_connection.py

@@ -42,8 +42,7 @@ MAY_IMPORT = {
     "engine/settle": "runtime runtime/logs wire store client engine/inflight",
     "engine/outbox": "runtime wire store client",
     "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
-    "engine/children": "runtime runtime/logs wire config store client engine/inflight engine/host engine/settle engine/perform",
-    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform engine/children",
+    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
     "aws/template": "wire schedule client aws",
@@ -63,7 +62,9 @@ NEEDS = {
     "dead_letters": "transfer",
     "doctor": "",
     "telemetry": "",
+    "process_pool": "",
     "step_functions": "",
+    "suspects": "process_pool",
     "transfer": "",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]

@@ -15,9 +15,9 @@ from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
-from kiqbridge.engine.children.suspects import SHORT_BYTES, SuspectRunner
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import KiqbridgeError, ProcessDied
+from kiqbridge.features.suspects.runner import SHORT_BYTES, SuspectRunner
 from kiqbridge.wire.keys import Keys
 
 pytestmark = [pytest.mark.interop, pytest.mark.web_ui]

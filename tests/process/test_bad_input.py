@@ -12,7 +12,7 @@ from support.workers import WorkerProcess, find_identity
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
-JOBS = TESTS / "redis" / "jobs_for_bad_input.py"
+JOBS = TESTS / "features" / "jobs_for_bad_input.py"
 SETTINGS = """
 concurrency: 3
 concurency: 5

@@ -2,7 +2,7 @@
 
 `PLACES` names them all, and `test_the_list_names_each_place...` compares it with the source. A new place that makes its
 thread while the process runs needs a case here; threads that begin with the worker are refused one by one in
-tests/redis/test_refused_threads.py.
+tests/features/test_refused_threads.py.
 """
 
 import ast
@@ -227,14 +227,11 @@ ELSEWHERE = {
     "commands/worker_command:_listen": "tests/process/test_ending.py: TERM without threads",
     "commands/worker_command:_run_until_stopped": "the process ends: nothing has begun",
     "commands/forked:SupervisorLink.watch": "the process of the supervisor ends, and gets a successor",
-    "engine/children/job_child:JobChild.serve": "the child process ends before it takes a job",
-    "engine/children/job_child:_Loop.__init__": "tests/process/test_pool_that_cannot_start.py: without room for a thread",
-    "engine/host/status:StatusFile.__init__": "tests/redis/test_refused_threads.py",
-    "engine/liveness:BackgroundThread.start": "tests/redis/test_refused_threads.py",
-    "engine/perform/event_loop:EventLoop.__init__": "tests/redis/test_refused_threads.py",
-    "engine/perform/processor:Processor.__init__": "tests/redis/test_refused_threads.py",
-    "runtime/role:Role._new": "tests/redis/test_refused_threads.py",
-    "features/telemetry/prometheus:PrometheusPort.__init__": "begins with the process, which ends",
+    "engine/host/status:StatusFile.__init__": "tests/features/test_refused_threads.py",
+    "engine/liveness:BackgroundThread.start": "tests/features/test_refused_threads.py",
+    "engine/perform/event_loop:EventLoop.__init__": "tests/features/test_refused_threads.py",
+    "engine/perform/processor:Processor.__init__": "tests/features/test_refused_threads.py",
+    "runtime/role:Role._new": "tests/features/test_refused_threads.py",
     "client/inline:_on_a_loop": "one call, which raises; nothing is kept",
     "client/inline:_run": "one call, which raises; nothing is kept",
     "dev/child_process:Command.__init__": "a command, which ends with the error, and its child before",

@@ -11,6 +11,8 @@ point group `kiqbridge.features` of its distribution.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
+| `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
+| `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
@@ -78,8 +80,8 @@ class Feature:
         package: the dotted name of its folder: `__name__` of its `__init__.py`.
         settings: names of settings without which a worker does not load its `prepare`, `worker` and `chores`: it asks for them
             if one of these is set; always, if there are none.
-        verbs, options, ends, prepare, worker, chores, now, pages: the seams.
         tabs: what of its pages is in the navigation.
+        verbs, options, and so on: the seams.
     """
 
     package: str
@@ -88,6 +90,8 @@ class Feature:
     options: Mapping[str, str] = field(default_factory=dict)
     ends: Mapping[str, str] = field(default_factory=dict)
     prepare: str = ""
+    pools: Mapping[str, str] = field(default_factory=dict)
+    in_child: str = ""
     worker: str = ""
     chores: str = ""
     now: str = ""
@@ -177,11 +181,20 @@ def ends() -> Mapping[str, Callable[..., Sequence[Any]]]:
     return {name: each.load(place) for each in shipped() for name, place in each.ends.items()}
 
 
+def named(name: str) -> Feature | None:
+    """The feature of this package with that name; None: it was taken away."""
+    return next((each for each in shipped() if each.name == name), None)
+
+
+def pools() -> Mapping[str, Callable[..., Any]]:
+    """Kind of `pool` → what makes, in a worker, the place where such jobs run."""
+    return {kind: each.load(place) for each in shipped() for kind, place in each.pools.items()}
+
+
 @cache
 def missing() -> Mapping[str, str]:
     """Those of `ATTRIBUTES` whose feature was taken away."""
-    names = {each.name for each in shipped()}
-    return {attribute: name for attribute, name in ATTRIBUTES.items() if name not in names}
+    return {attribute: name for attribute, name in ATTRIBUTES.items() if named(name) is None}
 
 
 def verbs() -> Iterator[Verb]:

@@ -27,7 +27,7 @@ from kiqbridge.errors import Shutdown
 FOLDER = str(Path(os.environ["MARKS"]).resolve())
 LEAKED: list[object] = []
 _clock, _sleep, _open, _write, _close = time.monotonic, time.sleep, os.open, os.write, os.close
-_worker = os.getppid() if "kiqbridge.engine.children.job_child" in sys.orig_argv else None
+_worker = os.getppid() if "kiqbridge.features.process_pool.job_child" in sys.orig_argv else None
 _flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast, get_args
 
+from kiqbridge import feature
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.depends import injected
@@ -229,6 +230,8 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
             f"pool {pool!r} is not thread or process; an `async def` job runs on the event loop, or in a process "
             "with pool='process'"
         )
+    if pool == "process" and not any(pool in each.pools for each in feature.shipped()):
+        raise ConfigError("pool 'process' is of the feature process_pool, which is not installed")
     if pool == "async" and not is_async:
         raise ConfigError("pool 'async' is for `async def` jobs")
     timeout_s, max_run_s = given.get("timeout_s"), given.get("max_run_s")

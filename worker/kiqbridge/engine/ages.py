@@ -22,10 +22,20 @@ OLD_DUE_S = 30.0
 
 
 class Suspects(Protocol):
-    """What looks for suspects; `suspects` by queue, seen since `suspects_since` on `lease_now`."""
+    """What looks for suspects and runs them.
 
+    Attributes:
+        processed, failed: how many so far.
+        suspects: how many wait, by queue; seen since `suspects_since` on `lease_now`.
+    """
+
+    processed: int
+    failed: int
     suspects: Mapping[str, int]
     suspects_since: float
+
+    def running(self) -> Mapping[str, RunningJob]:
+        """Those that run now, by the id of their thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

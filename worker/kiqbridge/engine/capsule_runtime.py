@@ -9,7 +9,6 @@ from redis.connection import AbstractConnection
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import LoopResources
-from kiqbridge.engine.children.process_pool import ProcessPool
 from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import Outage
@@ -18,6 +17,7 @@ from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.fetch import Fetcher, Fetches
+from kiqbridge.engine.perform.job_pool import JobPool
 from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.processor import Processor, ProcessorContext
@@ -50,7 +50,7 @@ class EngineContext:
     timekeeper: Timekeeper
     handlers: Handlers
     runtime: Runtime
-    processes: ProcessPool
+    pools: Mapping[str, JobPool]
     declared: Registry
     look_ahead: int
     fetch: str
@@ -104,7 +104,7 @@ class CapsuleRuntime:
             self.listening if context.fetch != "basic" else None,
             shares=lambda: context.revoker.shares,
         )
-        by_kind = {"process": context.processes.slots}
+        by_kind = {kind: pool.slots for kind, pool in context.pools.items()}
         if self.loop is not None:
             by_kind["async"] = self.loop.slots
         for slots in by_kind.values():
@@ -123,7 +123,7 @@ class CapsuleRuntime:
             loop=self.loop,
             bookkeeper=context.bookkeeper,
             runtime=context.runtime,
-            processes=context.processes,
+            pools=context.pools,
             run_marks=context.run_marks,
         )
         self._spare = SpareClaimers(self._claimer)

@@ -5,7 +5,7 @@ Start, beside the thread that waits for signals:
 1. Watch the threads and write the status file (health.py).
 2. Open resources, make the capsules, start their event loops, call the listeners to `startup`.
 3. Register, as often as it takes until Redis answers; in a large fleet wait for up to some seconds (registration.py).
-4. Start the heartbeat, the threads that move and watch, the processors, the isolation, the reservations.
+4. Start the heartbeat, the threads that move and watch, the processors, the reservations.
 5. Wait until each processor has made its first claim; then the process is ready.
 
 Quiet: no thread takes or moves jobs any more; running jobs go on. It cannot be undone.
@@ -33,7 +33,6 @@ from kiqbridge.client.server import Server
 from kiqbridge.client.server import server as default_server
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import AgeReport
-from kiqbridge.engine.children.isolation import Isolation
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
 from kiqbridge.engine.host.ending import FLUSH_S
@@ -70,8 +69,8 @@ still written before the kernel kills it."""
 FIRST_CLAIMS_S = 0.005
 """Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
 
-SUSPECT_S = 0.02
-"""Between two looks whether the last suspect has ended."""
+ROLE_S = 0.02
+"""Between two looks whether a thread with a job of its own has ended."""
 
 LISTENERS_S = 1.0
 """Listeners to shutdown have this time at least, and otherwise as much as jobs."""
@@ -212,7 +211,8 @@ class Launcher:
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
             self._quieting = self._events.fire_aside("quiet")
-        parts.processes.quiet()
+        for pool in parts.pools.values():
+            pool.quiet()
         for role in parts.roles:
             role.quiet()
         if parts.manager is not None:  # it may have been made meanwhile
@@ -291,7 +291,8 @@ class Launcher:
         parts, queues = self.parts, self.parts.served_queues()
         manager = parts.manager
         assert manager is not None  # noqa: S101 - for the type checker
-        parts.processes.note_start()
+        for pool in parts.pools.values():
+            pool.note_start()
         self._state = StateKeeper(
             ProcessState(parts.registry),
             is_idle=lambda: not parts.running_jobs(),
@@ -357,7 +358,7 @@ class Launcher:
 
     def _ends_of_work(self, deadline: float) -> list[Step]:
         parts, state = self.parts, self._state
-        manager, isolation, reservations = parts.manager, parts.isolation, parts.reservations
+        manager, reservations = parts.manager, parts.reservations
         steps: list[Step] = []
         if state is not None:
             steps.append(("restoring what jobs change", state.stop))
@@ -365,17 +366,16 @@ class Launcher:
             if reservations is not None:
                 steps.append(("ending the reservations", reservations.stop))
             steps.append(("ending the jobs", lambda: manager.stop(deadline)))
-            if isolation is not None:
-                waiting = partial(self._wait_for_suspect, isolation, deadline)
-                steps += [
-                    ("waiting for a suspect", waiting),
-                    ("ending the isolation", isolation.stop),
-                ]
+            steps += [
+                (f"waiting for the job of {role.name}", partial(self._wait_for, role, deadline))
+                for role in parts.roles
+                if role.runs_jobs
+            ]
             steps += self._ends_of_roles(Until.QUIET, Until.JOBS)
             steps.append(("ending the watch for missed ticks", parts.missed_watch.stop))
         steps += [
             ("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S)),
-            ("ending child processes", parts.processes.stop),
+            *((f"ending the pool {kind}", pool.stop) for kind, pool in parts.pools.items()),
         ]
         if manager is None:
             steps.append(("ending the event loops", self._stop_loops))
@@ -420,9 +420,9 @@ class Launcher:
         if self._closing is not None:
             self._closing.wait(seconds_until(end))
 
-    def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
-        while isolation.alive and (left := seconds_until(deadline)) > 0:
-            if self._hurried.wait(min(left, SUSPECT_S)):
+    def _wait_for(self, role: Role, deadline: float) -> None:
+        while role.alive and (left := seconds_until(deadline)) > 0:
+            if self._hurried.wait(min(left, ROLE_S)):
                 return
 
     def _sign_off(self) -> None:

@@ -3,9 +3,9 @@
 It takes three steps, since each needs what the one before has found out. None of them starts a thread;
 launcher.py does.
 
-1. `EngineParts(…)`: connections, lease, poller, pauses, process pool. Runs no code of users.
+1. `EngineParts(…)`: connections, lease, poller, pauses, pools of features. Runs no code of users.
 2. `build_capsules`: the threads and the event loop of each capsule, once resources are open.
-3. `build_around_capsules`: manager, heartbeat, isolation, reservations, once the process is registered.
+3. `build_around_capsules`: manager, heartbeat, reservations, roles of features, once the process is registered.
 """
 
 import logging
@@ -14,7 +14,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +24,8 @@ from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import ProcessResources, Server
 from kiqbridge.config.config import Config
-from kiqbridge.engine.ages import Ages, ages_of
+from kiqbridge.engine.ages import Ages, Suspects, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
-from kiqbridge.engine.children.child_messages import ChildSettings
-from kiqbridge.engine.children.isolation import Isolation
-from kiqbridge.engine.children.process_pool import ProcessPool
-from kiqbridge.engine.children.suspects import SuspectRunner
 from kiqbridge.engine.heartbeat import (
     Counting,
     DeclaredClasses,
@@ -38,7 +33,7 @@ from kiqbridge.engine.heartbeat import (
     ProcessInfo,
     ProcessView,
 )
-from kiqbridge.engine.host.surroundings import hostname, process_count
+from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
@@ -50,7 +45,7 @@ from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.gate import Gate
-from kiqbridge.engine.perform.invocation import Invoker, Pool
+from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.reservations import Holder, Reservations, Rules
@@ -76,6 +71,7 @@ from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
     from kiqbridge.clocks.hooks import MissedTickHooks
+    from kiqbridge.engine.perform.job_pool import JobPool
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +85,7 @@ def load_before_fork() -> None:
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
-    for _ in feature.found("chores"):
+    for _ in (*feature.pools(), *feature.found("worker"), *feature.found("chores")):
         pass
 
 
@@ -111,8 +107,9 @@ class EngineParts:
         troubles: what the process cannot do until somebody changes something, beside those of its roles.
         capsules: empty before `build_capsules`.
         brought: the threads of features.
-        manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
-            fetch there is no isolation.
+        pools: kind of pool → where such jobs run, of features.
+        suspects: what runs jobs that may have killed their process, of a feature.
+        manager, heartbeat, reservations: None before `build_around_capsules`.
     """
 
     def __init__(
@@ -126,7 +123,7 @@ class EngineParts:
     ) -> None:
         self.config = config
         self.registry = registry
-        self._server = server
+        self.server = server
         self._is_quiet = is_quiet
         self.identity = f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
         self.tag = config.tag or Path.cwd().name
@@ -153,11 +150,9 @@ class EngineParts:
         )
         self._handlers = Handlers(server)
         self.outbox = Outbox(EffectContext(self.keys, self.client), self.connect())
-        self._settler = Settler(self.keys, on_end=self.outbox.wake)
+        self.settler = Settler(self.keys, on_end=self.outbox.wake)
         self._notifications = Notifications()
-        self.revoker = PrefetchRevoker(
-            self.connect(), self.keys, self._settler, self._notifications
-        )
+        self.revoker = PrefetchRevoker(self.connect(), self.keys, self.settler, self._notifications)
         self.poller = Poller(
             identity=self.identity,
             keys=self.keys,
@@ -187,14 +182,12 @@ class EngineParts:
             rng=random.Random(),  # noqa: S311 - jitter
             cancelled=self.outbox,
         )
-        self.processes = ProcessPool(
-            _child_settings(config),
-            size=process_count(config.pool_size),
-            max_jobs=config.pool_max_jobs,
-        )
-        outage = Outage(self.troubles)
+        self.pools: dict[str, JobPool] = {
+            kind: make(self) for kind, make in feature.pools().items()
+        }
+        self.outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(
-            self.connect(), self.keys, self._settler, outage, self._notifications
+            self.connect(), self.keys, self.settler, self.outage, self._notifications
         )
         self.run_marks = RunMarks(
             self.keys,
@@ -202,7 +195,7 @@ class EngineParts:
             identity=self.identity,
             cancel=self.client.cancel,
         )
-        self._context = self._make_context(outage)
+        self._context = self._make_context()
         self.metrics = Metrics(
             self.keys,
             identity=self.identity,
@@ -213,13 +206,13 @@ class EngineParts:
         self.capsules: list[CapsuleRuntime] = []
         self.manager: Manager | None = None
         self.heartbeat: Heartbeat | None = None
-        self.isolation: Isolation | None = None
+        self.suspects: Suspects | None = None
         self.reservations: Reservations | None = None
         self.brought: list[Role] = []
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""
-        capsules = capsules_of(self.config, self._server.capsules, self.server_middleware)
+        capsules = capsules_of(self.config, self.server.capsules, self.server_middleware)
         self.capsules = [
             CapsuleRuntime(
                 capsule,
@@ -243,9 +236,6 @@ class EngineParts:
         """
         processors = [each for capsule in self.capsules for each in capsule.processors]
         loops = [capsule.loop for capsule in self.capsules if capsule.loop is not None]
-        self.isolation = self._make_isolation()
-        if self.isolation is not None:
-            self.keeper.watch([*map(self.keys.suspects, self.served_queues())], self.isolation.note)
         self.manager = Manager(
             processors,
             [capsule.gate for capsule in self.capsules],
@@ -256,7 +246,7 @@ class EngineParts:
             bookkeeper=self.bookkeeper if loops else None,
         )
         self.revoker.processors = self.manager.processors
-        self._counters += [*processors, *loops, *([self.isolation] if self.isolation else [])]
+        self._counters += [*processors, *loops]
         declared = DeclaredClasses(self.registry)
         self.heartbeat = Heartbeat(
             info=self._process_info(),
@@ -280,6 +270,10 @@ class EngineParts:
         self.reservations = self._make_reservations(on_lost)
         brought = (make(self) for make in feature.found("worker", self.config))
         self.brought = [role for roles in brought for role in roles]
+        if self.suspects is not None:
+            self._counters.append(self.suspects)
+        elif self.config.fetch != "basic":
+            self.keeper.watch([*map(self.keys.suspects, self.served_queues())], self._note_suspects)
 
     @property
     def roles(self) -> list[Role]:
@@ -288,14 +282,13 @@ class EngineParts:
         The lease begins before them, with the registration; the bookkeeper with the threads that perform.
         """
         made = (
-            self.processes.starter,
+            *(pool.starter for pool in self.pools.values()),
             self._context.timekeeper.thread,
             self.heartbeat,
             self.revoker,
             self.poller,
             self.schedules,
             self.pauses,
-            self.isolation,
             self.reservations,
             self.outbox,
             *self.brought,
@@ -343,15 +336,13 @@ class EngineParts:
     def running_jobs(self) -> dict[str, RunningJob]:
         """The running jobs by the id of their thread or task."""
         running = {tid: job for capsule in self.capsules for tid, job in capsule.running().items()}
-        if (isolation := self.isolation) is not None and (job := isolation.current) is not None:
-            running[isolation.tid] = job
-        return running
+        return running if self.suspects is None else {**running, **self.suspects.running()}
 
     def ages(self) -> Ages:
         """How old the running, suspected and due jobs are now."""
         return ages_of(
             self.running_jobs().values(),
-            suspects=self.isolation,
+            suspects=self.suspects,
             earliest_due=self.poller.earliest_due,
             last_reaped=self.keeper.last_reaped,
             wall=wall_now(),
@@ -365,6 +356,17 @@ class EngineParts:
         self.pauses.note(pauses=news.pauses)
         self.pool.trim()
 
+    def _note_suspects(self, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
+        """Without what runs them, suspects wait where they are, and that is not passed over in silence."""
+        if is_some:
+            self.troubles.set(
+                "suspects",
+                "jobs that may have killed their process wait in kb:suspects, and this worker lacks the feature "
+                "suspects, which runs them; start a worker that has it, or remove them",
+            )
+        else:
+            self.troubles.clear("suspects")
+
     def _make_client(self) -> Client:
         config = self.config
         client = Client(
@@ -375,7 +377,7 @@ class EngineParts:
         )
         if config.fleets:
             client.use_fleets(config.fleets)
-        for entry in self._server.client_middleware:
+        for entry in self.server.client_middleware:
             client.middleware.add(entry)
         return client
 
@@ -427,18 +429,18 @@ class EngineParts:
             sns_topic_arn=self.config.missed_tick_sns_topic_arn,
             aws=self.config.aws,
             by=f"worker:{self.identity}",
-            handlers=self._server.missed_tick_handlers,
+            handlers=self.server.missed_tick_handlers,
         )
 
-    def _make_context(self, outage: Outage) -> EngineContext:
+    def _make_context(self) -> EngineContext:
         config = self.config
         return EngineContext(
             keys=self.keys,
             connect=self.connect,
             keeper=self.keeper,
             revoker=self.revoker,
-            outage=outage,
-            settler=self._settler,
+            outage=self.outage,
+            settler=self.settler,
             bookkeeper=self.bookkeeper,
             timekeeper=Timekeeper(
                 lambda: [each.origin for each in self.registry],
@@ -454,7 +456,7 @@ class EngineParts:
                 incarnation=lambda: self.keeper.current.incarnation,
                 troubles=self.troubles,
             ),
-            processes=self.processes,
+            pools=self.pools,
             declared=self.registry,
             look_ahead=config.look_ahead,
             fetch=config.fetch,
@@ -469,12 +471,15 @@ class EngineParts:
             invoker=Invoker(
                 capsule.middleware,
                 timekeeper=self._context.timekeeper,
-                pool=Pool(self.processes, capsule=capsule.name, policy=self._policy),
+                pools={
+                    kind: partial(pool.perform_job, capsule=capsule.name, policy=self.policy)
+                    for kind, pool in self.pools.items()
+                },
             ),
             outcomes=Failures(
                 keys=self.keys,
                 registry=self.registry,
-                policy=self._policy,
+                policy=self.policy,
                 handlers=self._handlers,
                 rng=random.Random(),  # noqa: S311 - jitter
             ),
@@ -484,56 +489,29 @@ class EngineParts:
             max_payload_bytes=self.config.max_payload_bytes,
         )
 
-    def _make_isolation(self) -> Isolation | None:
-        """What runs suspects alone; popped jobs cannot be given back, so basic fetch has none."""
-        if self.config.fetch == "basic":
-            return None
-        capsules = {
-            name: capsule.capsule for capsule in self.capsules for name in capsule.capsule.weights
-        }
-        return Isolation(
-            identity=self.identity,
-            tid=secrets.token_hex(3),
-            queues=list(capsules),
-            keys=self.keys,
-            connect=self.connect,
-            keeper=self.keeper,
-            pool=self.processes,
-            settler=self._settler,
-            outage=self._context.outage,
-            runner=lambda queue: SuspectRunner(
-                keys=self.keys,
-                capsule=capsules[queue].name,
-                policy=self._policy,
-                server=self._server,
-                registry=self.registry,
-                metrics=self.metrics if self.metrics.on else None,
-                paused=lambda: self.pauses.classes,
-            ),
-        )
-
     def _make_reservations(self, on_lost: Callable[[Holder], None]) -> Reservations:
         return Reservations(
             registry=self.registry,
             keys=self.keys,
             connection=self.connect(),
-            settler=self._settler,
+            settler=self.settler,
             holders=self._holders,
             rules=Rules(
                 orphan_limit=self.config.orphan_limit,
                 lost_after_s=self.config.stuck_after_s,
-                policy=self._policy,
+                policy=self.policy,
             ),
             on_dead=self._call_death_handlers,
             on_lost=on_lost,
             on_taken=self.run_marks.taken,
         )
 
-    def _policy(self) -> RetryPolicy:
+    def policy(self) -> RetryPolicy:
+        """What becomes of a job that fails, as of now."""
         return RetryPolicy(
             max_retries=self.config.max_retries,
             profile=self.client.wire_profile(),
-            backtrace_cleaner=self._server.backtrace_cleaner,
+            backtrace_cleaner=self.server.backtrace_cleaner,
         )
 
     def _process_info(self) -> ProcessInfo:
@@ -564,8 +542,3 @@ class EngineParts:
         return capsule.middleware.is_partly_async or any(
             definition.handling.pool == "async" for definition in self.registry
         )
-
-
-def _child_settings(config: Config) -> ChildSettings:
-    names = [each.name for each in fields(ChildSettings)]
-    return ChildSettings(**{name: getattr(config, name) for name in names})

@@ -45,8 +45,11 @@ class Role:
 
     Attributes:
         name, until: see above.
+        runs_jobs: the end of the process waits for it as long as for jobs.
         troubles: what it cannot do until somebody changes something.
     """
+
+    runs_jobs = False
 
     def __init__(
         self,

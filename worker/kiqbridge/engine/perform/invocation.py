@@ -1,7 +1,6 @@
-"""Calling a job within its middleware: on a thread, on an event loop, or in a child process.
+"""Calling a job within its middleware: on a thread, on an event loop, or where a pool of a feature runs it.
 
-1. Where does it run? One declared with `pool="process"` goes to a child as an `ChildJob`, where the same code
-   calls it; the thread waits for it.
+1. Where does it run? One whose `pool` is that of a feature goes there, and the thread waits for it.
 2. Make its instance, and take its arguments out of the payload, which middleware may have changed.
 3. Call it within the middleware, for at most its `timeout_s`, and wait for what it returns.
 4. A process that the job has forked ends here, before middleware goes on.
@@ -19,9 +18,6 @@ from typing import Any, Protocol
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
-from kiqbridge.engine.settle.error_report import was_not_made
-from kiqbridge.engine.settle.output import JobOutput
-from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import JobTimeout, PayloadError, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, settle
@@ -32,43 +28,11 @@ from kiqbridge.runtime.threads import NoThread
 from kiqbridge.wire.payload import ENCRYPTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildJob:
-    """A job for a child process.
+class PerformsJob(Protocol):
+    """What performs a job elsewhere and waits for its end: `JobPool.perform_job` for one capsule."""
 
-    Attributes:
-        text: as fetched.
-        queue: where it was fetched from.
-        tid: the thread's, for log lines.
-        capsule: whose middleware goes around it.
-        max_retries, profile: what the rules of its class may depend on (§8).
-        timeout_s: seconds that it may run, or None.
-    """
-
-    text: bytes
-    queue: str
-    tid: str
-    capsule: str
-    max_retries: int
-    profile: str
-    timeout_s: float | None = None
-
-    def to_message(self) -> dict[str, Any]:
-        """As it goes over the socket, beside the text."""
-        return {
-            "queue": self.queue,
-            "tid": self.tid,
-            "capsule": self.capsule,
-            "max_retries": self.max_retries,
-            "profile": self.profile,
-        }
-
-
-class Processes(Protocol):
-    """Runs jobs outside this process: `ProcessPool`."""
-
-    def perform(self, order: ChildJob, owner: object) -> JobOutput | object:
-        """Run one; see `ProcessPool.perform`."""
+    def __call__(self, definition: JobDefinition, execution: Execution, thread: Performing) -> None:
+        """Raises as `Invoker.invoke`; what the job returned is in the execution."""
 
 
 class LoopThread(Protocol):
@@ -85,42 +49,6 @@ class LoopThread(Protocol):
         """Wait for its end on another thread, and return its result; raises what it raised."""
 
 
-class Pool:
-    """The way to the child processes, for one capsule.
-
-    Args:
-        processes: the child processes.
-        capsule: name of the capsule, whose middleware goes around the job in a child too.
-        policy: what the rules of a class may depend on; asked for each job.
-    """
-
-    def __init__(
-        self, processes: Processes, *, capsule: str, policy: Callable[[], RetryPolicy]
-    ) -> None:
-        self._processes = processes
-        self._capsule = capsule
-        self._policy = policy
-
-    def perform(self, definition: JobDefinition, execution: Execution, thread: Performing) -> None:
-        """Hand a job to a child, and wait for its end; raises as `ProcessPool.perform`."""
-        policy = self._policy()
-        order = ChildJob(
-            text=execution.text,
-            queue=execution.queue,
-            tid=thread.tid,
-            capsule=self._capsule,
-            max_retries=policy.max_retries,
-            profile=policy.profile,
-            timeout_s=definition.handling.timeout_s,
-        )
-        try:
-            execution.result = self._processes.perform(order, thread)
-        except BaseException as error:
-            if was_not_made(error):
-                execution.definition = None  # as in `Invoker`
-            raise
-
-
 @dataclass(slots=True, eq=False)
 class Invoker:
     """Calls jobs within the middleware of a capsule.
@@ -128,14 +56,14 @@ class Invoker:
     Attributes:
         middleware: around each job.
         timekeeper: enforces `timeout_s`; None where somebody else does, as a worker for its children.
-        pool: where jobs declared with `pool="process"` run; None = here.
+        pools: kind of pool → what performs such jobs, where they do not run here.
         loop: gives the event loop where `async def` jobs run; None = each thread has one of its own.
     """
 
     middleware: Chain[ServerMiddleware]
     _: KW_ONLY
     timekeeper: Timekeeper | None = None
-    pool: Pool | None = None
+    pools: Mapping[str, PerformsJob] = field(default_factory=dict)
     loop: Callable[[], LoopThread] | None = None
     _loops: threading.local = field(init=False, default_factory=threading.local)
 
@@ -153,8 +81,8 @@ class Invoker:
             BaseException: what it raised.
         """
         handling = definition.handling
-        if handling.pool == "process" and self.pool is not None:
-            self.pool.perform(definition, execution, thread)
+        if handling.pool in self.pools:
+            self.pools[handling.pool](definition, execution, thread)
             return
         payload = execution.payload
         try:

@@ -17,9 +17,10 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.current import RUNTIME, Runtime
@@ -31,6 +32,7 @@ from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.perform.job_pool import JobPool
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
 from kiqbridge.engine.perform.run_lock import FROM_JOBS, RUN_LOCK
 from kiqbridge.engine.perform.run_marks import RunMarks
@@ -46,9 +48,6 @@ from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-
-if TYPE_CHECKING:
-    from kiqbridge.engine.children.process_pool import ProcessPool
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class ProcessorContext(NamedTuple):
     loop: EventLoop | None = None
     bookkeeper: Bookkeeper | None = None
     runtime: Runtime | None = None
-    processes: "ProcessPool | None" = None
+    pools: Mapping[str, JobPool] = MappingProxyType({})
     run_marks: RunMarks | None = None
 
 
@@ -143,8 +142,8 @@ class Processor:
     def interrupt(self) -> None:
         """Raise `Shutdown` in the running job; to be called after it was given back."""
         self._abandoned.set()
-        if self._context.processes is not None:
-            self._context.processes.interrupt(self)
+        for pool in self._context.pools.values():
+            pool.interrupt(self)
         if self.performing:
             self._raise_shutdown(lambda: self.performing)
 
@@ -157,8 +156,8 @@ class Processor:
     def end_one(self, _tid: str, job: RunningJob) -> None:
         """Interrupt this job, which was taken away; the thread goes on with others."""
         self._taken = job
-        if self._context.processes is not None:
-            self._context.processes.end_one(self)
+        for pool in self._context.pools.values():
+            pool.end_one(self)
         self._raise_shutdown(lambda: self.performing and self.current is job)
 
     def _raise_shutdown(self, is_wanted: Callable[[], bool]) -> None:
@@ -325,7 +324,7 @@ class Processor:
         return False
 
     def _perform_job(self, chunk: Chunk, text: bytes) -> bool:  # noqa: C901, PLR0911 - one act, written in one piece
-        """Perform a job here or in a child process, or hand it over to the event loop.
+        """Perform a job here or in its pool, or hand it over to the event loop.
 
         Returns whether the job waits for nothing but the acknowledgement of its chunk.
 
@@ -342,8 +341,8 @@ class Processor:
         slots = None
         if loop is not None:
             slots = loop.slots
-        elif pool == "process" and context.processes is not None:
-            slots = context.processes.slots
+        elif pool in context.pools:
+            slots = context.pools[pool].slots
         if slots is not None and not slots.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False

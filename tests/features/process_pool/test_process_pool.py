@@ -14,14 +14,13 @@ from support.processes import is_process_running
 from support.waiting import wait_until
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.children.child import Child
-from kiqbridge.engine.children.child_messages import ChildSettings
-from kiqbridge.engine.children.process_pool import ProcessPool
 from kiqbridge.engine.perform.execution import NotBegun
-from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.errors import JobTimeout, ProcessDied
+from kiqbridge.features.process_pool.child import Child
+from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
+from kiqbridge.features.process_pool.pool import ProcessPool
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 JOBS = TESTS / "process" / "jobs" / "pooled.py"
 
 

@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from kiqbridge.client.iteration import Cancelled
-from kiqbridge.engine.children.child_messages import Channel, ChildSettings
 from kiqbridge.engine.host.process_state import Start, look_at_start
 from kiqbridge.engine.perform.execution import NotBegun
-from kiqbridge.engine.perform.invocation import ChildJob
 from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied
+from kiqbridge.features.process_pool.messages import Channel, ChildJob, ChildSettings
 from kiqbridge.runtime import frames
 
 START_S = 60.0
@@ -41,8 +40,8 @@ TICK_S = 0.5
 it started may hold its socket open."""
 
 
-class TimeLimitReached(Exception):  # noqa: N818 - says what happened; `Isolation` settles it
-    """A suspect ran for longer than its time limit.
+class TimeLimitReached(Exception):  # noqa: N818 - says what happened; who has asked settles it
+    """A job ran for longer than its time limit.
 
     Attributes:
         timeout_s: the limit.
@@ -67,7 +66,7 @@ class Child:
                 [
                     start.interpreter,
                     "-m",
-                    "kiqbridge.engine.children.job_child",
+                    "kiqbridge.features.process_pool.job_child",
                     str(theirs.fileno()),
                     str(os.getpid()),
                 ],
@@ -167,10 +166,15 @@ class Child:
         output = reply.get("output")
         return JobOutput(**output) if output is not None else NOT_PERFORMED
 
-    def perform_alone(
-        self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]
+    def ask(
+        self,
+        feature: str,
+        order: Mapping[str, Any],
+        text: bytes,
+        *,
+        while_waiting: Callable[[], object],
     ) -> tuple[dict[str, Any], bytes]:
-        """Let it parse, run and settle a suspect (suspect_run.py): its answer, and the text that is kept.
+        """Let what a feature names by `in_child` handle a job: its answer, and the text that comes along.
 
         Raises:
             TimeLimitReached: it ran for longer than its `timeout_s`; the child is dead.
@@ -178,7 +182,7 @@ class Child:
             NotBegun: as `perform`.
         """
         self.jobs += 1
-        self._send({"alone": order}, text)
+        self._send({"feature": feature, "order": order}, text)
         timeout_s: float | None = None
         deadline: float | None = None
         while True:

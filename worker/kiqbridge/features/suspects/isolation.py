@@ -20,9 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from kiqbridge.engine.children.child import Child, TimeLimitReached
-from kiqbridge.engine.children.process_pool import ProcessPool
-from kiqbridge.engine.children.suspects import SuspectRunner
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, give_back
 from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
@@ -34,6 +31,9 @@ from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import KiqbridgeError, ProcessDied, Shutdown
+from kiqbridge.features.process_pool.child import Child, TimeLimitReached
+from kiqbridge.features.process_pool.pool import ProcessPool
+from kiqbridge.features.suspects.runner import SuspectRunner
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.hints import Hint
@@ -70,9 +70,12 @@ class Isolation(Role):
         tid: as a processor's, for the heartbeat and the log.
         current: the suspect that runs, if one does.
         processed, failed: how many so far; only ever counted up, and only by this thread.
+        runs_jobs: it is waited for as the jobs are.
         suspects: how many waited at the last look, by queue; `suspects_since`: for how long this
             process has seen some, on `lease_now`.
     """
+
+    runs_jobs = True
 
     def __init__(
         self,
@@ -119,6 +122,11 @@ class Isolation(Role):
 
     def __repr__(self) -> str:
         return f"<Isolation {self.tid} {'busy' if self.current else 'idle'}>"
+
+    def running(self) -> Mapping[str, RunningJob]:
+        """The suspect that runs, by the id of this thread."""
+        current = self.current
+        return {} if current is None else {self.tid: current}
 
     def quiet(self) -> None:
         """Take no further suspect; the running one may finish."""
@@ -318,7 +326,7 @@ class Isolation(Role):
                 raise Shutdown
             order = runner.order(queue, self.tid, timed_out_s)
             try:
-                answer, kept = child.perform_alone(order, text, while_waiting=self._renew)
+                answer, kept = child.ask("suspects", order, text, while_waiting=self._renew)
             except NotBegun as error:
                 raise self._pool.not_begun(error) from error
             except TimeLimitReached as reached:

@@ -10,7 +10,7 @@ import pytest
 from support.processes import ran
 from support.workers import WorkerProcess
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 JOBS = f"""
 import sys
 sys.path.append({str(TESTS)!r})

@@ -16,15 +16,15 @@ from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.children.child_messages import ChildSettings
-from kiqbridge.engine.children.isolation import Isolation
-from kiqbridge.engine.children.process_pool import ProcessPool
-from kiqbridge.engine.children.suspects import SuspectRunner
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ProcessDied
+from kiqbridge.features.process_pool.messages import ChildSettings
+from kiqbridge.features.process_pool.pool import ProcessPool
+from kiqbridge.features.suspects.isolation import Isolation
+from kiqbridge.features.suspects.runner import SuspectRunner
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
@@ -366,11 +366,24 @@ def test_once_quiet_none_is_taken(redis, isolate):
     assert redis.llen(KEYS.suspects("default")) == 1
 
 
+def test_without_the_feature_suspects_stay_and_the_worker_is_not_ready(
+    redis, redis_url, monkeypatch
+):
+    text = suspect(redis, "Good")
+    monkeypatch.setattr("kiqbridge.feature.found", lambda *_args: iter(()))
+
+    with launched(redis_url, recover_after_s=3.0) as launcher:
+        parts = launcher.parts
+        wait_until(lambda: any("lacks the feature suspects" in it for it in parts.all_troubles()))
+
+        assert redis.lrange(KEYS.suspects("default"), 0, -1) == [text]
+
+
 def test_a_worker_that_was_quieted_before_its_start_takes_none(redis, redis_url):
     suspect(redis, "Good")
 
     with launched(redis_url, is_quiet=True) as launcher:
-        wait_until(lambda: not launcher.parts.isolation.alive, what="the end of its thread")
+        wait_until(lambda: not launcher.parts.suspects.alive, what="the end of its thread")
         assert redis.llen(KEYS.suspects("default")) == 1
 
 

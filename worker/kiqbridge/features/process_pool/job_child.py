@@ -1,4 +1,4 @@
-"""The child process that runs jobs for a worker (process_pool.py): `python -m kiqbridge.engine.children.job_child`.
+"""The child process that runs jobs for a worker (process_pool.py): `python -m kiqbridge.features.process_pool.job_child`.
 
 It loads the same code with the worker's own `-r` targets, opens the resources of `server` once, and
 runs one job after the other on its main thread, as a worker's thread does (engine/perform/execution.py):
@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
+from kiqbridge import feature
 from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
@@ -42,8 +43,6 @@ from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import LoopResources, ProcessResources, server
-from kiqbridge.engine.children.child_messages import Channel, ChildSettings, describe
-from kiqbridge.engine.children.suspect_run import SuspectRun
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.host.process_state import ProcessState
 from kiqbridge.engine.host.signals import IGNORED
@@ -59,6 +58,7 @@ from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
 from kiqbridge.engine.settle.over_limit import may_be_put_off
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.errors import JobNotFound, OverLimit
+from kiqbridge.features.process_pool.messages import Channel, ChildSettings, describe
 from kiqbridge.runtime import descriptors, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
@@ -132,11 +132,16 @@ def main(argv: list[str]) -> int:
 
 
 class JobChild:
-    """What runs in a child, made from the worker's settings."""
+    """What runs in a child, made from the worker's settings.
+
+    Attributes:
+        channel: to the worker.
+        settings: of the worker.
+    """
 
     def __init__(self, channel: Channel, settings: ChildSettings) -> None:
-        self._channel = channel
-        self._settings = settings
+        self.channel = channel
+        self.settings = settings
         self._resources = ProcessResources(server.resources)
         self._loop: _Loop | None = None
         self._orders: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
@@ -150,7 +155,7 @@ class JobChild:
         Raises:
             Exception: whatever a resource raised.
         """
-        settings = self._settings
+        settings = self.settings
         pool = RedisPool(settings.redis)
         client = Client(
             namespace=settings.namespace,
@@ -187,8 +192,8 @@ class JobChild:
             order, text = received
             body = b""
             try:
-                if "alone" in order:
-                    answer, body = self._perform_alone(order["alone"], text)
+                if "feature" in order:
+                    answer, body = self._ask(order["feature"], order["order"], text)
                 else:
                     answer = self._perform(order, text)
             except NotBegun as error:
@@ -197,7 +202,7 @@ class JobChild:
             flush_logging()  # what it said comes before what the worker says of it
             self._is_busy = False
             with contextlib.suppress(OSError):  # then the other thread hears it too
-                self._channel.send(answer, body)
+                self.channel.send(answer, body)
         if self._loop is not None:
             self._loop.close()
         self._resources.close()
@@ -215,7 +220,7 @@ class JobChild:
             os._exit(_LISTENER_LOST)
 
     def _take_orders(self) -> NoReturn:
-        while (received := self._channel.receive()) is not None:
+        while (received := self.channel.receive()) is not None:
             if "stopping" in received[0]:
                 self._is_stopping = True
             else:
@@ -228,14 +233,14 @@ class JobChild:
         time.sleep(END_S)
         os._exit(1)
 
-    def _perform_alone(self, order: Mapping[str, Any], text: bytes) -> tuple[dict[str, Any], bytes]:
-        """Run a suspect and decide what becomes of it; the answer, and the text that is kept."""
-        suspect = SuspectRun(
-            order,
-            began=lambda timeout_s: self._channel.send({"began": timeout_s}),
-            invoker=self._invoker(order["capsule"]),
-        )
-        return suspect.run(text, self._settings, default_registry, server.backtrace_cleaner)
+    def _ask(
+        self, name: str, order: Mapping[str, Any], text: bytes
+    ) -> tuple[dict[str, Any], bytes]:
+        """What a feature makes of a job here: the answer, and the text that goes along."""
+        asked = feature.named(name)
+        assert asked is not None  # noqa: S101 - the worker has it, and this is its code
+        answer: tuple[dict[str, Any], bytes] = asked.load(asked.in_child)(self, order, text)
+        return answer
 
     def _perform(self, order: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         """Run one job; the answer for the worker, which has read it, logs it and decides about it."""
@@ -245,14 +250,14 @@ class JobChild:
         execution = Execution(text, order["queue"], payload, definition, is_watched(payload))
         runner = JobRunner(
             registry=default_registry,
-            invoker=self._invoker(order["capsule"]),
+            invoker=self.invoker(order["capsule"]),
             outcomes=_Answering(order, default_registry),
             lines=_NO_LINES,
         )
         answer = runner.perform(execution, _MainThread(order["tid"]))
         return {"done": True} if answer is None else answer
 
-    def _invoker(self, capsule: str) -> Invoker:
+    def invoker(self, capsule: str) -> Invoker:
         """Calls jobs within the middleware of their capsule; it is the worker that enforces `timeout_s`."""
         setup = server.capsules.get(capsule)
         middleware = setup.middleware if setup is not None else None

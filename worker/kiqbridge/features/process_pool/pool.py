@@ -21,15 +21,20 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import fields
 
-from kiqbridge.engine.children.child import END_S, Child
-from kiqbridge.engine.children.child_messages import ChildSettings
+from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.host.process_state import look_at_start
-from kiqbridge.engine.perform.execution import NotBegun
-from kiqbridge.engine.perform.invocation import ChildJob
+from kiqbridge.engine.host.surroundings import process_count
+from kiqbridge.engine.parts import EngineParts
+from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
 from kiqbridge.engine.perform.slots import Slots
+from kiqbridge.engine.settle.error_report import was_not_made
 from kiqbridge.engine.settle.output import JobOutput
+from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import ProcessDied, Shutdown
+from kiqbridge.features.process_pool.child import END_S, Child
+from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.role import Role
 
@@ -43,6 +48,16 @@ MOST_S = 30.0
 """Seconds between two tries while children cannot start: the first pause, each is twice the one before, and the longest."""
 
 _TROUBLE = "process pool"
+
+
+def make(parts: EngineParts) -> "ProcessPool":
+    """The pool of a worker; it starts no child before one is needed."""
+    config, names = parts.config, [each.name for each in fields(ChildSettings)]
+    return ProcessPool(
+        ChildSettings(**{name: getattr(config, name) for name in names}),
+        size=process_count(config.pool_size),
+        max_jobs=config.pool_max_jobs,
+    )
 
 
 class ProcessPool:
@@ -123,6 +138,33 @@ class ProcessPool:
             raise
         finally:
             self._put_back(owner, child)
+
+    def perform_job(
+        self,
+        definition: JobDefinition,
+        execution: Execution,
+        thread: Performing,
+        *,
+        capsule: str,
+        policy: Callable[[], RetryPolicy],
+    ) -> None:
+        """Run a job that a thread has claimed (`JobPool`); raises as `perform`."""
+        rules = policy()
+        order = ChildJob(
+            text=execution.text,
+            queue=execution.queue,
+            tid=thread.tid,
+            capsule=capsule,
+            max_retries=rules.max_retries,
+            profile=rules.profile,
+            timeout_s=definition.handling.timeout_s,
+        )
+        try:
+            execution.result = self.perform(order, thread)
+        except BaseException as error:
+            if was_not_made(error):
+                execution.definition = None  # as in `Invoker`
+            raise
 
     def note_start(self) -> None:
         """Start children from now on as this process is now, whatever jobs change about it later."""

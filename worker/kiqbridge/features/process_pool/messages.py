@@ -34,6 +34,38 @@ TRACEBACK_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildJob:
+    """A job for a child process.
+
+    Attributes:
+        text: as fetched.
+        queue: where it was fetched from.
+        tid: the thread's, for log lines.
+        capsule: whose middleware goes around it.
+        max_retries, profile: what the rules of its class may depend on (§8).
+        timeout_s: seconds that it may run, or None.
+    """
+
+    text: bytes
+    queue: str
+    tid: str
+    capsule: str
+    max_retries: int
+    profile: str
+    timeout_s: float | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """As it goes over the socket, beside the text."""
+        return {
+            "queue": self.queue,
+            "tid": self.tid,
+            "capsule": self.capsule,
+            "max_retries": self.max_retries,
+            "profile": self.profile,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
     """What of the worker's settings its children need.
 

@@ -1,6 +1,6 @@
 """A suspect in the child process that runs it alone: all of it happens here, from parsing to the target.
 
-The parent (suspects.py) gets back what is to be written, as a text, and for its handlers what was raised.
+The parent (runner.py) gets back what is to be written, as a text, and for its handlers what was raised.
 """
 
 import contextlib
@@ -10,11 +10,10 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.client.server import BacktraceCleaner, Server
-from kiqbridge.engine.children.child_messages import ChildSettings, describe
+from kiqbridge.client.registry import JobDefinition, Registry, default_registry
+from kiqbridge.client.server import BacktraceCleaner, Server, server
 from kiqbridge.engine.perform.execution import Execution, JobRunner, Performing
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
@@ -25,7 +24,11 @@ from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import JobTimeout
+from kiqbridge.features.process_pool.messages import ChildSettings, describe
 from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:  # it is `__main__` where this runs
+    from kiqbridge.features.process_pool.job_child import JobChild
 
 
 @dataclass(slots=True)
@@ -134,6 +137,18 @@ class SuspectRun:
             "raised": _raised(raised, died=bool(died)),
         }
         return answer, settlement.text if settlement is not None else b""
+
+
+def run_alone(
+    child: "JobChild", order: Mapping[str, Any], text: bytes
+) -> tuple[dict[str, Any], bytes]:
+    """Run a suspect in this child, and decide what becomes of it: the answer, and the text that is kept."""
+    run = SuspectRun(
+        order,
+        began=lambda timeout_s: child.channel.send({"began": timeout_s}),
+        invoker=child.invoker(order["capsule"]),
+    )
+    return run.run(text, child.settings, default_registry, server.backtrace_cleaner)
 
 
 def be_killed_first() -> None:
