@@ -36,7 +36,7 @@ NOT_LOADED = {
     "kiqbridge.clocks",
     "kiqbridge.schedule",
     "kiqbridge.config.credentials",
-    "kiqbridge.engine.perform.shell_command",
+    "kiqbridge.features.shell_command.shell_job",
     "kiqbridge.engine.dynamic_schedules",
     "kiqbridge.features.dead_letters.trim",
     "kiqbridge.engine.gone_jobs",

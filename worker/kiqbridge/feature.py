@@ -11,6 +11,7 @@ point group `kiqbridge.features` of its distribution.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
+| `jobs` | once in each worker, when its code is loaded | `function(config: Config) -> None`, which declares jobs |
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
@@ -71,6 +72,9 @@ class Tab(NamedTuple):
 ATTRIBUTES: Final[Mapping[str, str]] = {"task_token": "step_functions"}
 """Attribute of a payload → the feature of this package without which such a job cannot be what it was pushed for."""
 
+SETTINGS: Final[Mapping[str, str]] = {"shell_commands": "shell_command"}
+"""Setting of a worker → the feature of this package without which it would be passed over."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
@@ -78,8 +82,8 @@ class Feature:
 
     Attributes:
         package: the dotted name of its folder: `__name__` of its `__init__.py`.
-        settings: names of settings without which a worker does not load its `prepare`, `worker` and `chores`: it asks for them
-            if one of these is set; always, if there are none.
+        settings: names of settings without which a worker asks for none of its `prepare`, `jobs`, `worker` and
+            `chores`; always, if there are none.
         tabs: what of its pages is in the navigation.
         verbs, options, and so on: the seams.
     """
@@ -90,6 +94,7 @@ class Feature:
     options: Mapping[str, str] = field(default_factory=dict)
     ends: Mapping[str, str] = field(default_factory=dict)
     prepare: str = ""
+    jobs: str = ""
     pools: Mapping[str, str] = field(default_factory=dict)
     in_child: str = ""
     worker: str = ""
@@ -117,7 +122,7 @@ class Feature:
         return getattr(found, name) if name else found
 
     def is_wanted(self, config: object) -> bool:
-        """Whether a worker with these settings asks for its `prepare`, `worker` and `chores`."""
+        """Whether a worker with these settings asks for its `prepare`, `jobs`, `worker` and `chores`."""
         return not self.settings or any(getattr(config, name) for name in self.settings)
 
 
@@ -181,14 +186,22 @@ def ends() -> Mapping[str, Callable[..., Sequence[Any]]]:
     return {name: each.load(place) for each in shipped() for name, place in each.ends.items()}
 
 
-def named(name: str) -> Feature | None:
-    """The feature of this package with that name; None: it was taken away."""
-    return next((each for each in shipped() if each.name == name), None)
-
-
 def pools() -> Mapping[str, Callable[..., Any]]:
     """Kind of `pool` → what makes, in a worker, the place where such jobs run."""
     return {kind: each.load(place) for each in shipped() for kind, place in each.pools.items()}
+
+
+def check_settings(config: object) -> None:
+    """Refuse a setting of a feature that was taken away.
+
+    Raises:
+        ConfigError: names both.
+    """
+    for name, owner in SETTINGS.items():
+        if getattr(config, name) and named(owner) is None:
+            raise ConfigError(
+                f"{name} is set, but the feature {owner}, whose setting it is, is not installed; leave it out"
+            )
 
 
 @cache
@@ -205,7 +218,7 @@ def verbs() -> Iterator[Verb]:
 
 
 def found(
-    seam: Literal["prepare", "worker", "chores", "now", "pages"], config: object = None
+    seam: Literal["prepare", "jobs", "worker", "chores", "now", "pages"], config: object = None
 ) -> Iterator[Callable[..., Any]]:
     """The functions that features name at a seam.
 

@@ -105,17 +105,9 @@ def run(options: argparse.Namespace) -> int:
     _refuse_green_threads()
     # For child processes, whenever they start.
     config = replace(config, require=resolved(config.require))
-    if config.shell_commands:
-        from kiqbridge.engine.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
-            command_environment,
-            declare_shell_command,
-        )
-
-        declare_shell_command(
-            config.shell_commands,
-            environment=command_environment(os.environ, config.shell_environment),
-            time_limit_s=config.shell_time_limit_s,
-        )
+    feature.check_settings(config)
+    for declare in feature.found("jobs", config):
+        declare(config)
     config = _with_queues(config)
     # Not by the interpreter's own exit: a thread that is stuck, or standard output that is not read,
     # would hang it, and nothing is left to do.

@@ -16,7 +16,7 @@ from kiqbridge.runtime.shell_words import ShellSyntax, Word, shell_words
 from kiqbridge.schedule.imports.record import Reading, Unsayable
 
 SHELL_COMMAND: Final = "ShellCommand"
-"""Class of the job that runs a command (engine/perform/shell_command.py)."""
+"""Class of the job that runs a command (features/shell_command/shell_job.py)."""
 
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 _REDIRECTION: Final = re.compile(

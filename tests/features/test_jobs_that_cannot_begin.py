@@ -16,7 +16,7 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Server
 from kiqbridge.engine.host.status import faults_of
 from kiqbridge.engine.perform import event_loop, processor
-from kiqbridge.engine.perform.shell_command import declare_shell_command
+from kiqbridge.features.shell_command.shell_job import declare_shell_command
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.threads import NoThread
 

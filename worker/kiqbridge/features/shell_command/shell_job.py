@@ -26,6 +26,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from kiqbridge.client.job import job
+from kiqbridge.config.config import Config
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.shell_words import plain_words, shell_words
@@ -53,6 +54,19 @@ class CommandNotAllowed(KiqbridgeError):  # noqa: N818 - reads as what happened,
 
 class CommandFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A command ended with another status than 0, or was ended."""
+
+
+def declare(config: Config) -> None:
+    """Declare it as the settings of this worker say, in its environment.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    declare_shell_command(
+        config.shell_commands,
+        environment=command_environment(os.environ, config.shell_environment),
+        time_limit_s=config.shell_time_limit_s,
+    )
 
 
 def declare_shell_command(

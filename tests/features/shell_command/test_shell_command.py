@@ -12,9 +12,11 @@ from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
 
+from kiqbridge import feature
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.perform import shell_command
-from kiqbridge.engine.perform.shell_command import (
+from kiqbridge.errors import ConfigError
+from kiqbridge.features.shell_command import shell_job as shell_command
+from kiqbridge.features.shell_command.shell_job import (
     AllowList,
     CommandFailed,
     CommandNotAllowed,
@@ -22,7 +24,6 @@ from kiqbridge.engine.perform.shell_command import (
     declare_shell_command,
     run_command,
 )
-from kiqbridge.errors import ConfigError
 
 LISTED = [
     "/usr/local/bin/backup.sh --full",
@@ -186,7 +187,7 @@ def test_a_command_runs_and_its_output_is_logged(working, client, redis, tmp_pat
         wait_until(lambda: redis.get("stat:processed") == b"1")
 
     assert target.read_text() == "\n"
-    [record] = [each for each in caplog.records if each.name.endswith("shell_command")]
+    [record] = [each for each in caplog.records if each.name.endswith("shell_job")]
     assert record.getMessage() == "command /bin/sh ended with status 0; output: hello"
 
 
@@ -267,7 +268,7 @@ def test_much_output_is_cut_to_its_end(working, client, redis, caplog):
         push(client, "/bin/sh -c 'yes 0123456789 | head -c 1000000; echo end'")
         wait_until(lambda: redis.get("stat:processed") == b"1")
 
-    [record] = [each for each in caplog.records if each.name.endswith("shell_command")]
+    [record] = [each for each in caplog.records if each.name.endswith("shell_job")]
     assert "the last of 1000004 bytes:" in record.getMessage()
     assert record.getMessage().endswith("end")
     assert len(record.getMessage()) < 17_000
@@ -289,3 +290,12 @@ def runs(pid):
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_without_the_feature_its_setting_is_refused(monkeypatch):
+    config = merge(file={"shell_commands": ["mkdir *"]}, environ={}, flags={})
+    feature.check_settings(config)
+    monkeypatch.setattr("kiqbridge.feature.shipped", list)
+
+    with pytest.raises(ConfigError, match="feature shell_command, whose setting it is, is not"):
+        feature.check_settings(config)

@@ -7,7 +7,7 @@ import pytest
 from support.documents import ROOT, blocks
 
 from kiqbridge.commands import cli
-from kiqbridge.engine.perform.shell_command import AllowList
+from kiqbridge.features.shell_command.shell_job import AllowList
 from kiqbridge.schedule.check import main as check
 
 PAGE = "docs/from_crontab.md"
