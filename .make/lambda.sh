@@ -33,7 +33,8 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/transfer
-    kiqbridge/features/process_pool/[!_]* kiqbridge/features/shell_command kiqbridge/features/suspects
+    kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
+    kiqbridge/features/shell_command kiqbridge/features/suspects
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/command.py kiqbridge/schedule/imports kiqbridge/store/wake_connection.py

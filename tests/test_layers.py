@@ -63,6 +63,7 @@ NEEDS = {
     "doctor": "",
     "telemetry": "",
     "process_pool": "",
+    "reservations": "",
     "shell_command": "",
     "step_functions": "",
     "suspects": "process_pool",

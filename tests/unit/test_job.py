@@ -201,16 +201,6 @@ class TestFunction:
         with pytest.raises(ConfigError, match=rf"^@job: .*{message}"):
             job(function)
 
-    def test_a_longest_run_stays_off_the_wire(self):
-        @job(max_run_s=60, on_max_run="dead")
-        def limited():
-            pass
-
-        definition = definition_of(limited)
-
-        assert (definition.handling.max_run_s, definition.handling.on_max_run) == (60, "dead")
-        assert set(definition.options) == {"retry", "queue"}
-
 
 class TestClass:
     def test_it_is_registered_under_its_own_or_the_given_name(self):

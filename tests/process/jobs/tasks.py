@@ -82,12 +82,6 @@ def coroutine_in_child(value):
     return async_in_child(value)
 
 
-@job(name="Endless", max_run_s=1, on_max_run="dead")
-def endless():
-    while True:
-        time.sleep(0.01)
-
-
 @job(name="Skipped")
 def skipped():
     mark("Skipped")

@@ -249,6 +249,8 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
                 f"on_error {kind.__name__}: {action!r} is not one of {', '.join(registry.ERROR_ACTIONS)} or a number of "
                 "seconds above 0"
             )
+    if max_run_s is not None and feature.named("reservations") is None:
+        raise ConfigError("max_run_s is of the feature reservations, which is not installed")
     return registry.Handling(
         pool=pool or ("async" if is_async else "thread"),
         timeout_s=timeout_s,

@@ -16,7 +16,7 @@ from kiqbridge.engine.host.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.engine.liveness import EX_STUCK, Bounds, Monitor
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.processor import Processor
-from kiqbridge.engine.perform.reservations import Holder
+from kiqbridge.engine.perform.running_job import Holder
 from kiqbridge.runtime import frames
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
@@ -144,7 +144,7 @@ class Health:
     def status(self) -> Status:
         """The process as it is now."""
         parts, monitor = self._parts, self._monitor
-        heartbeat, reservations = parts.heartbeat, parts.reservations
+        heartbeat, overruns = parts.heartbeat, parts.overruns
         return Status(
             identity=parts.identity,
             pid=os.getpid(),
@@ -158,8 +158,8 @@ class Health:
             stuck_after_s=self._config.stuck_after_s,
             is_wedged=monitor.is_wedged,
             troubles=parts.all_troubles(),
-            overran=reservations.overran if reservations else 0,
-            lost_threads=reservations.lost if reservations else 0,
+            overran=overruns.overran if overruns else 0,
+            lost_threads=overruns.lost if overruns else 0,
             restarted_threads=monitor.revived,
             missed_ticks=parts.missed_watch.found,
             unled_s=parts.poller.unled_s,
@@ -186,10 +186,10 @@ class Health:
 
     def replace_lost(self, lost: Holder) -> None:
         """Put another thread in the place of one that does not come back from its job."""
-        reservations = self._parts.reservations
-        if reservations is None or not isinstance(lost, Processor):
+        overruns = self._parts.overruns
+        if overruns is None or not isinstance(lost, Processor):
             return
-        if reservations.lost > self._parts.concurrency:
+        if overruns.lost > self._parts.concurrency:
             self.give_up("more threads than it has did not come back from their jobs")
             return
         self._parts.replace_processor(lost)

@@ -5,7 +5,7 @@ Start, beside the thread that waits for signals:
 1. Watch the threads and write the status file (health.py).
 2. Open resources, make the capsules, start their event loops, call the listeners to `startup`.
 3. Register, as often as it takes until Redis answers; in a large fleet wait for up to some seconds (registration.py).
-4. Start the heartbeat, the threads that move and watch, the processors, the reservations.
+4. Start the heartbeat, the threads that move and watch, the processors.
 5. Wait until each processor has made its first claim; then the process is ready.
 
 Quiet: no thread takes or moves jobs any more; running jobs go on. It cannot be undone.
@@ -357,14 +357,12 @@ class Launcher:
         )
 
     def _ends_of_work(self, deadline: float) -> list[Step]:
-        parts, state = self.parts, self._state
-        manager, reservations = parts.manager, parts.reservations
+        parts, state, manager = self.parts, self._state, self.parts.manager
         steps: list[Step] = []
         if state is not None:
             steps.append(("restoring what jobs change", state.stop))
         if manager is not None:
-            if reservations is not None:
-                steps.append(("ending the reservations", reservations.stop))
+            steps += self._ends_of_roles(Until.STOP)
             steps.append(("ending the jobs", lambda: manager.stop(deadline)))
             steps += [
                 (f"waiting for the job of {role.name}", partial(self._wait_for, role, deadline))

@@ -1,6 +1,7 @@
 """What a worker process knows of itself, for those who plot it (features/telemetry)."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from kiqbridge.engine.settle.metrics import Measured
 from kiqbridge.runtime.records import dataclass
@@ -30,3 +31,15 @@ class ProcessNumbers:
     lost_threads: int
     leads: bool
     classes: Mapping[str, Measured]
+
+
+class Overruns(Protocol):
+    """What takes jobs away that run too long.
+
+    Attributes:
+        overran: how many jobs were taken away.
+        lost: how many threads did not come back.
+    """
+
+    overran: int
+    lost: int

@@ -5,7 +5,7 @@ launcher.py does.
 
 1. `EngineParts(…)`: connections, lease, poller, pauses, pools of features. Runs no code of users.
 2. `build_capsules`: the threads and the event loop of each capsule, once resources are open.
-3. `build_around_capsules`: manager, heartbeat, reservations, roles of features, once the process is registered.
+3. `build_around_capsules`: manager, heartbeat, roles of features, once the process is registered.
 """
 
 import logging
@@ -38,7 +38,7 @@ from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.manager import Manager
-from kiqbridge.engine.numbers import ProcessNumbers
+from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
@@ -48,9 +48,8 @@ from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
-from kiqbridge.engine.perform.reservations import Holder, Reservations, Rules
 from kiqbridge.engine.perform.run_marks import RunMarks
-from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.rights import Rights
 from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
@@ -109,7 +108,9 @@ class EngineParts:
         brought: the threads of features.
         pools: kind of pool → where such jobs run, of features.
         suspects: what runs jobs that may have killed their process, of a feature.
-        manager, heartbeat, reservations: None before `build_around_capsules`.
+        overruns: what takes jobs away that run too long, of a feature.
+        on_lost: called with what runs a job that was taken away and that does not end.
+        manager, heartbeat: None before `build_around_capsules`.
     """
 
     def __init__(
@@ -207,7 +208,8 @@ class EngineParts:
         self.manager: Manager | None = None
         self.heartbeat: Heartbeat | None = None
         self.suspects: Suspects | None = None
-        self.reservations: Reservations | None = None
+        self.overruns: Overruns | None = None
+        self.on_lost: Callable[[Holder], object] = lambda _holder: None
         self.brought: list[Role] = []
 
     def build_capsules(self) -> None:
@@ -267,7 +269,7 @@ class EngineParts:
             on_signal=on_signal,
             metrics=self.metrics,
         )
-        self.reservations = self._make_reservations(on_lost)
+        self.on_lost = on_lost
         brought = (make(self) for make in feature.found("worker", self.config))
         self.brought = [role for roles in brought for role in roles]
         if self.suspects is not None:
@@ -289,7 +291,6 @@ class EngineParts:
             self.poller,
             self.schedules,
             self.pauses,
-            self.reservations,
             self.outbox,
             *self.brought,
         )
@@ -303,7 +304,7 @@ class EngineParts:
 
     def numbers(self) -> ProcessNumbers:
         """What the process has done and does now."""
-        counters, heartbeat, reservations = list(self._counters), self.heartbeat, self.reservations
+        counters, heartbeat, overruns = list(self._counters), self.heartbeat, self.overruns
         return ProcessNumbers(
             processed=sum(each.processed for each in counters),
             failed=sum(each.failed for each in counters),
@@ -311,7 +312,7 @@ class EngineParts:
             concurrency=self.concurrency,
             is_quiet=self._is_quiet(),
             round_trip_s=heartbeat.round_trip_s if heartbeat is not None else 0.0,
-            lost_threads=reservations.lost if reservations is not None else 0,
+            lost_threads=overruns.lost if overruns is not None else 0,
             leads=self.poller.leads,
             classes=self.metrics.totals(),
         )
@@ -489,23 +490,6 @@ class EngineParts:
             max_payload_bytes=self.config.max_payload_bytes,
         )
 
-    def _make_reservations(self, on_lost: Callable[[Holder], None]) -> Reservations:
-        return Reservations(
-            registry=self.registry,
-            keys=self.keys,
-            connection=self.connect(),
-            settler=self.settler,
-            holders=self._holders,
-            rules=Rules(
-                orphan_limit=self.config.orphan_limit,
-                lost_after_s=self.config.stuck_after_s,
-                policy=self.policy,
-            ),
-            on_dead=self._call_death_handlers,
-            on_lost=on_lost,
-            on_taken=self.run_marks.taken,
-        )
-
     def policy(self) -> RetryPolicy:
         """What becomes of a job that fails, as of now."""
         return RetryPolicy(
@@ -528,13 +512,15 @@ class EngineParts:
             beat_s=self.config.beat_s,
         )
 
-    def _holders(self) -> Iterator[Holder]:
+    def holders(self) -> Iterator[Holder]:
+        """Who runs jobs."""
         for capsule in self.capsules:
             yield from capsule.processors
             if capsule.loop is not None:
                 yield capsule.loop
 
-    def _call_death_handlers(self, payload: Mapping[str, Any], error: Exception) -> None:
+    def call_death_handlers(self, payload: Mapping[str, Any], error: Exception) -> None:
+        """A job is dead, not by a processor."""
         if self._handlers.listens(died=True):
             self._notifications.add([partial(self._handlers.died, payload, error)])
 

@@ -22,6 +22,8 @@ class Until(Enum):
 
     QUIET = auto()
     """Until no more jobs are taken."""
+    STOP = auto()
+    """Until running jobs are to end."""
     JOBS = auto()
     """Until the last job has ended."""
     ENDS = auto()

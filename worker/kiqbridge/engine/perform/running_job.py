@@ -1,7 +1,9 @@
 """What runs at this moment, as the heartbeat publishes it (protocol §10.4)."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
+from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import MAX_DEPTH
 from kiqbridge.wire.raw_job import is_nested_deeper, outline, unreadable_job, with_more
@@ -17,6 +19,16 @@ class RunningJob(NamedTuple):
     queue: str
     text: bytes
     run_at: float
+
+
+class Holder(Protocol):
+    """Who runs jobs: a processor, or an event loop."""
+
+    def holding(self) -> Iterator[tuple[str, Chunk, RunningJob]]:
+        """The running jobs as (id, chunk, job)."""
+
+    def end_one(self, tid: str, job: RunningJob) -> None:
+        """Interrupt one that was taken away."""
 
 
 def shown_text(job: RunningJob) -> bytes:

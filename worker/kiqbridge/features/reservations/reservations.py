@@ -9,7 +9,7 @@ A worker whose job hangs goes on beating, so nobody else would ever get the job.
 3. A thread that does not come back from it (it hangs in C) is replaced, so that capacity stays.
 
 That it overran counts like being found orphaned: the third time (`orphan_limit`) it runs alone in a
-child process (isolation.py), where running too long is an ordinary failure. So it cannot go round for
+child process (feature suspects), where running too long is an ordinary failure. So it cannot go round for
 ever, and no field of it changes.
 
 Nothing here is done for each job: twice a second those that run are looked at, if any class has a limit.
@@ -17,14 +17,15 @@ Nothing here is done for each job: twice a second those that run are looked at, 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import take_away
 from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
-from kiqbridge.engine.perform.running_job import RunningJob
+from kiqbridge.engine.parts import EngineParts
+from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.settle.dying import dead
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
@@ -40,16 +41,6 @@ from kiqbridge.wire.keys import Keys
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-
-
-class Holder(Protocol):
-    """Who runs jobs: a processor, or an event loop."""
-
-    def holding(self) -> Iterator[tuple[str, Chunk, RunningJob]]:
-        """The running jobs as (id, chunk, job)."""
-
-    def end_one(self, tid: str, job: RunningJob) -> None:
-        """Interrupt one that was taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +78,28 @@ def longest(registry: Iterable[Any]) -> float | None:
     return min(limits, default=None)
 
 
+def roles(parts: EngineParts) -> "tuple[Reservations, ...]":
+    """What looks how long the jobs of a worker run."""
+    config = parts.config
+    reservations = Reservations(
+        registry=parts.registry,
+        keys=parts.keys,
+        connection=parts.connect(),
+        settler=parts.settler,
+        holders=parts.holders,
+        rules=Rules(
+            orphan_limit=config.orphan_limit,
+            lost_after_s=config.stuck_after_s,
+            policy=parts.policy,
+        ),
+        on_dead=parts.call_death_handlers,
+        on_lost=parts.on_lost,
+        on_taken=parts.run_marks.taken,
+    )
+    parts.overruns = reservations
+    return (reservations,)
+
+
 class Reservations(Role):
     """The thread that looks how long jobs run.
 
@@ -122,7 +135,7 @@ class Reservations(Role):
             "reservations",
             self._look_on,
             work="taking away jobs that run too long",
-            until=Until.QUIET,
+            until=Until.STOP,
             join_s=0,
         )
         self.overran = 0
@@ -147,9 +160,6 @@ class Reservations(Role):
         """Begin to look, if any class has a limit."""
         if longest(self._registry) is not None:
             super().start()
-
-    def quiet(self) -> None:
-        """Running jobs may still take too long: it looks until it is stopped."""
 
     def look(self, now: float) -> None:
         """Take away what has run for too long; `now` is on `time.monotonic`.

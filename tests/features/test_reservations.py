@@ -1,14 +1,22 @@
-"""The real command when jobs run longer than their `max_run_s`."""
+"""The real command when jobs run longer than their `max_run_s`: in each pool, and as suspects."""
 
 import json
 
 import pytest
+from support.notes import Notes
 from support.processes import ran
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 PATIENT_S = 60
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """What the jobs note."""
+    return Notes(tmp_path)
+
 
 JOBS = """
 import asyncio, threading, time
