@@ -72,9 +72,6 @@ class Tab(NamedTuple):
 ATTRIBUTES: Final[Mapping[str, str]] = {"task_token": "step_functions"}
 """Attribute of a payload → the feature of this package without which such a job cannot be what it was pushed for."""
 
-SETTINGS: Final[Mapping[str, str]] = {"shell_commands": "shell_command"}
-"""Setting of a worker → the feature of this package without which it would be passed over."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
@@ -189,19 +186,6 @@ def ends() -> Mapping[str, Callable[..., Sequence[Any]]]:
 def pools() -> Mapping[str, Callable[..., Any]]:
     """Kind of `pool` → what makes, in a worker, the place where such jobs run."""
     return {kind: each.load(place) for each in shipped() for kind, place in each.pools.items()}
-
-
-def check_settings(config: object) -> None:
-    """Refuse a setting of a feature that was taken away.
-
-    Raises:
-        ConfigError: names both.
-    """
-    for name, owner in SETTINGS.items():
-        if getattr(config, name) and named(owner) is None:
-            raise ConfigError(
-                f"{name} is set, but the feature {owner}, whose setting it is, is not installed; leave it out"
-            )
 
 
 @cache

@@ -105,7 +105,6 @@ def run(options: argparse.Namespace) -> int:
     _refuse_green_threads()
     # For child processes, whenever they start.
     config = replace(config, require=resolved(config.require))
-    feature.check_settings(config)
     for declare in feature.found("jobs", config):
         declare(config)
     config = _with_queues(config)

@@ -292,6 +292,7 @@ class Config:
     shell_commands: tuple[str, ...] = _row(
         parse=worker.shell_commands,
         default=(),
+        feature="shell_command",
         help="commands that the job ShellCommand may run, one a line, or with commas between them if they have "
         "none: word by word, with * and ?; with = in front, or if a shell is needed, letter by letter; none = the job "
         "is not declared",
