@@ -166,7 +166,14 @@ def test_a_good_template_has_no_finding(template):
 
 @pytest.mark.parametrize(
     "path",
-    ["template.yaml", *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("infra/*.yaml")))],
+    [
+        "template.yaml",
+        *(
+            str(each.relative_to(ROOT))
+            for each in sorted(ROOT.glob("infra/*.yaml"))
+            if each.name != "functions.yaml"  # its endpoints are the root's
+        ),
+    ],
 )
 def test_what_ships_has_no_finding(path):
     assert wrong(ROOT / path) == []
