@@ -69,7 +69,7 @@ def test_the_template_fires_the_app_s_rule_and_nothing_of_the_repository(files, 
 def test_the_layer_and_each_function_have_a_target_that_sam_build_calls(files):
     built = re.findall(
         r"^  (\w+):\n    Type: AWS::Serverless::(?:Function|LayerVersion)$",
-        files["template.yaml"],
+        files["template.yaml"] + files["infra/functions.yaml"],
         re.MULTILINE,
     )
 
@@ -89,8 +89,8 @@ def test_without_lambda_nothing_of_aws_is_there():
 
 def test_only_the_enqueue_function_s_own_rules_are_replaced():
     text = (shipped_root() / "template.yaml").read_text(encoding="utf-8")
-    monitor = "      CodeUri: lambdas/monitor\n"
-    more = text.replace(monitor, f"{monitor}      Events:\n        Mine: {{}}\n")
+    other = "  Other:\n    Type: AWS::Serverless::Function\n    Properties:\n      Events:\n        Mine: {}\n"
+    more = text.replace("\nOutputs:\n", f"\n{other}\nOutputs:\n")
     assert more != text
     made = module._template(more, App(name="shop"))
     assert "        Mine: {}\n" in made

@@ -31,8 +31,6 @@ PLACES = [
 ]
 ENDINGS = {str(Path(*place.parts[start:])) for place in PLACES for start in range(len(place.parts))}
 
-pytestmark = pytest.mark.any_python
-
 
 def test_each_setting_is_read_by_something_that_is_no_table_of_settings():
     tables = {path for path in SOURCES if path.name == "config.py" or "settings" in path.name}
