@@ -32,7 +32,8 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
-    kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/transfer
+    kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/ecs kiqbridge/features/neighbours
+    kiqbridge/features/transfer
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
     kiqbridge/features/shell_command kiqbridge/features/suspects
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py

@@ -19,10 +19,10 @@ from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.registration import spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
+from kiqbridge.features.neighbours.warning import warn_of_shared_queues
 from kiqbridge.store.server_check import warn_of_eviction
 
 STACK_BYTES = 256 * 1024

@@ -1,7 +1,6 @@
 """Names in Redis that are no UTF-8: anybody can add them, and they are in nobody's way."""
 
 import json
-import logging
 import time
 
 import pytest
@@ -11,7 +10,6 @@ from support.engine import EngineProcess, Watch, register
 
 from kiqbridge.client.client import Client
 from kiqbridge.commands import cli
-from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.store.pauses import list_pauses
 from kiqbridge.wire.keys import LAYOUT, Keys
@@ -67,16 +65,6 @@ def test_a_guard_that_holds_such_a_jid_answers_it(redis_url, redis):
     assert second.jid == text_of(NAME)
     assert (first.duplicate, second.duplicate) == (False, True)
     client.close()
-
-
-def test_the_neighbours_are_looked_at_past_such_a_process(pool, redis, caplog):
-    redis.sadd("processes", NAME, "ruby:1:a")
-    redis.hset("ruby:1:a", "info", json.dumps({"queues": ["default"], "version": "8.0.0"}))
-
-    with caplog.at_level(logging.WARNING):
-        warn_of_shared_queues(pool.run, KEYS, {"default"}, "retry")
-
-    assert "1 Ruby process serves queue default as well (ruby:1:a)" in caplog.text
 
 
 def test_such_a_pause_is_listed_and_shown(redis_url, pool, redis, monkeypatch, capsys):

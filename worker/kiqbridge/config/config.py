@@ -310,6 +310,7 @@ class Config:
     ecs_protect_after_s: float = _row(
         parse=parsers.seconds(zero_is_off=True),
         default=0,
+        feature="ecs",
         help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
         "until it ends; 0 = never",
     )

@@ -40,7 +40,6 @@ from kiqbridge.engine.host.process_state import ProcessState, StateKeeper
 from kiqbridge.engine.host.surroundings import attach
 from kiqbridge.engine.host.systemd import Notifier
 from kiqbridge.engine.manager import LAST_WORD_S
-from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
@@ -139,11 +138,9 @@ class Launcher:
         self._events = self.parts.events
         attach(
             self._events,
-            config=config,
             tag=self.parts.tag,
             notifier=self._notifier,
             look=self.health.status,
-            running=lambda: [(tid, job.run_at) for tid, job in self.parts.running_jobs().items()],
         )
         self._events.add("beat", AgeReport(self.parts.ages).report)
         # A process half put together can be neither quieted nor ended: threads that were not started
@@ -306,7 +303,6 @@ class Launcher:
         for role in parts.roles:
             role.start()
         run, keys = parts.pool.run, parts.keys
-        warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
         warn_of_odd_queues(run, keys, queues, parts.registry, parts.client.fleets)
         warn_of_eviction(run)
         manager.start()

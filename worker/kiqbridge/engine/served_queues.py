@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config, routed_queue
-from kiqbridge.engine.neighbours import MOST_READ, queues_of_processes
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.store.process_set import MOST_READ, queues_of_processes
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:

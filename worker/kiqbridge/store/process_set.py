@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
@@ -19,6 +20,10 @@ SIGNAL_TTL_S: Final = 60
 
 CLEANUP_S: Final = 60.0
 """The shortest time between two clean-ups by any process of the fleet (§9.3)."""
+
+MOST_READ: Final = 20
+"""Processes that are read at a start, drawn at random from a larger fleet: if hundreds start at once, each of them
+would read all others."""
 
 
 def read_infos(
@@ -42,6 +47,33 @@ def read_infos(
         return {}
     infos = run(*(("HGET", keys.process(identity), field) for identity in identities))
     return dict(zip(identities, infos, strict=True))
+
+
+def queues_of_processes(
+    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None
+) -> set[str]:
+    """Names of all queues that living processes serve, of either language.
+
+    Args:
+        run: sends commands and returns their replies.
+        keys: the namespace.
+        most: read at most so many processes, drawn at random; None: all.
+
+    Raises:
+        KiqbridgeError: Redis does not answer that.
+    """
+    infos = read_infos(run, keys, most=most).values()
+    return {name for info in infos if info is not None for name in queues_in(info)}
+
+
+def queues_in(info: bytes) -> list[str]:
+    """The queues that a process serves, out of the field `info` of its hash."""
+    try:
+        fields = json_text.loads(info)
+    except json_text.MalformedJSON:
+        return []
+    queues = fields.get("queues") if isinstance(fields, dict) else None
+    return [name for name in queues if isinstance(name, str)] if isinstance(queues, list) else []
 
 
 def sign_off(

@@ -1,18 +1,17 @@
-"""Connects a worker process with its machine: systemd, the title in `ps`, ECS, CPUs and host name.
+"""Connects a worker process with its machine: systemd, the title in `ps`, CPUs and host name.
 
 `attach` adds listeners to the events of the process (`lifecycle.Events`); the engine knows none of them.
 """
 
 import os
 import socket
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from kiqbridge import __version__
 from kiqbridge.client.server import Events
-from kiqbridge.config.config import Config
-from kiqbridge.engine.host.status import Status, read_statuses, run_folder
+from kiqbridge.engine.host.status import Status, read_statuses
 from kiqbridge.engine.host.systemd import Notifier, Report, report_of
 from kiqbridge.runtime.clock import lease_now
 
@@ -20,21 +19,17 @@ from kiqbridge.runtime.clock import lease_now
 def attach(
     events: Events,
     *,
-    config: Config,
     tag: str,
     notifier: Notifier,
     look: Callable[[], Status],
-    running: Callable[[], Iterable[Hashable]],
 ) -> None:
-    """Notify systemd, set the title and protect the ECS task from now on; READY=1 is sent by the engine.
+    """Notify systemd and set the title from now on; READY=1 is sent by the engine.
 
     Args:
         events: those of the process, before the first is fired.
-        config: the settings.
         tag: the name of this process in its title.
         notifier: notifies systemd.
         look: how the process is now.
-        running: one value for each running job, the same at each call.
     """
     set_title = title_setter()
 
@@ -51,20 +46,6 @@ def attach(
     events.add("quiet", notify)
     events.add("shutdown", notifier.stopping)
     events.add("exit", notifier.stop)
-    if not config.ecs_protect_after_s:
-        return
-    from kiqbridge.engine.host.ecs import task_protection  # noqa: PLC0415 - an HTTP client, for few
-
-    protection = task_protection(
-        os.environ,
-        after_s=config.ecs_protect_after_s,
-        running=running,
-        folder=run_folder(config.run_dir),
-    )
-    if protection is not None:
-        events.add("startup", protection.start)
-        events.add("quiet", protection.quiet)
-        events.add("exit", protection.stop)
 
 
 def report_on_children(folder: Path, supervisor: int) -> Report:

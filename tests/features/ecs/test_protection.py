@@ -13,7 +13,7 @@ from support.ecs_agent import EcsAgent
 from support.processes import ChildProcess
 from support.waiting import wait_until
 
-from kiqbridge.engine.host.ecs import (
+from kiqbridge.features.ecs.protection import (
     EXPIRES_MIN,
     LOCK_FILE,
     RENEW_S,
@@ -200,7 +200,7 @@ class TestAnAgentThatFails:
         assert "was not changed: what?" in caplog.text
 
     def test_one_that_is_silent_does_not_hold_the_end_up(self, agent, employ, monkeypatch):
-        monkeypatch.setattr("kiqbridge.engine.host.ecs.ANSWER_S", 0.1)
+        monkeypatch.setattr("kiqbridge.features.ecs.protection.ANSWER_S", 0.1)
         agent.silent.set()
         worker = employ(**QUICK)
         worker.jobs = ("job",)
@@ -209,13 +209,13 @@ class TestAnAgentThatFails:
 
         worker.protection.stop()  # comes back, whether or not the agent has answered
 
-        wait_until(lambda: not worker.protection._thread.alive)
+        wait_until(lambda: not worker.protection.thread.alive)
 
 
 PROTECT_UNTIL_KILLED = """
 import sys, threading
 from pathlib import Path
-from kiqbridge.engine.host.ecs import task_protection
+from kiqbridge.features.ecs.protection import task_protection
 environ, folder = {"ECS_AGENT_URI": sys.argv[1]}, Path(sys.argv[2])
 protection = task_protection(environ, after_s=1e-9, running=lambda: [1], folder=folder)
 protection.look()

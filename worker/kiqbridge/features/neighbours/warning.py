@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.store.process_set import read_infos
+from kiqbridge.store.process_set import MOST_READ, queues_in, read_infos
 from kiqbridge.store.wire_profile import is_ours
-from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
@@ -15,9 +15,12 @@ logger = logging.getLogger(__name__)
 _NAMED = 5
 """Processes named in the warning; more are only counted."""
 
-MOST_READ: Final = 20
-"""Processes that are read at a start, drawn at random from a larger fleet: if hundreds start at once, each of them
-would read all others."""
+
+def look(parts: EngineParts) -> tuple[()]:
+    """Warn at the start of a worker; it needs no thread."""
+    unknown_class = parts.config.unknown_class
+    warn_of_shared_queues(parts.pool.run, parts.keys, parts.served_queues(), unknown_class)
+    return ()
 
 
 def warn_of_shared_queues(
@@ -72,33 +75,7 @@ def find_shared(
     for identity, info in infos.items():
         if info is None or is_ours(info):
             continue
-        names = [name for name in _queues_of(info) if name in queues]
+        names = [name for name in queues_in(info) if name in queues]
         if names:
             shared[identity] = names
     return shared
-
-
-def queues_of_processes(
-    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None
-) -> set[str]:
-    """Names of all queues that living processes serve, of either language.
-
-    Args:
-        run: sends commands and returns their replies.
-        keys: the namespace.
-        most: read at most so many processes, drawn at random; None: all.
-
-    Raises:
-        KiqbridgeError: Redis does not answer that.
-    """
-    infos = read_infos(run, keys, most=most).values()
-    return {name for info in infos if info is not None for name in _queues_of(info)}
-
-
-def _queues_of(info: bytes) -> list[str]:
-    try:
-        fields = json_text.loads(info)
-    except json_text.MalformedJSON:
-        return []
-    queues = fields.get("queues") if isinstance(fields, dict) else None
-    return [name for name in queues if isinstance(name, str)] if isinstance(queues, list) else []

@@ -1,11 +1,12 @@
 """Ruby processes on our queues: found from what live processes tell, and said once at the start."""
 
 import json
+import logging
 
 import pytest
 
-from kiqbridge.engine.neighbours import find_shared, warn_of_shared_queues
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.neighbours.warning import find_shared, warn_of_shared_queues
 from kiqbridge.wire.keys import Keys
 
 OURS = json.dumps({"queues": ["default"], "version": "kiqbridge-0.1.0"}).encode()
@@ -71,3 +72,13 @@ def test_without_any_nothing_is_said_and_an_outage_ends_no_start(caplog):
         warn(infos)
     warn_of_shared_queues(run, Keys(), ["default"], "retry")
     assert caplog.messages == []
+
+
+def test_the_neighbours_are_looked_at_past_such_a_process(pool, redis, caplog):
+    redis.sadd("processes", b"caf\xe9\xff", "ruby:1:a")
+    redis.hset("ruby:1:a", "info", json.dumps({"queues": ["default"], "version": "8.0.0"}))
+
+    with caplog.at_level(logging.WARNING):
+        warn_of_shared_queues(pool.run, Keys(), {"default"}, "retry")
+
+    assert "1 Ruby process serves queue default as well (ruby:1:a)" in caplog.text

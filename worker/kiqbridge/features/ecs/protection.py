@@ -23,9 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kiqbridge.engine.host.status import make_run_folder
+from kiqbridge.engine.host.status import make_run_folder, run_folder
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.runtime.clock import lease_now
-from kiqbridge.runtime.role import Role
+from kiqbridge.runtime.role import Role, Until
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,9 @@ class TaskProtection:
         after_s: a job that has been running for longer is to be protected.
         running: one value for each running job, the same at each call.
         folder: where the processes of this task find the lock.
+
+    Attributes:
+        thread: its thread.
     """
 
     def __init__(
@@ -78,14 +82,14 @@ class TaskProtection:
         self._ask_at = 0.0
         self._complained = False
         self._ending = threading.Event()
-        self._thread = Role("ecs", self._watch, stopping=self._ending)
+        self.thread = Role("ecs", self._watch, until=Until.QUIET, join_s=0, stopping=self._ending)
 
     def __repr__(self) -> str:
         return f"<TaskProtection {'wanted' if self._wants else 'not wanted'}, {self._url}>"
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self.thread.start()
 
     def quiet(self) -> None:
         """Give the protection back soon, and ask for none any more; does not wait."""
@@ -94,7 +98,7 @@ class TaskProtection:
     def stop(self) -> None:
         """As `quiet`, and wait for it, though no longer than the agent may be silent."""
         self._ending.set()
-        self._thread.join(2 * ANSWER_S)
+        self.thread.join(2 * ANSWER_S)
 
     def look(self) -> None:
         """Compare what is wanted now with what was asked for, and ask if need be."""
@@ -211,6 +215,20 @@ class TaskProtection:
             "its role needs ecs:UpdateTaskProtection and ecs:GetTaskProtection. Tried again silently",
             why,
         )
+
+
+def roles(parts: EngineParts) -> tuple[Role, ...]:
+    """What protects the task of a worker; its last request may take as long as listeners to the exit have."""
+    protection = task_protection(
+        os.environ,
+        after_s=parts.config.ecs_protect_after_s,
+        running=lambda: [(tid, job.run_at) for tid, job in parts.running_jobs().items()],
+        folder=run_folder(parts.config.run_dir),
+    )
+    if protection is None:
+        return ()
+    parts.events.add("exit", protection.stop)
+    return (protection.thread,)
 
 
 def task_protection(
