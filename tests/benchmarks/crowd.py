@@ -19,6 +19,7 @@ from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.config.merge import merge
+from kiqbridge.engine.compose import build_around_capsules, build_capsules
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.registration import spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
@@ -57,10 +58,10 @@ class Incarnation:
 
     def start(self) -> None:
         parts = self._parts
-        parts.build_capsules()
+        build_capsules(parts)
         parts.keeper.start()
         spread_start(parts.pool, parts.keys, self._quiet)
-        parts.build_around_capsules(on_signal=lambda _name: None, on_lost=lambda _holder: None)
+        build_around_capsules(parts, on_signal=lambda _name: None, on_lost=lambda _holder: None)
         parts.heartbeat.start()
         parts.pauses.start()
         if self._may_lead:

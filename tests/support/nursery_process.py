@@ -16,7 +16,7 @@ import time
 import setproctitle
 
 from kiqbridge.commands import cli, supervisor, worker_command  # noqa: F401 - so that no child needs to import them
-from kiqbridge.engine.parts import load_before_fork
+from kiqbridge.engine.compose import load_before_fork
 
 GIVEN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 

@@ -207,7 +207,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
     """
     # Most workers need no code of it.
     from kiqbridge.commands.supervisor import Supervisor  # noqa: PLC0415
-    from kiqbridge.engine.parts import load_before_fork  # noqa: PLC0415
+    from kiqbridge.engine.compose import load_before_fork  # noqa: PLC0415
 
     load_before_fork()
 

@@ -1,4 +1,4 @@
-"""The life of a worker process: start, quiet, stop (protocol §14). What is wired with what: parts.py.
+"""The life of a worker process: start, quiet, stop (protocol §14). What is wired with what: parts.py, compose.py.
 
 Start, beside the thread that waits for signals:
 
@@ -33,6 +33,7 @@ from kiqbridge.client.server import Server
 from kiqbridge.client.server import server as default_server
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import AgeReport
+from kiqbridge.engine.compose import build_around_capsules, build_capsules
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
 from kiqbridge.engine.host.ending import FLUSH_S
@@ -184,7 +185,7 @@ class Launcher:
         spread_start(parts.pool, parts.keys, self._stopping)
         with self._composing:
             if not self._stopping.is_set():
-                parts.build_around_capsules(on_signal=on_signal, on_lost=on_lost)
+                build_around_capsules(parts, on_signal=on_signal, on_lost=on_lost)
                 self._start_threads()
         if self._have_all_fetched():
             self._running.set()
@@ -254,7 +255,7 @@ class Launcher:
         parts, config = self.parts, self._config
         try:
             parts.resources.open()
-            parts.build_capsules()
+            build_capsules(parts)
             source = config.sources["unknown_class"]
             check_route(config.unknown_class, parts.served_queues(), source=source)
             for capsule in parts.capsules:

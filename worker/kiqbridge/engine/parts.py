@@ -1,52 +1,32 @@
-"""The parts of one worker process and how they are wired: the only place that composes the engine.
+"""The parts of one worker process: what is there before its capsules, and what it knows of itself.
 
-It takes three steps, since each needs what the one before has found out. None of them starts a thread;
-launcher.py does.
-
-1. `EngineParts(…)`: connections, lease, poller, pauses, pools of features. Runs no code of users.
-2. `build_capsules`: the threads and the event loop of each capsule, once resources are open.
-3. `build_around_capsules`: manager, heartbeat, roles of features, once the process is registered.
+Nothing here runs code of users, nor starts a thread. compose.py adds what needs open resources, and what needs a
+registered process; launcher.py starts and stops all of it.
 """
 
 import logging
 import os
-import random
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import __version__, feature
+from kiqbridge import feature
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import ProcessResources, Server
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, Suspects, ages_of
-from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
-from kiqbridge.engine.heartbeat import (
-    Counting,
-    DeclaredClasses,
-    Heartbeat,
-    ProcessInfo,
-    ProcessView,
-)
 from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
-from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
-from kiqbridge.engine.perform.capsule import Capsule, capsules_of, connections_of
-from kiqbridge.engine.perform.execution import JobRunner
-from kiqbridge.engine.perform.gate import Gate
-from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.capsule import capsules_of, connections_of
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
@@ -54,38 +34,25 @@ from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.rights import Rights
 from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.engine.settle.notifications import Handlers, Notifications
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import OF_PROCESS, Troubles, fields_of
+from kiqbridge.runtime.troubles import OF_PROCESS, Troubles
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
     from kiqbridge.clocks.hooks import MissedTickHooks
+    from kiqbridge.engine.capsule_runtime import CapsuleRuntime
+    from kiqbridge.engine.heartbeat import Counting, Heartbeat
+    from kiqbridge.engine.manager import Manager
     from kiqbridge.engine.perform.job_pool import JobPool
 
 logger = logging.getLogger(__name__)
-
-LABEL = "kiqbridge"
-"""Our processes carry it, so that Ruby's UI and version detection can distinguish them."""
-
-
-def load_before_fork() -> None:
-    """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
-    import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
-    import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
-    import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
-
-    for _ in (*feature.pools(), *feature.found("worker"), *feature.found("chores")):
-        pass
 
 
 class EngineParts:
@@ -101,16 +68,17 @@ class EngineParts:
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         connect: makes a connection for a thread of its own, which it may share.
-        server_middleware: functions around each job; read by `build_capsules`.
+        server_middleware: functions around each job; read when the capsules are made.
         client: what the engine and its jobs push through.
         troubles: what the process cannot do until somebody changes something, beside those of its roles.
-        capsules: empty before `build_capsules`.
+        capsules: empty until compose.py makes them.
         brought: the threads of features.
         pools: kind of pool → where such jobs run, of features.
         suspects: what runs jobs that may have killed their process, of a feature.
         overruns: what takes jobs away that run too long, of a feature.
         on_lost: called with what runs a job that was taken away and that does not end.
-        manager, heartbeat: None before `build_around_capsules`.
+        manager, heartbeat, brought: of compose.py: None and empty until then; `brought` are the roles of features.
+        counters: what counts the jobs that were performed.
     """
 
     def __init__(
@@ -125,7 +93,7 @@ class EngineParts:
         self.config = config
         self.registry = registry
         self.server = server
-        self._is_quiet = is_quiet
+        self.is_quiet = is_quiet
         self.identity = f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
         self.tag = config.tag or Path.cwd().name
         self.server_middleware = server.middleware.copy()
@@ -149,11 +117,11 @@ class EngineParts:
             orphan_limit=config.orphan_limit,
             on_registered=on_registered,
         )
-        self._handlers = Handlers(server)
+        self.handlers = Handlers(server)
         self.outbox = Outbox(EffectContext(self.keys, self.client), self.connect())
         self.settler = Settler(self.keys, on_end=self.outbox.wake)
-        self._notifications = Notifications()
-        self.revoker = PrefetchRevoker(self.connect(), self.keys, self.settler, self._notifications)
+        self.notifications = Notifications()
+        self.revoker = PrefetchRevoker(self.connect(), self.keys, self.settler, self.notifications)
         self.poller = Poller(
             identity=self.identity,
             keys=self.keys,
@@ -175,20 +143,12 @@ class EngineParts:
         self.pauses = PauseWatch(
             keys=self.keys, connection=self.connect(), track=self.pool.raw_connection
         )
-        self._gate = Gate(
-            paused=self.pauses,
-            declared=registry,
-            foreign_jobs=config.foreign_jobs,
-            unknown_class=config.unknown_class,
-            rng=random.Random(),  # noqa: S311 - jitter
-            cancelled=self.outbox,
-        )
         self.pools: dict[str, JobPool] = {
             kind: make(self) for kind, make in feature.pools().items()
         }
         self.outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(
-            self.connect(), self.keys, self.settler, self.outage, self._notifications
+            self.connect(), self.keys, self.settler, self.outage, self.notifications
         )
         self.run_marks = RunMarks(
             self.keys,
@@ -196,14 +156,17 @@ class EngineParts:
             identity=self.identity,
             cancel=self.client.cancel,
         )
-        self._context = self._make_context()
+        self.timekeeper = Timekeeper(
+            lambda: [each.origin for each in registry],
+            lambda: any(each.handling.timeout_s is not None for each in registry),
+        )
         self.metrics = Metrics(
             self.keys,
             identity=self.identity,
             forms=config.metrics,
             kept=config.reports_numbers,
         )
-        self._counters: list[Counting] = []
+        self.counters: list[Counting] = []
         self.capsules: list[CapsuleRuntime] = []
         self.manager: Manager | None = None
         self.heartbeat: Heartbeat | None = None
@@ -211,71 +174,6 @@ class EngineParts:
         self.overruns: Overruns | None = None
         self.on_lost: Callable[[Holder], object] = lambda _holder: None
         self.brought: list[Role] = []
-
-    def build_capsules(self) -> None:
-        """Make the capsules; the event loops take their resources from `resources`, which are open."""
-        capsules = capsules_of(self.config, self.server.capsules, self.server_middleware)
-        self.capsules = [
-            CapsuleRuntime(
-                capsule,
-                self._make_runner(capsule),
-                self._context,
-                self.pool.raw_connection,
-                self.resources.for_loop() if self._needs_loop(capsule) else None,
-            )
-            for capsule in capsules
-        ]
-        self.keeper.report(self._note)
-
-    def build_around_capsules(
-        self, *, on_signal: Callable[[str], None], on_lost: Callable[[Holder], None]
-    ) -> None:
-        """Make what counts, publishes and manages what the capsules do.
-
-        Args:
-            on_signal: called with the name of a signal that was sent through Redis (§10.5).
-            on_lost: called with what runs a job that was taken away and that does not end.
-        """
-        processors = [each for capsule in self.capsules for each in capsule.processors]
-        loops = [capsule.loop for capsule in self.capsules if capsule.loop is not None]
-        self.manager = Manager(
-            processors,
-            [capsule.gate for capsule in self.capsules],
-            self.connect(),
-            self.keys,
-            self._notifications,
-            loops=loops,
-            bookkeeper=self.bookkeeper if loops else None,
-        )
-        self.revoker.processors = self.manager.processors
-        self._counters += [*processors, *loops]
-        declared = DeclaredClasses(self.registry)
-        self.heartbeat = Heartbeat(
-            info=self._process_info(),
-            keys=self.keys,
-            connection=self.connect(),
-            view=ProcessView(
-                work=self.running_jobs,
-                is_quiet=self._is_quiet,
-                fields=lambda: {
-                    **self.ages().fields(),
-                    **declared.fields(),
-                    FIELD: self.config.dead_bounds.field(),
-                    **fields_of(self.all_troubles()),
-                },
-            ),
-            counters=self._counters,
-            events=self.events,
-            on_signal=on_signal,
-            metrics=self.metrics,
-        )
-        self.on_lost = on_lost
-        brought = (make(self) for make in feature.found("worker", self.config))
-        self.brought = [role for roles in brought for role in roles]
-        if self.suspects is not None:
-            self._counters.append(self.suspects)
-        elif self.config.fetch != "basic":
-            self.keeper.watch([*map(self.keys.suspects, self.served_queues())], self._note_suspects)
 
     @property
     def roles(self) -> list[Role]:
@@ -285,7 +183,7 @@ class EngineParts:
         """
         made = (
             *(pool.starter for pool in self.pools.values()),
-            self._context.timekeeper.thread,
+            self.timekeeper.thread,
             self.heartbeat,
             self.revoker,
             self.poller,
@@ -304,13 +202,13 @@ class EngineParts:
 
     def numbers(self) -> ProcessNumbers:
         """What the process has done and does now."""
-        counters, heartbeat, overruns = list(self._counters), self.heartbeat, self.overruns
+        counters, heartbeat, overruns = list(self.counters), self.heartbeat, self.overruns
         return ProcessNumbers(
             processed=sum(each.processed for each in counters),
             failed=sum(each.failed for each in counters),
             busy=len(self.running_jobs()),
             concurrency=self.concurrency,
-            is_quiet=self._is_quiet(),
+            is_quiet=self.is_quiet(),
             round_trip_s=heartbeat.round_trip_s if heartbeat is not None else 0.0,
             lost_threads=overruns.lost if overruns is not None else 0,
             leads=self.poller.leads,
@@ -322,7 +220,7 @@ class EngineParts:
         for capsule in self.capsules:
             if self.manager is not None and lost in capsule.processors:
                 other = capsule.replace(lost)
-                self._counters.append(other)
+                self.counters.append(other)
                 self.manager.let_go(lost, other)
 
     @property
@@ -350,23 +248,12 @@ class EngineParts:
             lease=lease_now(),
         )
 
-    def _note(self, news: News) -> None:
+    def note(self, news: News) -> None:
         """Pass on what the beat has found out to those that would else ask for it; close what idles."""
         self.poller.note(leader=news.leader, server_time=news.server_time)
         self.outbox.note(ends=news.ends, cancelled=news.cancelled)
         self.pauses.note(pauses=news.pauses)
         self.pool.trim()
-
-    def _note_suspects(self, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
-        """Without what runs them, suspects wait where they are, and that is not passed over in silence."""
-        if is_some:
-            self.troubles.set(
-                "suspects",
-                "jobs that may have killed their process wait in kb:suspects, and this worker lacks the feature "
-                "suspects, which runs them; start a worker that has it, or remove them",
-            )
-        else:
-            self.troubles.clear("suspects")
 
     def _make_client(self) -> Client:
         config = self.config
@@ -433,83 +320,12 @@ class EngineParts:
             handlers=self.server.missed_tick_handlers,
         )
 
-    def _make_context(self) -> EngineContext:
-        config = self.config
-        return EngineContext(
-            keys=self.keys,
-            connect=self.connect,
-            keeper=self.keeper,
-            revoker=self.revoker,
-            outage=self.outage,
-            settler=self.settler,
-            bookkeeper=self.bookkeeper,
-            timekeeper=Timekeeper(
-                lambda: [each.origin for each in self.registry],
-                lambda: any(each.handling.timeout_s is not None for each in self.registry),
-            ),
-            handlers=self._handlers,
-            runtime=Runtime(
-                client=self.client,
-                redis=self.pool,
-                is_stopping=self._is_quiet,
-                timeout_s=config.timeout_s,
-                max_iteration_runtime_s=config.max_iteration_runtime_s,
-                incarnation=lambda: self.keeper.current.incarnation,
-                troubles=self.troubles,
-            ),
-            pools=self.pools,
-            declared=self.registry,
-            look_ahead=config.look_ahead,
-            fetch=config.fetch,
-            loop_blocked_s=config.loop_blocked_s,
-            run_marks=self.run_marks,
-            troubles=self.troubles,
-        )
-
-    def _make_runner(self, capsule: Capsule) -> JobRunner[Settlement]:
-        return JobRunner(
-            registry=self.registry,
-            invoker=Invoker(
-                capsule.middleware,
-                timekeeper=self._context.timekeeper,
-                pools={
-                    kind: partial(pool.perform_job, capsule=capsule.name, policy=self.policy)
-                    for kind, pool in self.pools.items()
-                },
-            ),
-            outcomes=Failures(
-                keys=self.keys,
-                registry=self.registry,
-                policy=self.policy,
-                handlers=self._handlers,
-                rng=random.Random(),  # noqa: S311 - jitter
-            ),
-            gate=self._gate.check,
-            lines=JobLines(skip=self.config.skip_default_job_logging),
-            metrics=self.metrics if self.metrics.on else None,
-            max_payload_bytes=self.config.max_payload_bytes,
-        )
-
     def policy(self) -> RetryPolicy:
         """What becomes of a job that fails, as of now."""
         return RetryPolicy(
             max_retries=self.config.max_retries,
             profile=self.client.wire_profile(),
             backtrace_cleaner=self.server.backtrace_cleaner,
-        )
-
-    def _process_info(self) -> ProcessInfo:
-        return ProcessInfo(
-            identity=self.identity,
-            hostname=hostname(),
-            pid=os.getpid(),
-            tag=self.tag,
-            labels=[LABEL, *(label for label in self.config.labels if label != LABEL)],
-            concurrency=self.concurrency,
-            capsules=[capsule.capsule for capsule in self.capsules],
-            version=f"kiqbridge-{__version__}",
-            started_at=time.time(),
-            beat_s=self.config.beat_s,
         )
 
     def holders(self) -> Iterator[Holder]:
@@ -521,10 +337,5 @@ class EngineParts:
 
     def call_death_handlers(self, payload: Mapping[str, Any], error: Exception) -> None:
         """A job is dead, not by a processor."""
-        if self._handlers.listens(died=True):
-            self._notifications.add([partial(self._handlers.died, payload, error)])
-
-    def _needs_loop(self, capsule: Capsule) -> bool:
-        return capsule.middleware.is_partly_async or any(
-            definition.handling.pool == "async" for definition in self.registry
-        )
+        if self.handlers.listens(died=True):
+            self.notifications.add([partial(self.handlers.died, payload, error)])

@@ -1,0 +1,220 @@
+"""Puts the engine of a worker together around its parts: in two steps, since each needs what came before.
+
+1. `build_capsules`: the threads and the event loop of each capsule, once resources are open.
+2. `build_around_capsules`: manager, heartbeat, roles of features, once the process is registered.
+
+None of them starts a thread; launcher.py does.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from kiqbridge import __version__, feature
+from kiqbridge.client.current import Runtime
+from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.heartbeat import (
+    DeclaredClasses,
+    Heartbeat,
+    ProcessInfo,
+    ProcessView,
+)
+from kiqbridge.engine.host.surroundings import hostname
+from kiqbridge.engine.manager import Manager
+from kiqbridge.engine.parts import EngineParts
+from kiqbridge.engine.perform.capsule import Capsule, capsules_of
+from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.gate import Gate, Refusal
+from kiqbridge.engine.perform.invocation import Invoker
+from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.running_job import Holder
+from kiqbridge.engine.settle.failure import Failures
+from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.runtime.troubles import fields_of
+from kiqbridge.wire.dead_bounds import FIELD
+
+LABEL = "kiqbridge"
+"""Our processes carry it, so that Ruby's UI and version detection can distinguish them."""
+
+
+def load_before_fork() -> None:
+    """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
+    import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
+    import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
+    import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
+
+    for _ in (*feature.pools(), *feature.found("worker"), *feature.found("chores")):
+        pass
+
+
+def build_capsules(parts: EngineParts) -> None:
+    """Make the capsules; the event loops take their resources from `resources`, which are open."""
+    gate = Gate(
+        paused=parts.pauses,
+        declared=parts.registry,
+        foreign_jobs=parts.config.foreign_jobs,
+        unknown_class=parts.config.unknown_class,
+        rng=random.Random(),  # noqa: S311 - jitter
+        cancelled=parts.outbox,
+    )
+    context = _context(parts)
+    capsules = capsules_of(parts.config, parts.server.capsules, parts.server_middleware)
+    parts.capsules = [
+        CapsuleRuntime(
+            capsule,
+            _runner(parts, capsule, gate.check),
+            context,
+            parts.pool.raw_connection,
+            parts.resources.for_loop() if _needs_loop(parts, capsule) else None,
+        )
+        for capsule in capsules
+    ]
+    parts.keeper.report(parts.note)
+
+
+def build_around_capsules(
+    parts: EngineParts, *, on_signal: Callable[[str], None], on_lost: Callable[[Holder], None]
+) -> None:
+    """Make what counts, publishes and manages what the capsules do.
+
+    Args:
+        parts: of the worker, with its capsules.
+        on_signal: called with the name of a signal that was sent through Redis (§10.5).
+        on_lost: called with what runs a job that was taken away and that does not end.
+    """
+    processors = [each for capsule in parts.capsules for each in capsule.processors]
+    loops = [capsule.loop for capsule in parts.capsules if capsule.loop is not None]
+    parts.manager = Manager(
+        processors,
+        [capsule.gate for capsule in parts.capsules],
+        parts.connect(),
+        parts.keys,
+        parts.notifications,
+        loops=loops,
+        bookkeeper=parts.bookkeeper if loops else None,
+    )
+    parts.revoker.processors = parts.manager.processors
+    parts.counters += [*processors, *loops]
+    declared = DeclaredClasses(parts.registry)
+    parts.heartbeat = Heartbeat(
+        info=_process_info(parts),
+        keys=parts.keys,
+        connection=parts.connect(),
+        view=ProcessView(
+            work=parts.running_jobs,
+            is_quiet=parts.is_quiet,
+            fields=lambda: {
+                **parts.ages().fields(),
+                **declared.fields(),
+                FIELD: parts.config.dead_bounds.field(),
+                **fields_of(parts.all_troubles()),
+            },
+        ),
+        counters=parts.counters,
+        events=parts.events,
+        on_signal=on_signal,
+        metrics=parts.metrics,
+    )
+    parts.on_lost = on_lost
+    brought = (make(parts) for make in feature.found("worker", parts.config))
+    parts.brought = [role for roles in brought for role in roles]
+    if parts.suspects is not None:
+        parts.counters.append(parts.suspects)
+    elif parts.config.fetch != "basic":
+        parts.keeper.watch(
+            [*map(parts.keys.suspects, parts.served_queues())], partial(_note_suspects, parts)
+        )
+
+
+def _note_suspects(parts: EngineParts, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
+    """Without what runs them, suspects wait where they are, and that is not passed over in silence."""
+    if is_some:
+        parts.troubles.set(
+            "suspects",
+            "jobs that may have killed their process wait in kb:suspects, and this worker lacks the feature "
+            "suspects, which runs them; start a worker that has it, or remove them",
+        )
+    else:
+        parts.troubles.clear("suspects")
+
+
+def _context(parts: EngineParts) -> EngineContext:
+    config = parts.config
+    return EngineContext(
+        keys=parts.keys,
+        connect=parts.connect,
+        keeper=parts.keeper,
+        revoker=parts.revoker,
+        outage=parts.outage,
+        settler=parts.settler,
+        bookkeeper=parts.bookkeeper,
+        timekeeper=parts.timekeeper,
+        handlers=parts.handlers,
+        runtime=Runtime(
+            client=parts.client,
+            redis=parts.pool,
+            is_stopping=parts.is_quiet,
+            timeout_s=config.timeout_s,
+            max_iteration_runtime_s=config.max_iteration_runtime_s,
+            incarnation=lambda: parts.keeper.current.incarnation,
+            troubles=parts.troubles,
+        ),
+        pools=parts.pools,
+        declared=parts.registry,
+        look_ahead=config.look_ahead,
+        fetch=config.fetch,
+        loop_blocked_s=config.loop_blocked_s,
+        run_marks=parts.run_marks,
+        troubles=parts.troubles,
+    )
+
+
+def _runner(
+    parts: EngineParts, capsule: Capsule, check: Callable[[Mapping[str, Any]], Refusal | None]
+) -> JobRunner[Settlement]:
+    return JobRunner(
+        registry=parts.registry,
+        invoker=Invoker(
+            capsule.middleware,
+            timekeeper=parts.timekeeper,
+            pools={
+                kind: partial(pool.perform_job, capsule=capsule.name, policy=parts.policy)
+                for kind, pool in parts.pools.items()
+            },
+        ),
+        outcomes=Failures(
+            keys=parts.keys,
+            registry=parts.registry,
+            policy=parts.policy,
+            handlers=parts.handlers,
+            rng=random.Random(),  # noqa: S311 - jitter
+        ),
+        gate=check,
+        lines=JobLines(skip=parts.config.skip_default_job_logging),
+        metrics=parts.metrics if parts.metrics.on else None,
+        max_payload_bytes=parts.config.max_payload_bytes,
+    )
+
+
+def _process_info(parts: EngineParts) -> ProcessInfo:
+    return ProcessInfo(
+        identity=parts.identity,
+        hostname=hostname(),
+        pid=os.getpid(),
+        tag=parts.tag,
+        labels=[LABEL, *(label for label in parts.config.labels if label != LABEL)],
+        concurrency=parts.concurrency,
+        capsules=[capsule.capsule for capsule in parts.capsules],
+        version=f"kiqbridge-{__version__}",
+        started_at=time.time(),
+        beat_s=parts.config.beat_s,
+    )
+
+
+def _needs_loop(parts: EngineParts, capsule: Capsule) -> bool:
+    return capsule.middleware.is_partly_async or any(
+        definition.handling.pool == "async" for definition in parts.registry
+    )
