@@ -38,6 +38,7 @@ EXPECTED = (
     "kiqbridge/store/scripts/parts/*.lua",
     "kiqbridge/aws/sources/*.json",
     "kiqbridge/web/templates/*.html",
+    "kiqbridge/features/*/*.html",
     "kiqbridge/web/static/*",
     "kiqbridge/dev/scaffold/app/*",
     "kiqbridge/dev/scaffold/app/jobs/*",

@@ -251,7 +251,7 @@ def test_a_command_looks_at_the_fleet_that_it_is_given(client, capsys, other):
 @pytest.mark.parametrize(
     "words",
     [
-        *(["worker"], ["web"], ["ps"], ["doctor"], ["recover"], ["shell"], ["export", "f"]),
+        *(["worker"], ["web"], ["ps"], ["metrics"], ["recover"], ["shell"], ["audit"]),
         *(["queue", "pause", "mail"], ["dead", "retry", "--all"], ["schedule", "list"]),
     ],
 )

@@ -56,13 +56,7 @@ class Verb(NamedTuple):
 
 
 class Tab(NamedTuple):
-    """An entry in the navigation of the web page.
-
-    Attributes:
-        path: of the page.
-        label: what is read there.
-        after: path of the tab behind which it stands.
-    """
+    """A page in the navigation of the web page: its path, its label, and the path of the tab behind which it stands."""
 
     path: str
     label: str

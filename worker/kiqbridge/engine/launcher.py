@@ -349,7 +349,10 @@ class Launcher:
             ("releasing the default client", lambda: release_default_client(self.client)),
             ("closing the connections", parts.pool.close_all),
             ("closing the client", self.client.close),
-            *self._ends_of_roles(Until.LAST, of=parts.brought),
+            (
+                "ending the last threads",
+                lambda: take(*self._ends_of_roles(Until.LAST, of=parts.brought)),
+            ),
             ("removing the status file", self.health.stop),
         )
 
