@@ -3,6 +3,7 @@
 from support.running_system import System, fill, fill_queues
 
 from kiqbridge.api import top_jobs
+from kiqbridge.web.context import build_templates
 from kiqbridge.web.pages.now import rate_per_minute
 
 
@@ -24,6 +25,18 @@ def test_jobs_that_nobody_performs_are_the_first_that_is_seen(browser, redis):
     )
     assert "Start one: kiqbridge worker." in page.text
     assert "/processes" in page.links
+
+
+def test_a_fact_has_no_link_where_no_feature_brings_its_page(browser, redis, monkeypatch):
+    fill_queues(System(server=redis), 3)
+    monkeypatch.setitem(build_templates().tests, "served", lambda _link: False)
+
+    page = browser.open("/")
+
+    assert "critical No worker lives, and 3 jobs wait" in page.text
+    assert (
+        page.links.count("/processes") == 2
+    )  # in the navigation, and below the number of processes
 
 
 def test_a_running_system_is_shown_at_a_glance(browser, redis, redis_url):
