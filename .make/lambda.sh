@@ -34,11 +34,12 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/ecs kiqbridge/features/neighbours
     kiqbridge/features/transfer
+    kiqbridge/features/imports/[!_fs]*
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
     kiqbridge/features/shell_command kiqbridge/features/suspects
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
-    kiqbridge/features/*/command.py kiqbridge/schedule/imports kiqbridge/store/wake_connection.py
+    kiqbridge/features/*/command.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '
 # What only the page loads: its function has a package of its own.

@@ -62,6 +62,7 @@ NEEDS = {
     "dead_letters": "transfer",
     "doctor": "",
     "ecs": "",
+    "imports": "",
     "neighbours": "",
     "process_pool": "",
     "reservations": "",
@@ -271,6 +272,11 @@ LAYER_HAS = (
     *(
         f"contrib/{name}"
         for name in ("after_commit", "django/apps", "opentelemetry", "sentry", "sqlalchemy")
+    ),
+    *(
+        f"features/{each.name}/{each.schedules.partition(':')[0]}"
+        for each in shipped()
+        if each.schedules
     ),
 )
 """What the functions but that of the page begin with, and what a user's may import (docs/start.md)."""

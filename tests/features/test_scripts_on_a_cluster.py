@@ -18,7 +18,6 @@ from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.clocks.missed import check_missed
 from kiqbridge.clocks.placing import place_due
-from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.claims import acknowledge, repush, route
 from kiqbridge.engine.inflight.recovery import Reaper
@@ -28,6 +27,7 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.features.dead_letters.trim import DeadTrim
+from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import pytest
 
+from kiqbridge.features.imports.fugit import parse_sidekiq_cron
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 
 pytestmark = [pytest.mark.interop, pytest.mark.fugit]
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.ruby import run_ruby
 
-from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
 from kiqbridge.commands import cli
+from kiqbridge.features.imports.sidekiq_cron import read_sidekiq_cron
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

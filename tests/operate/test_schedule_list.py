@@ -171,21 +171,6 @@ def test_an_expression_that_cannot_be_read(run, stored):
     assert "every now and then" in row["detail"]
 
 
-def test_schedules_of_sidekiq_cron_stand_last(run, stored):
-    stored.save("ours")
-    for name, cron, status in (("ruby", "0 1 * * *", "enabled"), ("off", "0 1 * * *", "disabled")):
-        stored.client.sadd("cron_jobs", f"cron_job:{name}")
-        fields = {"name": name, "cron": cron, "klass": "RubyJob", "status": status}
-        stored.client.hset(f"cron_job:{name}", mapping=fields)
-
-    lines = run("--redis")[1].splitlines()
-
-    assert [line.split()[0] for line in lines[1:-1:2]] == ["ours", "off", "ruby"]
-    assert "  0 1 * * * UTC · RubyJob in default · sidekiq-cron (Ruby)" in lines
-    assert rows_of(run)["off"]["next"] is None
-    assert rows_of(run)["ruby"]["next"] == "2026-11-23T01:00:00Z"
-
-
 def test_colours_on_a_terminal_only(run, stored, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     stored.save("done")

@@ -119,26 +119,6 @@ def test_a_pause_and_what_is_skipped_move_the_next_instant(redis, schedules):
     assert (rows["skips"].next_at, rows["skips"].skipped) == (HOUR + 7200, [HOUR + 3600])
 
 
-def test_schedules_of_the_ruby_gem_are_shown_beside_ours(redis, schedules):
-    at = datetime.fromtimestamp(HOUR, UTC)
-    for name, cron, status in (
-        ("hourly", "0 * * * *", "enabled"),
-        ("off", "0 * * * *", "disabled"),
-    ):
-        redis.sadd("cron_jobs", f"cron_job:{name}")
-        fields = {"name": name, "klass": "RubyJob", "cron": cron, "status": status, "args": "[]"}
-        fields["last_enqueue_time"] = f"{at:%Y-%m-%d %H:%M:%S} +0000"
-        redis.hset(f"cron_job:{name}", mapping=fields)
-
-    rows = {row.name: row for row in schedules}
-
-    assert (rows["hourly"].origin, rows["hourly"].classes) == ("sidekiq-cron", ["RubyJob"])
-    assert rows["hourly"].next_at == HOUR + 3600
-    assert [each.at for each in rows["hourly"].occurrences] == [HOUR]
-    assert (rows["off"].state, rows["off"].next_at) == ("disabled", None)
-    assert schedules.find("hourly").origin == "sidekiq-cron"
-
-
 def test_one_schedule_is_found_with_more_of_its_history(redis, schedules):
     save(redis, "s")
     for back in range(50):

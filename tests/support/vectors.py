@@ -52,8 +52,8 @@ KINDS = {
     "signal": "redis/test_worker_vectors.py::test_a_signal_sent_by_the_api_arrives",
     "metrics": "redis/test_metrics_vectors.py::test_sidekiqs_readers_read_what_we_write",
     "deploy_mark": "redis/test_metrics_vectors.py::test_a_deploy_mark_is_the_recorded_one",
-    "cron_time": "unit/test_sidekiq_cron.py::test_the_last_time_is_the_recorded_one",
-    "cron_refusal": "unit/test_sidekiq_cron.py::test_what_sidekiq_cron_refused_is_refused",
+    "cron_time": "features/imports/test_sidekiq_cron.py::test_the_last_time_is_the_recorded_one",
+    "cron_refusal": "features/imports/test_sidekiq_cron.py::test_what_sidekiq_cron_refused_is_refused",
     "namespace": "redis/test_namespace.py::test_the_commands_are_those_of_redis_namespace",
     "namespaced_worker": "redis/test_worker_vectors.py::test_a_namespaced_worker_writes_the_recorded_keys",
 }

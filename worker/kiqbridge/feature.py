@@ -7,7 +7,7 @@ point group `kiqbridge.features` of its distribution.
 
 | seam | asked | signature |
 |---|---|---|
-| `verbs` | by the command line | `add_arguments(parser)` and `run(options) -> int` of a module |
+| `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
@@ -18,6 +18,7 @@ point group `kiqbridge.features` of its distribution.
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
+| `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
 """
 
 import sys
@@ -45,6 +46,7 @@ class Verb(NamedTuple):
         group: the heading in that list under which a feature's command stands.
         description: for its own help, in place of the first line and paragraph of the module's docstring.
         has_fleet: whether --fleet chooses where it looks, or what it serves.
+        parent: the command of which a feature's command is a verb, such as schedule; "": of none.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Verb(NamedTuple):
     group: str = ""
     description: str = ""
     has_fleet: bool = True
+    parent: str = ""
 
 
 class Tab(NamedTuple):
@@ -93,6 +96,7 @@ class Feature:
     now: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
+    schedules: str = ""
 
     @property
     def name(self) -> str:
@@ -188,15 +192,17 @@ def missing() -> Mapping[str, str]:
     return {attribute: name for attribute, name in ATTRIBUTES.items() if named(name) is None}
 
 
-def verbs() -> Iterator[Verb]:
-    """The commands of all features, with the names of their modules within this package."""
+def verbs(parent: str = "") -> Iterator[Verb]:
+    """The commands of all features, or their verbs of one command, with the names of their modules in this package."""
     for feature in shipped():
         for verb in feature.verbs:
-            yield verb._replace(module=f"features.{feature.name}.{verb.module}")
+            if verb.parent == parent:
+                yield verb._replace(module=f"features.{feature.name}.{verb.module}")
 
 
 def found(
-    seam: Literal["prepare", "jobs", "worker", "chores", "now", "pages"], config: object = None
+    seam: Literal["prepare", "jobs", "worker", "chores", "now", "pages", "schedules"],
+    config: object = None,
 ) -> Iterator[Callable[..., Any]]:
     """The functions that features name at a seam.
 

@@ -1,7 +1,7 @@
 """Schedules as an operator sees them: when each fires next, and what became of its last occurrences.
 
-Those of templates, of code, dynamic ones, and those of the Ruby gem sidekiq-cron, which only says when it fired
-last. 200 schedules are four round trips.
+Those of templates, of code, dynamic ones, and those of other programs that a feature reads, such as the Ruby gem
+sidekiq-cron, which only says when it fired last. 200 schedules are four round trips.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from kiqbridge import feature
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import StoredSchedule, known_of
 from kiqbridge.client.schedules import ScheduleRun, Schedules
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
-from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import ScheduleExpression
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import pairs_of
@@ -28,7 +27,6 @@ LATE_S: Final = 60.0
 """Seconds after its instant from which an occurrence counts as late: EventBridge's precision is a minute."""
 MOST_MISSED: Final = 2000
 _MOST_SKIPPED: Final = 1000
-RUBY: Final = "sidekiq-cron"
 
 State = Literal["enabled", "disabled", "paused", "unreadable"]
 Kind = Literal["on time", "late", "duplicate", "missed", "caught up", "paused", "skipped"]
@@ -77,7 +75,7 @@ class ScheduleView:
         skipped: instants to come that are skipped, epoch seconds.
         next: the next instants at which it fires, epoch seconds; empty if never.
         occurrences: the last ones, newest first; of sidekiq-cron only the last one.
-        definition: all of it; None for sidekiq-cron's.
+        definition: all of it; None: it cannot be read, or another program's.
     """
 
     name: str
@@ -99,6 +97,11 @@ class ScheduleView:
     def next_at(self) -> float | None:
         """The next instant; None: never."""
         return self.next[0] if self.next else None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program fires it."""
+        return self.definition is None and self.origin != ""
 
     @property
     def last(self) -> Occurrence | None:
@@ -179,8 +182,8 @@ class ScheduleSet:
                     occurrences=occurrences,
                 )
             )
-        ruby = [] if only and rows else read_sidekiq_cron(pool, keys)
-        return rows + [ruby_view(each, now, upcoming) for each in ruby if only in ("", each.name)]
+        others = [] if only and rows else others_schedules(self.operator, now, upcoming)
+        return rows + [each for each in others if only in ("", each.name)]
 
     def run(self, name: str, *, counted: bool = False) -> ScheduleRun:
         """Enqueue its jobs now; see `Schedules.run`.
@@ -276,13 +279,24 @@ def schedule_view(
     common |= {"timezone": when.timezone, "pause": pause, "skipped": skipped}
     if not definition.enabled:
         return ScheduleView(**common, state="disabled", note="disabled where it is defined")
-    instants = _next(when, state, now, upcoming)
+    instants = next_firings(when, state, now, upcoming)
     note = "" if instants or pause else "never again"
     return ScheduleView(**common, state="paused" if pause else "enabled", note=note, next=instants)
 
 
-def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int) -> list[float]:
-    """The next instants that are neither paused nor skipped."""
+def others_schedules(operator: Operator, now: float, upcoming: int = 1) -> list[ScheduleView]:
+    """The schedules of other programs in this Redis, as they are at `now` (epoch seconds).
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    return [view for read in feature.found("schedules") for view in read(operator, now, upcoming)]
+
+
+def next_firings(
+    when: ScheduleExpression, state: ScheduleState, now: float, count: int
+) -> list[float]:
+    """The next instants, epoch seconds, that are neither paused nor skipped."""
     pause = state.pause_at(now)
     moment = datetime.fromtimestamp(now, UTC)
     if pause is not None:
@@ -299,35 +313,6 @@ def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int
             found.append(following.timestamp())
         moment = following
     return found
-
-
-def ruby_view(job: SidekiqCronJob, now: float, upcoming: int = 1) -> ScheduleView:
-    """A schedule of the gem at `now` (epoch seconds), with its next instants and its last one."""
-    timezone, note = "", "" if job.enabled else "disabled in Ruby"
-    instants: list[float] = []
-    try:
-        when = parse_sidekiq_cron(job.cron)
-    except ConfigError:
-        note = note or "in a form that only Ruby reads"
-    else:
-        timezone = when.timezone
-        instants = _next(when, ScheduleState(), now, upcoming) if job.enabled else []
-    last = job.last_enqueue_time
-    return ScheduleView(
-        name=job.name,
-        expression=job.cron,
-        timezone=timezone,
-        origin=RUBY,
-        state="enabled" if job.enabled else "disabled",
-        note=note,
-        classes=[job.job_class],
-        queues=[job.queue],
-        description=job.description,
-        next=instants,
-        occurrences=[]
-        if last is None
-        else [Occurrence(at=int(last), kind="on time", deliveries=1, by=RUBY)],
-    )
 
 
 def occurrences_of(

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from kiqbridge import __version__, errors
-from kiqbridge.commands.arguments import HelpFormatter, add
+from kiqbridge import __version__, errors, feature
+from kiqbridge.commands.arguments import HelpFormatter, Verbs, add
 from kiqbridge.commands.table import groups, load
+from kiqbridge.feature import Verb
 from kiqbridge.runtime.collector import collector_rests
 from kiqbridge.wire.names import printable
 
@@ -143,16 +144,8 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     # Not if an option stands before it: that may be `--help`, which lists all of them.
     by_title = groups("" if complete or named not in words[:1] else named)
     verbs = [verb for group in by_title.values() for verb in group]
-    shared = Counter(verb.module for verb in verbs if verb.module)
     is_known = not complete and named in words[:1] and any(verb.name == named for verb in verbs)
-    for verb in verbs:
-        if is_known and verb.name != named:
-            continue
-        command = commands.add_parser(verb.name, help=verb.help)
-        if complete or verb.name == named:
-            load(verb, command, is_shared=shared[verb.module] > 1)
-            if verb.has_fleet:
-                _add_fleet(command)
+    _add_each(commands, verbs, named, words[1:], is_alone=is_known, complete=complete)
     # List the commands of a help text under the headings of their groups, and the options behind them.
     # argparse has one heading for all commands: the lines it would put there are put into groups of arguments.
     lines = {line.dest: line for line in commands._choices_actions}  # noqa: SLF001
@@ -164,10 +157,49 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     return parser
 
 
-def _verbs_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+def _add_each(
+    commands: "Verbs[Any]",
+    verbs: Sequence[Verb],
+    named: str,
+    words: Sequence[str],
+    *,
+    is_alone: bool = False,
+    complete: bool,
+) -> None:
+    """Add commands, and to the one that is named the verbs of it that features bring.
+
+    Args:
+        commands: get them.
+        verbs: what is added.
+        named: the one whose arguments are loaded.
+        words: behind it.
+        is_alone: no other one is added.
+        complete: the arguments of all are loaded.
+    """
+    shared = Counter(verb.module for verb in verbs if verb.module)
+    for verb in verbs:
+        if is_alone and verb.name != named:
+            continue
+        command = commands.add_parser(verb.name, help=verb.help)
+        if not complete and verb.name != named:
+            continue
+        load(verb, command, is_shared=shared[verb.module] > 1)
+        if (inner := _inner(command)) is not None:
+            brought = list(feature.verbs(verb.name))
+            _add_each(inner, brought, "".join(words[:1]), words[1:], complete=complete)
+        if verb.has_fleet and not verb.parent:
+            _add_fleet(command)
+
+
+def _inner(parser: argparse.ArgumentParser) -> "Verbs[argparse.ArgumentParser] | None":
     # There is no other way to them.
-    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
-    return actions[0].choices if actions else {}
+    actions = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+    return next(actions, None)
+
+
+def _verbs_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    inner = _inner(parser)
+    return inner.choices if inner is not None else {}
 
 
 def _add_fleet(parser: argparse.ArgumentParser) -> None:

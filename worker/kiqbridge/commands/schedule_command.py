@@ -17,7 +17,6 @@ from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands import (
     arguments,
     schedule_due,
-    schedule_import,
     schedule_list,
     schedule_publish,
     schedule_review,
@@ -49,7 +48,7 @@ _GIVEN: Final = "cron every at expression queue timezone start end description o
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of schedule."""
     verbs = arguments.add_verbs(parser)
-    for module in (schedule_due, schedule_list, schedule_review, schedule_import, schedule_publish):
+    for module in (schedule_due, schedule_list, schedule_review, schedule_publish):
         module.add_arguments(verbs)
     line = "kiqbridge schedule"
     save = arguments.add_verb(

@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple, TextIO
 from zoneinfo import ZoneInfo
 
 from kiqbridge.api import Operator, ScheduleView, open_operator
-from kiqbridge.api.schedules import RUBY, ruby_view, schedule_view
+from kiqbridge.api.schedules import others_schedules, schedule_view
 from kiqbridge.clocks import ledger
-from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
 from kiqbridge.commands import output
 from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
@@ -96,7 +95,7 @@ class Row:
     @property
     def origin(self) -> str:
         """As shown."""
-        return f"{RUBY} (Ruby)" if self.view.origin == RUBY else self.view.origin
+        return f"{self.view.origin} (Ruby)" if self.view.is_foreign else self.view.origin
 
     @property
     def note(self) -> str:
@@ -147,16 +146,17 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _rows(sources: Sources, now: datetime) -> list[Row]:
-    """By the next firing; then what does not fire, then what Ruby fires."""
+    """By the next firing; then what does not fire, then what other programs fire."""
     last: Mapping[str, Sequence[ledger.LedgerEntry]] = {}
-    ruby: list[Row] = []
+    others: list[Row] = []
     at, server = now.timestamp(), sources.server
     if server is not None:
         names = [each.name for each in sources.schedules]
         last = ledger.read_ledgers(server.pool, server.keys, names, most=1, until=at)
-        for job in read_sidekiq_cron(server.pool, server.keys):
-            text, last_at = f"{job.job_class} in {job.queue}", job.last_enqueue_time
-            ruby.append(Row(view=ruby_view(job, at), job=text, place="Redis", last_at=last_at))
+        for view in others_schedules(server, at):
+            job = f"{', '.join(view.classes)} in {', '.join(view.queues)}"
+            last_at = None if view.last is None else float(view.last.at)
+            others.append(Row(view=view, job=job, place="Redis", last_at=last_at))
     rows = []
     for each in sources.schedules:
         entry = next(iter(last.get(each.name, ())), None)
@@ -170,7 +170,7 @@ def _rows(sources: Sources, now: datetime) -> list[Row]:
             )
         )
     rows.sort(key=lambda row: (row.view.next_at is None, row.view.next_at or 0.0))
-    return [*rows, *ruby]
+    return [*rows, *others]
 
 
 def _document(row: Row) -> dict[str, Any]:
@@ -196,12 +196,12 @@ def write_rows(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last:
     if rows:
         stream.write(f"{paint(output.DIM, line.rstrip())}\n")
     for row, texts in zip(rows, cells, strict=True):
-        view, is_ruby = row.view, row.view.origin == RUBY
-        shade = _COLOURS.get(view.state, output.DIM if view.next_at is None or is_ruby else "")
+        view, is_foreign = row.view, row.view.is_foreign
+        shade = _COLOURS.get(view.state, output.DIM if view.next_at is None or is_foreign else "")
         painted = (
-            paint(output.DIM if is_ruby else output.BOLD, texts[0].ljust(widths[0])),
+            paint(output.DIM if is_foreign else output.BOLD, texts[0].ljust(widths[0])),
             paint(shade, texts[1].ljust(widths[1])),
-            paint(output.DIM if is_ruby else _COLOURS.get(row.outcome, ""), texts[2]),
+            paint(output.DIM if is_foreign else _COLOURS.get(row.outcome, ""), texts[2]),
         )
         stream.write("  ".join(painted).rstrip() + "\n")
         zone = f" {view.timezone}" if view.timezone and view.timezone not in view.expression else ""

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.api import ScheduleSet, ScheduleView
-from kiqbridge.api.schedules import RUBY, Occurrence
+from kiqbridge.api.schedules import Occurrence
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
@@ -89,7 +89,7 @@ def searched(schedule: ScheduleView) -> str:
 
 def can_act(schedule: ScheduleView) -> bool:
     """Whether it is ours to pause and to run, and can be read."""
-    return schedule.origin != RUBY and schedule.state != "unreadable"
+    return not schedule.is_foreign and schedule.state != "unreadable"
 
 
 def zoned(at: float, timezone: str) -> str:

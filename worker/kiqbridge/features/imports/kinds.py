@@ -1,16 +1,15 @@
-"""Schedules of other programs, read as text: crontabs, sidekiq-cron, sidekiq-scheduler.
+"""The kinds of files that are read: which one a file is, and what reads it.
 
-`guess_kind` says which program a file is of, `read_as` reads it as that. Each line becomes a schedule of ours
-(record.py) or is refused with its reason. Nothing of what is read is ever run. `kiqbridge schedule import` calls it.
+Each line becomes a schedule of ours (record.py) or is refused with its reason.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kiqbridge.schedule.imports.crontab_file import read_crontab
-from kiqbridge.schedule.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
-from kiqbridge.schedule.imports.record import Imported, ImportKindError, Kind, Reading
+from kiqbridge.features.imports.crontab_file import read_crontab
+from kiqbridge.features.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
+from kiqbridge.features.imports.record import Imported, ImportKindError, Kind, Reading
 
 _READERS: Final[Mapping[Kind, Callable[[str, Reading], Imported]]] = {
     "crontab": lambda text, reading: read_crontab(text, reading, has_user=False),

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kiqbridge.features.imports.record import Reading, Unsayable
 from kiqbridge.runtime.shell_words import ShellSyntax, Word, shell_words
-from kiqbridge.schedule.imports.record import Reading, Unsayable
 
 SHELL_COMMAND: Final = "ShellCommand"
 """Class of the job that runs a command (features/shell_command/shell_job.py)."""

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from support.vectors import FILES, of_kind
 
+from kiqbridge.features.imports.fugit import parse_sidekiq_cron
+from kiqbridge.features.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
+from kiqbridge.features.imports.record import ImportKindError, Reading
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.expression import parse_expression
-from kiqbridge.schedule.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
-from kiqbridge.schedule.imports.record import ImportKindError, Reading
-from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 from kiqbridge.schedule.sourced import sourced
 
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)

@@ -10,13 +10,13 @@ from support.proving import sized
 from support.template_rules import rule
 
 from kiqbridge.dev.firing import ZoneCalendar, describe
+from kiqbridge.features.imports.events import write_all
+from kiqbridge.features.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
+from kiqbridge.features.imports.record import ImportedSchedule, Reading
+from kiqbridge.features.imports.verification import COMES_TWICE, MADE_UP, source_instants, verify
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.expression import parse_expression
-from kiqbridge.schedule.imports.events import write_all
-from kiqbridge.schedule.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
-from kiqbridge.schedule.imports.record import ImportedSchedule, Reading
-from kiqbridge.schedule.imports.verification import COMES_TWICE, MADE_UP, source_instants, verify
 from kiqbridge.schedule.zone_changes import next_change
 
 START = datetime(2026, 2, 1, tzinfo=UTC)

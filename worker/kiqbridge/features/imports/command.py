@@ -25,42 +25,38 @@ from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.known_schedules import KnownSchedule
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.clocks.schedule_file import read_schedule_file
-from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, Status, read_sidekiq_cron, set_cron_status
 from kiqbridge.commands.acting import REFUSED, confirm
-from kiqbridge.commands.arguments import Verbs, add, add_verb, read_input, user_input, within
+from kiqbridge.commands.arguments import add, add_example, read_input, user_input, within
 from kiqbridge.commands.output import answer, fields_of
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.schedule.cron import check_zone
-from kiqbridge.schedule.imports import guess_kind, read_as
-from kiqbridge.schedule.imports.command_line import class_name_to_identifier
-from kiqbridge.schedule.imports.events import (
+from kiqbridge.features.imports.command_line import class_name_to_identifier
+from kiqbridge.features.imports.events import (
     dynamic_document,
     dynamic_name,
     events_text,
     shell_commands,
     write_all,
 )
-from kiqbridge.schedule.imports.gems import Definition, read_definitions
-from kiqbridge.schedule.imports.record import Imported, Kind, Reading
-from kiqbridge.schedule.imports.verification import Verification, verify
+from kiqbridge.features.imports.gems import Definition, read_definitions
+from kiqbridge.features.imports.kinds import guess_kind, read_as
+from kiqbridge.features.imports.record import Imported, Kind, Reading
+from kiqbridge.features.imports.sidekiq_cron import (
+    SidekiqCronJob,
+    Status,
+    read_sidekiq_cron,
+    set_cron_status,
+)
+from kiqbridge.features.imports.verification import Verification, verify
+from kiqbridge.schedule.cron import check_zone
 from kiqbridge.wire.amounts import instant_text
 
 _MOST_DAYS: Final = 3660
 _MOST_SHOWN: Final = 3
 
 
-def add_arguments(verbs: "Verbs[Any]") -> None:
-    """The verb import."""
-    verb = add_verb(
-        verbs,
-        "import",
-        _import,
-        "move in: schedules of a crontab, sidekiq-cron, sidekiq-scheduler",
-        "kiqbridge schedule import crontab --verify 30d",
-        description="Read the schedules of another program and write ScheduleV2 events for template.yaml. "
-        "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
-        "file cannot be read.",
-    )
+def add_arguments(verb: argparse.ArgumentParser) -> None:
+    """The options of `schedule import`."""
+    add_example(verb, "kiqbridge schedule import crontab --verify 30d")
     add(verb, "[FILE]", "- for standard input")
     group = verb.add_argument_group("beside sidekiq-cron, which uses the same Redis")
     add(group, "--from-redis", "read its schedules from Redis, not from a file")
@@ -87,7 +83,8 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     add(verb, "--json", "print all that was found as JSON")
 
 
-def _import(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Import schedules, or switch those of sidekiq-cron."""
     if options.disable is not None or options.enable is not None or options.all:
         return _switch(options)
     options.dynamic |= options.apply

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from kiqbridge.api import Operator, ScheduleView
+from kiqbridge.api.schedules import Occurrence, next_firings
+from kiqbridge.errors import ConfigError
+from kiqbridge.features.imports.fugit import parse_sidekiq_cron
+from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
@@ -19,6 +24,7 @@ from kiqbridge.wire.names import shown, text_of
 
 Status = Literal["enabled", "disabled"]
 
+GEM: Final = "sidekiq-cron"
 _CRON_STATUS = scripts.load("cron_status")
 _PREFIX: Final = "cron_job:"
 _FIELDS: Final = (
@@ -91,6 +97,11 @@ def read_sidekiq_cron(connection: RedisConnection | RedisPool, keys: Keys) -> li
     return found
 
 
+def views(operator: Operator, now: float, upcoming: int) -> list[ScheduleView]:
+    """The gem's schedules at `now` (epoch seconds), each with its next instants and its last one."""
+    return [_view(job, now, upcoming) for job in read_sidekiq_cron(operator.pool, operator.keys)]
+
+
 def set_cron_status(
     connection: RedisConnection | RedisPool, keys: Keys, name: str, status: Status
 ) -> Status | None:
@@ -106,6 +117,34 @@ def set_cron_status(
     if before is None:
         return None
     return "enabled" if text_of(before) == "enabled" else "disabled"
+
+
+def _view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
+    timezone, note = "", "" if job.enabled else "disabled in Ruby"
+    instants: list[float] = []
+    try:
+        when = parse_sidekiq_cron(job.cron)
+    except ConfigError:
+        note = note or "in a form that only Ruby reads"
+    else:
+        timezone = when.timezone
+        instants = next_firings(when, ScheduleState(), now, upcoming) if job.enabled else []
+    last = job.last_enqueue_time
+    return ScheduleView(
+        name=job.name,
+        expression=job.cron,
+        timezone=timezone,
+        origin=GEM,
+        state="enabled" if job.enabled else "disabled",
+        note=note,
+        classes=[job.job_class],
+        queues=[job.queue],
+        description=job.description,
+        next=instants,
+        occurrences=[]
+        if last is None
+        else [Occurrence(at=int(last), kind="on time", deliveries=1, by=GEM)],
+    )
 
 
 def _cron_job(name: str, fields: dict[str, str]) -> SidekiqCronJob:

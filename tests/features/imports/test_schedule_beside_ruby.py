@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-VECTORS = Path(__file__).parent.parent / "vectors" / "cron-1.8.0.json"
+VECTORS = Path(__file__).parents[2] / "vectors" / "cron-1.8.0.json"
 OPERATIONS = {
     each["operation"]: each["commands"]
     for each in json.loads(VECTORS.read_text(encoding="utf-8"))["operations"]

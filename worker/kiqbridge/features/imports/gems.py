@@ -16,10 +16,10 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from kiqbridge.features.imports import record
+from kiqbridge.features.imports.fugit import parse_sidekiq_cron
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.expression import parse_expression
-from kiqbridge.schedule.imports import record
-from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 from kiqbridge.wire.bounded_yaml import BoundedLoader, BoundError
 
 _FIELDS: Final = 5

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from support.project import template_text
 
-from kiqbridge.schedule.imports import guess_kind
+from kiqbridge.features.imports.kinds import guess_kind
 from kiqbridge.schedule.template import read_schedules
 
 FORTY = Path(__file__).parent / "imports_files" / "crontab"

@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
+from kiqbridge.features.imports.fugit import parse_sidekiq_cron
+from kiqbridge.features.imports.record import Dialect, ImportedSchedule
 from kiqbridge.schedule.cron import ON_THE_MINUTE, At, Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
-from kiqbridge.schedule.imports.record import Dialect, ImportedSchedule
-from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 from kiqbridge.schedule.zone_changes import next_change
 
 Side = Literal["old", "new"]

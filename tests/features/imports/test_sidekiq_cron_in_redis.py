@@ -1,12 +1,20 @@
 """The schedules of the gem sidekiq-cron, as it was recorded to write them."""
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
-from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron, set_cron_status
+from kiqbridge.api import ScheduleSet
+from kiqbridge.features.imports.sidekiq_cron import (
+    SidekiqCronJob,
+    read_sidekiq_cron,
+    set_cron_status,
+)
+from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.wire.keys import Keys
 
-VECTORS = Path(__file__).parent.parent / "vectors" / "cron-1.8.0.json"
+VECTORS = Path(__file__).parents[2] / "vectors" / "cron-1.8.0.json"
 OPERATIONS = {
     each["operation"]: each
     for each in json.loads(VECTORS.read_text(encoding="utf-8"))["operations"]
@@ -110,3 +118,47 @@ def test_a_namespace_prefixes_the_keys_alone(pool):
 
     assert found.enabled
     assert not read_sidekiq_cron(pool, Keys("app"))[0].enabled
+
+
+def test_schedules_of_the_ruby_gem_are_shown_beside_ours(redis, operator, monkeypatch):
+    now = int(time.time())
+    hour = now // 3600 * 3600
+    monkeypatch.setattr("kiqbridge.api.schedules.server_time", lambda _reply: float(now))
+    schedules = ScheduleSet(operator)
+    at = datetime.fromtimestamp(hour, UTC)
+    for name, cron, status in (
+        ("hourly", "0 * * * *", "enabled"),
+        ("off", "0 * * * *", "disabled"),
+    ):
+        redis.sadd("cron_jobs", f"cron_job:{name}")
+        fields = {"name": name, "klass": "RubyJob", "cron": cron, "status": status, "args": "[]"}
+        fields["last_enqueue_time"] = f"{at:%Y-%m-%d %H:%M:%S} +0000"
+        redis.hset(f"cron_job:{name}", mapping=fields)
+
+    rows = {row.name: row for row in schedules}
+
+    assert (rows["hourly"].origin, rows["hourly"].classes) == ("sidekiq-cron", ["RubyJob"])
+    assert rows["hourly"].next_at == hour + 3600
+    assert [each.at for each in rows["hourly"].occurrences] == [hour]
+    assert (rows["off"].state, rows["off"].next_at) == ("disabled", None)
+    assert schedules.find("hourly").origin == "sidekiq-cron"
+
+
+def test_schedules_of_sidekiq_cron_stand_last(run, redis):
+    ours = ScheduleDefinition(
+        name="ours", expression="0 3 * * *", jobs=({"class": "A", "args": []},)
+    )
+    redis.hset("kb:schedules", "ours", json.dumps(ours.to_document()))
+    for name, cron, status in (("ruby", "0 1 * * *", "enabled"), ("off", "0 1 * * *", "disabled")):
+        redis.sadd("cron_jobs", f"cron_job:{name}")
+        fields = {"name": name, "cron": cron, "klass": "RubyJob", "status": status}
+        redis.hset(f"cron_job:{name}", mapping=fields)
+
+    words = ["schedule", "list", "--from", "2026-11-22T15:00Z", "--redis"]
+    lines = run(*words)[1].splitlines()
+    rows = {each["name"]: each for each in json.loads(run(*words, "--json")[1])}
+
+    assert [line.split()[0] for line in lines[1:-1:2]] == ["ours", "off", "ruby"]
+    assert "  0 1 * * * UTC · RubyJob in default · sidekiq-cron (Ruby)" in lines
+    assert rows["off"]["next"] is None
+    assert rows["ruby"]["next"] == "2026-11-23T01:00:00Z"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.runtime.shell_words import ShellSyntax, plain_words, shell_words
-from kiqbridge.schedule.imports.command_line import (
+from kiqbridge.features.imports.command_line import (
     class_name_to_identifier,
     job_of_command,
 )
-from kiqbridge.schedule.imports.crontab_file import read_crontab
-from kiqbridge.schedule.imports.record import ImportKindError, Reading, Unsayable
+from kiqbridge.features.imports.crontab_file import read_crontab
+from kiqbridge.features.imports.record import ImportKindError, Reading, Unsayable
+from kiqbridge.runtime.shell_words import ShellSyntax, plain_words, shell_words
 
 RUN = "bin/rails runner 'A.perform_async'"
 

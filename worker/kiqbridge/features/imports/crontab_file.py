@@ -12,10 +12,10 @@ By crontab(5) of Debian's cron, and cronie's `CRON_TZ`:
 import re
 from typing import Final
 
+from kiqbridge.features.imports import record
+from kiqbridge.features.imports.command_line import SHELL_COMMAND, job_of_command
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import MACROS, parse_crontab
-from kiqbridge.schedule.imports import record
-from kiqbridge.schedule.imports.command_line import SHELL_COMMAND, job_of_command
 
 _FIELDS: Final = 5
 _VARIABLE: Final = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*""")
