@@ -4,7 +4,7 @@ Copies the tree, removes the folders of these features and of those that need th
 the checker of types, the layering test, the tests of the kernel, and `kiqbridge dev` until a job was performed.
 
     .venv/bin/python .make/without.py limiters
-    .venv/bin/python .make/without.py --tests tests/unit all
+    .venv/bin/python .make/without.py all --tests tests/unit
 """
 
 # ruff: noqa: INP001, S603, T201 - a script of the Makefile, in no package, with its own arguments
@@ -30,7 +30,7 @@ def main() -> int:
     """Returns 1 if something of it does not work."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="+", metavar="NAME", help="a feature, or all")
-    parser.add_argument("--tests", nargs="+", default=TESTS, help="tests of the kernel to run")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="run these tests of the kernel")
     options = parser.parse_args()
     known = sorted(path.parent.name for path in (ROOT / FEATURES).glob("*/__init__.py"))
     unknown = set(options.names) - {*known, "all"}

@@ -46,7 +46,7 @@ def test_help_groups_the_commands_a_line_each_on_a_terminal_of_80_columns(monkey
         ("worker --concurency=5", "did you mean --concurrency?"),
         ("queue move default --too low", "required: --to; did you mean --to?"),
         ("--verson", "did you mean --version?"),
-        ("doctor --area rediss", "did you mean redis?"),
+        ("web --role admn", "did you mean admin?"),
         ("completion perl", "(choose from 'bash', 'zsh', 'fish')"),
     ],
 )
