@@ -176,14 +176,11 @@ def owner_of(option: str) -> Feature | None:
 
 
 @cache
-def ends() -> Mapping[str, Callable[..., Sequence[Any]]]:
-    """Attribute of a payload → what the feature that has it makes of the end of such a job."""
-    return {name: each.load(place) for each in shipped() for name, place in each.ends.items()}
-
-
-def pools() -> Mapping[str, Callable[..., Any]]:
-    """Kind of `pool` → what makes, in a worker, the place where such jobs run."""
-    return {kind: each.load(place) for each in shipped() for kind, place in each.pools.items()}
+def by_name(seam: Literal["ends", "pools"]) -> Mapping[str, Callable[..., Any]]:
+    """The functions of a seam by the attribute of a payload, or the kind of pool, that they are for."""
+    return {
+        name: each.load(place) for each in shipped() for name, place in getattr(each, seam).items()
+    }
 
 
 @cache

@@ -46,7 +46,7 @@ def load_before_fork() -> None:
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
-    for _ in (*feature.pools(), *feature.found("worker"), *feature.found("chores")):
+    for _ in (*feature.by_name("pools"), *feature.found("worker"), *feature.found("chores")):
         pass
 
 

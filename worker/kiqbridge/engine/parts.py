@@ -144,7 +144,7 @@ class EngineParts:
             keys=self.keys, connection=self.connect(), track=self.pool.raw_connection
         )
         self.pools: dict[str, JobPool] = {
-            kind: make(self) for kind, make in feature.pools().items()
+            kind: make(self) for kind, make in feature.by_name("pools").items()
         }
         self.outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(

@@ -108,7 +108,11 @@ def ending(
     )
     return [
         effect
-        for attribute, effects_of in {FLOW: _flow_end, **feature.ends(), TICK: _tick_end}.items()
+        for attribute, effects_of in {
+            FLOW: _flow_end,
+            **feature.by_name("ends"),
+            TICK: _tick_end,
+        }.items()
         if attribute in payload
         for effect in effects_of(ended)
     ]
@@ -124,7 +128,7 @@ def wants_output(payload: Mapping[str, Any]) -> bool:
     """Whether what the job returns is to be encoded: a feature watches for its end, or its `flow` keeps it."""
     flow = flow_of(payload)
     return (flow is not None and _keeps_value(flow)) or any(
-        name in payload for name in feature.ends()
+        name in payload for name in feature.by_name("ends")
     )
 
 
