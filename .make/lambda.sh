@@ -36,7 +36,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/transfer
     kiqbridge/features/imports/[!_fs]*
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
-    kiqbridge/features/shell_command kiqbridge/features/suspects
+    kiqbridge/features/shell_command kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/command.py kiqbridge/store/wake_connection.py

@@ -69,6 +69,7 @@ NEEDS = {
     "shell_command": "",
     "step_functions": "",
     "suspects": "process_pool",
+    "systemd": "",
     "telemetry": "",
     "transfer": "",
 }

@@ -10,6 +10,7 @@ point group `kiqbridge.features` of its distribution.
 | `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
+| `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
 | `jobs` | once in each worker, when its code is loaded | `function(config: Config) -> None`, which declares jobs |
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
@@ -87,6 +88,7 @@ class Feature:
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     ends: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
     prepare: str = ""
     jobs: str = ""
     pools: Mapping[str, str] = field(default_factory=dict)
@@ -198,7 +200,7 @@ def verbs(parent: str = "") -> Iterator[Verb]:
 
 
 def found(
-    seam: Literal["prepare", "jobs", "worker", "chores", "now", "pages", "schedules"],
+    seam: Literal["host", "prepare", "jobs", "worker", "chores", "now", "pages", "schedules"],
     config: object = None,
 ) -> Iterator[Callable[..., Any]]:
     """The functions that features name at a seam.

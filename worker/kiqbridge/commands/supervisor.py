@@ -32,10 +32,10 @@ from kiqbridge.commands import forked
 from kiqbridge.commands.supervision import Child, Fleet, Slot
 from kiqbridge.config.config import Config
 from kiqbridge.engine.host import ending
+from kiqbridge.engine.host.notifier import Notifier
 from kiqbridge.engine.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
 from kiqbridge.engine.host.signals import NAMES as PASSED_ON
 from kiqbridge.engine.host.surroundings import process_count
-from kiqbridge.engine.host.systemd import Notifier
 from kiqbridge.engine.inflight.lease import LeaseTimes, renew
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError
@@ -138,7 +138,7 @@ class Supervisor:
                 ("renewing leases", self._beat),
                 ("looking at memory", self._look_at_memory),
                 ("killing processes that do not end", self._kill_overdue),
-                ("notifying systemd", lambda: self._notifier.turn(time.monotonic())),
+                ("notifying of the state", lambda: self._notifier.turn(time.monotonic())),
             )
         if self._fleet.failure is not None:
             raise KiqbridgeError(self._fleet.failure)

@@ -26,9 +26,9 @@ from kiqbridge.config.setting import shown_default
 from kiqbridge.config.settings_file import read_file
 from kiqbridge.engine.health import dump_threads
 from kiqbridge.engine.host import ending, surroundings
+from kiqbridge.engine.host.notifier import Notifier, Report, take_notifier
 from kiqbridge.engine.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.engine.host.status import run_folder
-from kiqbridge.engine.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.engine.launcher import KILL_S, Launcher
 from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     configure_logging(config.log_level, config.log_format, attributes=config.logged_job_attributes)
     for warning in warnings:
         logger.warning(warning)
-    notifier = take_notifier(os.environ, os.getpid())
+    notifier = take_notifier()
     ignore_others()
     end_while_loading()
     for prepare in feature.found("prepare", config):

@@ -37,9 +37,9 @@ from kiqbridge.engine.compose import build_around_capsules, build_capsules
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
 from kiqbridge.engine.host.ending import FLUSH_S
+from kiqbridge.engine.host.notifier import Notifier
 from kiqbridge.engine.host.process_state import ProcessState, StateKeeper
 from kiqbridge.engine.host.surroundings import attach
-from kiqbridge.engine.host.systemd import Notifier
 from kiqbridge.engine.manager import LAST_WORD_S
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
@@ -87,7 +87,7 @@ class Launcher:
         registry: the declared jobs.
         server: what they run with; its middleware and listeners are copied here.
         on_registered: called with the incarnation when it is registered, and with each beat of its lease.
-        notifier: notifies systemd.
+        notifier: notifies who has started the process.
         supervisor: the pid of the process that starts this one again when it ends.
         has_reached_redis: another process of that supervisor has reached Redis.
 

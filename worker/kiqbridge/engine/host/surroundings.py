@@ -1,4 +1,4 @@
-"""Connects a worker process with its machine: systemd, the title in `ps`, CPUs and host name.
+"""Connects a worker process with its machine: who has started it, the title in `ps`, CPUs and host name.
 
 `attach` adds listeners to the events of the process (`lifecycle.Events`); the engine knows none of them.
 """
@@ -11,8 +11,8 @@ from typing import Literal
 
 from kiqbridge import __version__
 from kiqbridge.client.server import Events
+from kiqbridge.engine.host.notifier import Notifier, Report, report_of
 from kiqbridge.engine.host.status import Status, read_statuses
-from kiqbridge.engine.host.systemd import Notifier, Report, report_of
 from kiqbridge.runtime.clock import lease_now
 
 
@@ -23,12 +23,12 @@ def attach(
     notifier: Notifier,
     look: Callable[[], Status],
 ) -> None:
-    """Notify systemd and set the title from now on; READY=1 is sent by the engine.
+    """Notify who has started the process, and set its title from now on; that it is ready is sent by the engine.
 
     Args:
         events: those of the process, before the first is fired.
         tag: the name of this process in its title.
-        notifier: notifies systemd.
+        notifier: notifies who has started the process.
         look: how the process is now.
     """
     set_title = title_setter()

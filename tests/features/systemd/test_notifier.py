@@ -2,32 +2,18 @@
 
 import os
 import threading
-from dataclasses import replace
 
 import pytest
 from support.processes import run_python
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
-from kiqbridge.engine.host.status import Status
-from kiqbridge.engine.host.systemd import Notifier, Report, report_of, take_notifier
+from kiqbridge.engine.host.notifier import Report
+from kiqbridge.features.systemd.notifier import SystemdNotifier, take_notifier
 
 WELL = Report("running, 1 of 10 busy", ())
 STATUS = "STATUS=running, 1 of 10 busy"
 SICK = Report("running, 1 of 10 busy", ["its thread lease has ended"])
-NOW = 10_000.0
-WORKER = Status(
-    identity="host:7:0123456789ab",
-    pid=7,
-    state="running",
-    written_at=NOW,
-    heartbeat_at=NOW - 5,
-    beat_s=10,
-    is_leased=True,
-    ended_threads=[],
-    busy=3,
-    concurrency=10,
-)
 
 
 @pytest.fixture
@@ -45,7 +31,7 @@ def manager(request, tmp_path):
 
 class TestALife:
     def test_each_step_is_one_message_with_the_status_in_one_line(self, manager):
-        notifier = Notifier(manager.address)
+        notifier = SystemdNotifier(manager.address)
         notifier.start(lambda: WELL)
         assert manager.next() == [STATUS]
         for step, told in (
@@ -56,13 +42,13 @@ class TestALife:
             step()
             assert manager.next() == told
         assert manager.is_told_nothing()
-        Notifier(manager.address).start(lambda: Report("running\nWATCHDOG=1", ["a\nb"]))
+        SystemdNotifier(manager.address).start(lambda: Report("running\nWATCHDOG=1", ["a\nb"]))
         assert manager.next() == ["STATUS=running WATCHDOG=1; a b"]
 
 
 class TestTheWatchdog:
     def test_it_hears_of_us_twice_in_its_time_until_the_end(self, manager):
-        notifier = Notifier(manager.address, watchdog_s=0.1)
+        notifier = SystemdNotifier(manager.address, watchdog_s=0.1)
         assert notifier.notify_every_s == 0.05
 
         notifier.start(lambda: WELL)
@@ -76,7 +62,7 @@ class TestTheWatchdog:
 
     def test_it_hears_nothing_while_something_is_wrong(self, manager, caplog):
         reports = [WELL]
-        notifier = Notifier(manager.address, watchdog_s=1)
+        notifier = SystemdNotifier(manager.address, watchdog_s=1)
         notifier.start(lambda: reports[-1], in_thread=False)
         assert manager.next() == [STATUS, "WATCHDOG=1"]
 
@@ -95,7 +81,7 @@ class TestTheWatchdog:
 
     def test_a_fault_whose_seconds_grow_is_logged_once(self, manager, caplog):
         seconds = iter(range(60, 70))
-        notifier = Notifier(manager.address, watchdog_s=1)
+        notifier = SystemdNotifier(manager.address, watchdog_s=1)
         notifier.start(
             lambda: Report("running", [f"it was silent for {next(seconds)} s"]), in_thread=False
         )
@@ -106,7 +92,7 @@ class TestTheWatchdog:
 
     def test_a_look_that_fails_is_not_taken_for_life(self, manager, caplog):
         looks = iter([WELL])
-        notifier = Notifier(manager.address, watchdog_s=0.02)
+        notifier = SystemdNotifier(manager.address, watchdog_s=0.02)
 
         notifier.start(lambda: next(looks))
 
@@ -120,7 +106,7 @@ class TestALoop:
     @pytest.mark.parametrize(("watchdog_s", "messages"), [(None, 3), (60, 3), (10, 6)])
     def test_it_is_told_as_often_as_needed(self, manager_at_path, watchdog_s, messages):
         manager = manager_at_path
-        notifier = Notifier(manager.address, watchdog_s)
+        notifier = SystemdNotifier(manager.address, watchdog_s)
         notifier.start(lambda: WELL, in_thread=False)
         manager.next()
 
@@ -134,13 +120,7 @@ class TestALoop:
 
 class TestTheEnvironment:
     def test_without_a_socket_nobody_is_told(self):
-        notifier = take_notifier({}, 7)
-
-        notifier.start(lambda: WELL)
-        notifier.ready()
-        notifier.stopping()
-
-        assert repr(notifier) == "<Notifier to nothing, watchdog None s>"
+        assert take_notifier({}, 7) is None
 
     @pytest.mark.parametrize(
         ("variables", "every", "told"),
@@ -151,17 +131,17 @@ class TestTheEnvironment:
             ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "8"}, None, ""),
             ({"WATCHDOG_USEC": "0"}, None, ""),
             ({"WATCHDOG_USEC": "soon"}, None, "WATCHDOG_USEC=soon is no number of microseconds"),
-            ({"NOTIFY_SOCKET": "vsock:2:1"}, None, "NOTIFY_SOCKET=vsock:2:1 is neither a path"),
+            ({"NOTIFY_SOCKET": "vsock:2:1"}, "none", "NOTIFY_SOCKET=vsock:2:1 is neither a path"),
         ],
     )
     def test_the_watchdog_is_fed_by_whom_it_watches(self, variables, every, told, caplog):
         environ = {"NOTIFY_SOCKET": "/run/notify", "HOME": "/", **variables}
-        assert take_notifier(environ, 7).notify_every_s == every
+        assert getattr(take_notifier(environ, 7), "notify_every_s", "none") == every
         assert environ == {"HOME": "/"}  # what is taken is not passed on
         assert told in caplog.text
 
     def test_a_manager_that_is_gone_costs_one_warning(self, tmp_path, caplog):
-        notifier = Notifier(str(tmp_path / "gone"))
+        notifier = SystemdNotifier(str(tmp_path / "gone"))
 
         notifier.start(lambda: WELL)
         notifier.notify()
@@ -171,13 +151,13 @@ class TestTheEnvironment:
 
     def test_a_manager_that_does_not_read_holds_nobody_up(self, manager_at_path):
         manager = manager_at_path
-        notifier = Notifier(manager.address)
+        notifier = SystemdNotifier(manager.address)
         notifier.start(lambda: WELL)
         code = """if True:
             import sys
-            from kiqbridge.engine.host import systemd
+            from kiqbridge.features.systemd import notifier as systemd
             systemd.SEND_S = 0.01
-            notifier = systemd.Notifier(sys.argv[1])
+            notifier = systemd.SystemdNotifier(sys.argv[1])
             for _ in range(100):
                 notifier.notify()
         """
@@ -185,33 +165,3 @@ class TestTheEnvironment:
         run_python(code, manager.address)
 
         assert manager.next() == [STATUS]
-
-
-class TestTheReport:
-    def test_an_outage_of_redis_is_told_and_no_fault(self):
-        assert report_of([WORKER], NOW) == ("running, 3 of 10 busy", [])
-        away = replace(WORKER, is_leased=False, heartbeat_at=NOW - 300)
-        line, faults = report_of([away], NOW)
-        assert line.split("; ") == [
-            "running, 3 of 10 busy",
-            "Redis has not confirmed its lease",
-            "Redis has taken no heartbeat for 300 s",
-        ]
-        assert faults == []
-        assert report_of([], NOW) == ("no process runs, 0 of 0 busy", [])
-
-    def test_a_thread_that_ended_is_a_fault_also_in_one_process_of_a_supervisor(self):
-        sick = replace(WORKER, state="quiet", ended_threads=["lease"])
-        fault = "its thread lease has ended"
-        assert report_of([sick], NOW) == ("quiet, 3 of 10 busy", [fault])
-        well = replace(WORKER, supervisor=1)
-        sick = replace(well, pid=8, ended_threads=["lease"])
-        stopping = replace(well, pid=9, state="stopping", busy=0)
-        told = "2 running, 1 stopping, 6 of 30 busy"
-        assert report_of([well, sick, stopping], NOW) == (told, [f"process 8: {fault}"])
-
-    def test_a_silent_process_is_its_supervisors_matter(self):
-        silent, told = replace(WORKER, written_at=NOW - 30), "it has said nothing for 30 s"
-        line = "running, 3 of 10 busy"
-        assert report_of([silent], NOW) == (line, [told])
-        assert report_of([replace(silent, supervisor=1)], NOW) == (f"{line}; {told}", [])

@@ -4,69 +4,32 @@
 - STATUS=… a line for `systemctl status`, at each beat;
 - WATCHDOG=1 twice per interval that the unit asks for, but only while the process is live in the
   sense of `kiqbridge health --live`: a process of which a thread has ended is restarted by systemd.
-
-Everywhere else than under systemd it sends nothing.
 """
 
 import logging
 import socket
 import threading
-from collections import Counter
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import NamedTuple
 
-from kiqbridge.engine.host.status import Status, faults_of
+from kiqbridge.engine.host.notifier import TURN_S, Notifier, Report
 from kiqbridge.runtime.kinds import without_numbers
 from kiqbridge.runtime.role import Role
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 10.0
-"""How often `systemctl status` gets a new line from a process without heartbeats of its own."""
-
 SEND_S = 1.0
 """How long the manager may leave its socket full; then that message is left out."""
 
 
-class Report(NamedTuple):
-    """The state of a process: one line for people, and why it is not live (nothing = it is)."""
-
-    line: str
-    faults: Sequence[str]
-
-
-def report_of(statuses: Sequence[Status], now: float) -> Report:
-    """The report on one worker, or on all those of a supervisor; `now` is on `lease_now`."""
-    states = Counter(status.state for status in statuses)
-    states_text = ", ".join(
-        state if len(statuses) == 1 else f"{count} {state}" for state, count in states.items()
-    )
-    busy = sum(status.busy for status in statuses)
-    concurrency = sum(status.concurrency for status in statuses)
-    live = _faults(statuses, "live", now)
-    passing = [fault for fault in _faults(statuses, "ready", now) if fault not in live]
-    line = f"{states_text or 'no process runs'}, {busy} of {concurrency} busy"
-    return Report("; ".join([line, *passing]), live)
-
-
-def _faults(statuses: Sequence[Status], check: str, now: float) -> list[str]:
-    return [
-        fault if len(statuses) == 1 else f"process {status.pid}: {fault}"
-        for status in statuses
-        for fault in faults_of(status, check, now)
-        if fault != f"it is {status.state}"  # the line says so
-    ]
-
-
-class Notifier:
+class SystemdNotifier(Notifier):
     """Sends messages to the service manager.
 
     Args:
-        address: where it listens, as NOTIFY_SOCKET has it; None = nothing is sent.
+        address: where it listens, as NOTIFY_SOCKET has it.
         watchdog_s: seconds without WATCHDOG=1 after which it restarts us; None = never.
     """
 
-    def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
+    def __init__(self, address: str, watchdog_s: float | None = None) -> None:
         self._address = address
         self._watchdog_s = watchdog_s
         self._look: Callable[[], Report] = lambda: Report("starting", ())
@@ -76,7 +39,7 @@ class Notifier:
         self._ending = threading.Event()
 
     def __repr__(self) -> str:
-        return f"<Notifier to {self._address or 'nothing'}, watchdog {self._watchdog_s} s>"
+        return f"<SystemdNotifier to {self._address}, watchdog {self._watchdog_s} s>"
 
     @property
     def notify_every_s(self) -> float | None:
@@ -93,7 +56,7 @@ class Notifier:
         """
         self._look = look
         self.notify()
-        if in_thread and self._address is not None and self._watchdog_s is not None:
+        if in_thread and self._watchdog_s is not None:
             Role("systemd", self._notify_on, stopping=self._ending).start()
 
     def ready(self) -> None:
@@ -140,8 +103,6 @@ class Notifier:
                 logger.exception("systemd could not be notified of the state of this process")
 
     def _send(self, *news: str) -> None:
-        if self._address is None:
-            return
         message = "\n".join([*news, *self._state()]).encode()
         # A socket for each message: no file descriptor is passed on to a process that jobs start.
         try:
@@ -159,8 +120,8 @@ class Notifier:
                 )
 
 
-def take_notifier(environ: MutableMapping[str, str], pid: int) -> Notifier:
-    """The notifier that the environment asks for; taken out of it, so that no child process notifies.
+def take_notifier(environ: MutableMapping[str, str], pid: int) -> Notifier | None:
+    """The notifier that the environment asks for, if it does; taken out of it, so that no child process notifies.
 
     Args:
         environ: loses NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
@@ -170,23 +131,23 @@ def take_notifier(environ: MutableMapping[str, str], pid: int) -> Notifier:
     interval_us = environ.pop("WATCHDOG_USEC", "")
     watched_pid = environ.pop("WATCHDOG_PID", "")
     if not address:
-        return Notifier()
+        return None
     if address[0] not in "/@":
         logger.warning(
             "NOTIFY_SOCKET=%s is neither a path nor an abstract socket (@name): systemd gets "
             "no messages",
             address,
         )
-        return Notifier()
+        return None
     if not interval_us or watched_pid not in ("", str(pid)):
-        return Notifier(address)
+        return SystemdNotifier(address)
     if not interval_us.isdecimal() or int(interval_us) == 0:
         logger.warning(
             "WATCHDOG_USEC=%s is no number of microseconds: the watchdog gets no messages",
             interval_us,
         )
-        return Notifier(address)
-    return Notifier(address, int(interval_us) / 1_000_000)
+        return SystemdNotifier(address)
+    return SystemdNotifier(address, int(interval_us) / 1_000_000)
 
 
 def _socket_address(address: str) -> str:
