@@ -17,7 +17,10 @@ from support.runners import (
     ended_in_ledger as ended,
 )
 
+from kiqbridge.api import Queue
 from kiqbridge.client.server import Server
+from kiqbridge.engine.outbox.effects import EffectContext
+from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import JobRefused
@@ -152,3 +155,17 @@ def test_its_end_and_that_of_its_flow_go_to_the_outbox_apart(runner):
 
     assert (flow.flow, flow.report, flow.output) == ({"bid": "f3"}, "", None)
     assert (task.flow, json.loads(task.report)["output"]) == ({}, "7")
+
+
+def test_one_that_an_operator_clears_is_reported(redis, operator):
+    operator.client.push({"class": "Task", "args": [], "task_token": "t" * 20})
+
+    assert Queue("default", operator).clear() == 1
+    outbox = Outbox(
+        EffectContext(operator.client.keys, operator.client), operator.pool.connection()
+    )
+    while outbox.look():
+        pass
+
+    [report] = redis.zrange("kb:reports", 0, -1)
+    assert b"ann (via web) cleared" in report
