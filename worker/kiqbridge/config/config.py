@@ -258,6 +258,7 @@ class Config:
         "first free one of as many ports from it on; 0 = none",
     )
     prometheus_host: str = _row(
+        feature="telemetry",
         default="127.0.0.1",
         help="address on which it does; there is no authentication, so open it to Prometheus alone",
     )

@@ -51,7 +51,8 @@ def merge(
     for setting in SETTINGS:
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parsed(raw, source)
-        if setting.feature and values[setting.name] and feature.named(setting.feature) is None:
+        is_given = source != "default" and values[setting.name]
+        if setting.feature and is_given and feature.named(setting.feature) is None:
             raise ConfigError(
                 f"{setting.name} (from {source}): it needs the feature {setting.feature}, which is not here; remove the setting"
             )
