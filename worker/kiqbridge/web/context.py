@@ -264,8 +264,9 @@ def navigation() -> list[tuple[str, str]]:
     """The tabs of all pages, that of the page Now first."""
     links = list(LINKS)
     for tab in (tab for each in feature.shipped() for tab in each.tabs):
-        place = [path for path, _ in links].index(tab.after)
-        links.insert(place + 1, (tab.path, tab.label))
+        paths = [path for path, _ in links]
+        place = paths.index(tab.after) + 1 if tab.after in paths else len(links)
+        links.insert(place, (tab.path, tab.label))
     return links
 
 
