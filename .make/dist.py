@@ -36,6 +36,8 @@ EXPECTED = (
     "kiqbridge/py.typed",
     "kiqbridge/store/scripts/*.lua",
     "kiqbridge/store/scripts/parts/*.lua",
+    "kiqbridge/features/limiters/scripts/*.lua",
+    "kiqbridge/features/limiters/scripts/parts/*.lua",
     "kiqbridge/aws/sources/*.json",
     "kiqbridge/web/templates/*.html",
     "kiqbridge/features/*/*.html",

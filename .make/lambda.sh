@@ -30,7 +30,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
     kiqbridge/engine/inflight/lease.py kiqbridge/engine/inflight/outage.py
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
-    kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/over_limit.py kiqbridge/engine/settle/retry.py
+    kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/put_off.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/ecs kiqbridge/features/neighbours
     kiqbridge/features/transfer
@@ -39,7 +39,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/shell_command kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
-    kiqbridge/features/*/command.py kiqbridge/store/wake_connection.py
+    kiqbridge/features/*/command.py kiqbridge/features/limiters/over_limit.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '
 # What only the page loads: its function has a package of its own.

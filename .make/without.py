@@ -46,16 +46,24 @@ def main() -> int:
 
 def with_dependants(names: Sequence[str]) -> list[str]:
     """These features, and those that cannot be without them, by NEEDS of the layering test."""
-    tree = ast.parse((ROOT / "tests/test_layers.py").read_text("utf-8"))
-    needs = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NEEDS"
-    )
     gone = set(names)
-    while more := {name for name, others in needs.items() if gone & set(others.split())} - gone:
+    while (
+        more := {name for name, others in said("NEEDS").items() if gone & set(others.split())}
+        - gone
+    ):
         gone |= more
     return sorted(gone)
+
+
+def said(name: str) -> dict[str, str]:
+    """A table of the layering test."""
+    tree = ast.parse((ROOT / "tests/test_layers.py").read_text("utf-8"))
+    found: dict[str, str] = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    )
+    return found
 
 
 def copy_without(folder: Path, gone: Sequence[str]) -> None:
@@ -66,7 +74,11 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
         capture_output=True,
         check=True,
     ).stdout
-    left_out = tuple(f"{place}/{name}/" for place in (FEATURES, "tests/features") for name in gone)
+    doors = [f"worker/kiqbridge/{door}" for door, name in said("DOORS").items() if name in gone]
+    left_out = (
+        *(f"{place}/{name}/" for place in (FEATURES, "tests/features") for name in gone),
+        *doors,
+    )
     for name in filter(None, listed.decode().split("\0")):
         is_of_all = name.startswith("tests/features/test_")
         if not name.startswith(left_out) and not is_of_all and (ROOT / name).is_file():

@@ -63,6 +63,7 @@ NEEDS = {
     "doctor": "",
     "ecs": "",
     "imports": "",
+    "limiters": "",
     "neighbours": "",
     "process_pool": "",
     "reservations": "",
@@ -73,6 +74,9 @@ NEEDS = {
     "telemetry": "",
     "transfer": "",
 }
+# What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
+# which is taken away with it. Nothing else of the kernel imports it.
+DOORS = {"flow/limiter.py": "limiters"}
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
 for _feature in TopologicalSorter({each: NEEDS[each].split() for each in NEEDS}).static_order():
     if (SOURCE / "features" / _feature).exists():  # unless it is taken away (.make/without.py)
@@ -113,16 +117,39 @@ def test_every_module_has_its_place():
 
 def test_the_kernel_knows_no_feature():
     """Not even a type, or within a function; it asks `kiqbridge.feature`."""
+    doors = [
+        ".".join([PACKAGE, *PurePosixPath(door).with_suffix("").parts]) for door in sorted(DOORS)
+    ]
     named = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in sorted(SOURCE.rglob("*.py"))
         if "features" not in path.relative_to(SOURCE).parts and path.name != "feature.py"
+        if path.relative_to(SOURCE).as_posix() not in DOORS
         for node in ast.walk(parsed(path))
         for target in targets_of(node, [PACKAGE, *path.relative_to(SOURCE).parent.parts])
-        if target.startswith(f"{PACKAGE}.features")
+        if target.startswith((f"{PACKAGE}.features", *doors))
     ]
 
     assert named == []
+
+
+def test_a_door_holds_nothing_but_imports_of_its_feature():
+    allowed = {"kiqbridge.errors"}
+    there = {door: name for door, name in DOORS.items() if (SOURCE / door).exists()}
+
+    assert [
+        f"{door}:{node.lineno}"
+        for door, name in there.items()
+        for node in parsed(SOURCE / door).body[1:]
+        if not (
+            isinstance(node, ast.ImportFrom)
+            and (
+                (node.module or "").startswith(f"{PACKAGE}.features.{name}")
+                or node.module in allowed
+            )
+        )
+        and not ast.unparse(node).startswith("__all__ = ")
+    ] == []
 
 
 def test_no_two_packages_import_each_other_even_through_others():
@@ -269,7 +296,7 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
 
 LAYER_HAS = (
     *("aws", "clocks/placing"),
-    *("client", "flow", "api"),
+    *("client", "flow", "api", "features/limiters/__init__", "features/limiters/declared"),
     *(
         f"contrib/{name}"
         for name in ("after_commit", "django/apps", "opentelemetry", "sentry", "sqlalchemy")
@@ -417,6 +444,7 @@ def find_violations(root: Path) -> list[str]:
     return [
         f"{described(each)}: {source or 'the root'} may import {allowed(source)}"
         for each in read_imports(root)
+        if each.path.relative_to(root).as_posix() not in DOORS
         if (source := place_of(root, each.path)) is not None
         and (target := target_folder(each.target)) is not None
         and target not in (source, *allowed(source).split())

@@ -28,6 +28,7 @@ from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.features.dead_letters.trim import DeadTrim
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
+from kiqbridge.features.limiters.store import Lock, renew_lock
 from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
@@ -36,7 +37,6 @@ from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.flow import Batch, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.limits import Lock, renew_lock
 from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
@@ -166,12 +166,14 @@ class TestCluster:
         pool.close()
 
     def test_the_files_are_all_that_there_are(self):
-        names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
+        folders = (scripts.FOLDER, *scripts.FOLDER.parents[1].glob("features/*/scripts"))
+        names = sorted(path.stem for folder in folders for path in folder.glob("*.lua"))
 
         known = """
-            acknowledge apply_ends audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register release_export renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
+            acknowledge apply_ends audit_note beat begin_lock begin_run bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
+            forget_guards forget_ledgers give_back hold_export hold_schedule lead level locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
+            reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause
+            wake_check wake_forget wake_renew window
         """
         assert names == known.split(), "a new script must also run in the test above"
 

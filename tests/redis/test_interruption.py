@@ -5,40 +5,16 @@ import threading
 import time
 
 import pytest
-from support.runners import RunnerStand, kept, payload
-from support.stacks import running_threads
+from support.interrupting import LONG_S, again_and_again, is_ended
 
-from kiqbridge import Client, Schedules, job
+from kiqbridge import Client, Schedules
 from kiqbridge.api import Stats
-from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import JobTimeout
-from kiqbridge.flow import BatchSet, limiter
+from kiqbridge.flow import BatchSet
 from kiqbridge.results import await_result, fetch_result
 from kiqbridge.runtime.interruption import PENDING
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_pool import RedisPool
-
-TIMEOUT_S = 0.1
-LONG_S = 20.0
-
-
-@pytest.fixture
-def full(client):
-    """A limiter without room."""
-    erp = limiter.concurrent("erp", 1, client=client, wait_timeout_s=LONG_S)
-    with erp.within_limit():
-        yield erp
-
-
-def again_and_again(call):
-    until = time.monotonic() + LONG_S
-    while time.monotonic() < until:
-        call()
-
-
-def enter(limit):
-    with limit.within_limit():
-        pass
 
 
 def push_through_hanging(client):
@@ -50,61 +26,24 @@ def push_through_hanging(client):
 
 
 CALLS = {
-    "waits for a limiter": lambda client, full: enter(full),
-    "waits for a result": lambda client, full: await_result(
-        "a" * 24, timeout_s=LONG_S, client=client
-    ),
-    "enters a limiter": lambda client, full: again_and_again(
-        lambda: enter(limiter.concurrent("free", 3, client=client))
-    ),
-    "asks for a result": lambda client, full: again_and_again(
+    "waits for a result": lambda client: await_result("a" * 24, timeout_s=LONG_S, client=client),
+    "asks for a result": lambda client: again_and_again(
         lambda: fetch_result("a" * 24, client=client)
     ),
-    "lists batches": lambda client, full: again_and_again(lambda: list(BatchSet(client=client))),
-    "lists schedules": lambda client, full: again_and_again(lambda: list(Schedules(client=client))),
-    "counts": lambda client, full: again_and_again(lambda: Stats(client)),
-    "pushes": lambda client, full: again_and_again(
-        lambda: client.push({"class": "Any", "args": []})
-    ),
-    "pushes through middleware that hangs": lambda client, full: push_through_hanging(client),
-    "pushes many": lambda client, full: again_and_again(
+    "lists batches": lambda client: again_and_again(lambda: list(BatchSet(client=client))),
+    "lists schedules": lambda client: again_and_again(lambda: list(Schedules(client=client))),
+    "counts": lambda client: again_and_again(lambda: Stats(client)),
+    "pushes": lambda client: again_and_again(lambda: client.push({"class": "Any", "args": []})),
+    "pushes through middleware that hangs": push_through_hanging,
+    "pushes many": lambda client: again_and_again(
         lambda: client.push_bulk({"class": "Any", "args": [[1], [2]]})
     ),
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_job_that_does_nothing_else_is_ended(client, redis, full, call):
-    def work():
-        with Timekeeper().limit(TIMEOUT_S):
-            CALLS[call](client, full)
-
-    began = time.monotonic()
-    with running_threads() as run:
-        state = run(work)
-        state.thread.join(2 * LONG_S)
-
-    assert type(state.error) is JobTimeout
-    assert time.monotonic() - began < LONG_S / 2
-    assert PENDING == {}
-    assert redis.hlen("kb:limit:concurrent:erp") == 1  # the lock of this test
-    assert not redis.exists("kb:limit:concurrent:free")
-
-
-def test_a_job_that_waits_for_its_own_limiter_is_ended(full):
-    @job(name="WaitsForItsLimiter", timeout_s=TIMEOUT_S, limiter=full)
-    def waits():
-        pass
-
-    runner = RunnerStand()
-    runner.registry.register(definition_of(waits))
-    began = time.monotonic()
-
-    failed = kept(runner.run(payload(**{"class": "WaitsForItsLimiter"})))
-    runner.close()
-
-    assert failed["error_class"] == "kiqbridge.errors.JobTimeout"
-    assert time.monotonic() - began < LONG_S / 2
+def test_a_job_that_does_nothing_else_is_ended(client, call):
+    is_ended(lambda: CALLS[call](client))
 
 
 THREADS = 8

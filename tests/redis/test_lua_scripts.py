@@ -8,7 +8,7 @@ from support.jobs import own_declarations
 from kiqbridge import Client, job
 from kiqbridge.client.results import fetch_result
 from kiqbridge.errors import RedisRefused
-from kiqbridge.flow import Unique, limiter
+from kiqbridge.flow import Unique
 from kiqbridge.store import scripts
 from kiqbridge.testing import NotInMemory, fake
 from kiqbridge.testing.memory import Memory
@@ -121,19 +121,3 @@ class TestWithFake:
         jobs.drain()
 
         assert fetch_result(jid).value == 3
-
-    def test_a_job_over_a_limit_is_put_off_and_has_not_failed(self, jobs):
-        @job(limiter=limiter.window("bank", 1, per="minute"))
-        def charge():
-            pass
-
-        jobs.clock.freeze(at=2_000_000_000)
-        charge.perform_async()
-        charge.perform_async()
-        jobs.drain()
-        assert [each.outcome for each in jobs.performed] == ["done", "put off"]
-        assert (len(jobs.scheduled), jobs.retries) == (1, [])
-
-        jobs.clock.move(minutes=10)
-        jobs.drain()
-        assert jobs.performed[-1].outcome == "done"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 
-from kiqbridge.store import scripts
-from kiqbridge.store.scripts import FOLDER, PARTS, assemble, load
+from kiqbridge.store.scripts import FOLDER, assemble, load
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.stem for path in FOLDER.glob("*.lua"))
-PART_NAMES = sorted(path.stem for path in PARTS.glob("*.lua"))
+FOLDERS = [FOLDER, *sorted(FOLDER.parents[1].glob("features/*/scripts"))]
+SCRIPTS = [path for folder in FOLDERS for path in sorted(folder.glob("*.lua"))]
+ALL_PARTS = [path for folder in FOLDERS for path in sorted(folder.glob("parts/*.lua"))]
 
 ALLOW_OOM = "#!lua flags=allow-oom"
 OTHER_FLAGS = {
@@ -44,14 +44,23 @@ OF_LUA = {
 }
 
 
-def text_of(folder, name):
-    return (folder / f"{name}.lua").read_text("utf-8")
+each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 
 
-def includes(text):
-    """The parts that a text names, those of its parts included."""
-    named = set(re.findall(r"^-- include (\w+)$", text, re.MULTILINE))
-    return named.union(*(includes(text_of(PARTS, name)) for name in named))
+def loaded(path):
+    return load(path.stem, path.parent)
+
+
+def direct(path):
+    """The parts that a file names."""
+    named = re.findall(r"^-- include (\w+)$", path.read_text("utf-8"), re.MULTILINE)
+    return [part for name in named for part in ALL_PARTS if part.stem == name]
+
+
+def includes(path):
+    """The parts that a file names, those of its parts included."""
+    named = set(direct(path))
+    return named.union(*(includes(part) for part in named))
 
 
 def code_of(text):
@@ -67,32 +76,32 @@ def server_url(request):
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_server_compiles_a_script_and_knows_it_by_the_hash_that_we_call(server_url, name):
-    script = load(name)
+@each_script
+def test_a_server_compiles_a_script_and_knows_it_by_the_hash_that_we_call(server_url, path):
+    script = loaded(path)
 
     with redis_py.Redis.from_url(server_url) as connection:
         assert connection.script_load(script.text) == script.sha
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_is_the_same_each_time_and_has_no_include_left(name):
-    script = load(name)
+@each_script
+def test_a_script_is_the_same_each_time_and_has_no_include_left(path):
+    script = loaded(path)
 
-    assert load(name) == script
+    assert loaded(path) == script
     assert "-- include" not in script.text
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_only_what_drains_a_full_server_is_allowed_there(name):
-    first_line = load(name).text.partition("\n")[0]
+@each_script
+def test_only_what_drains_a_full_server_is_allowed_there(path):
+    first_line = loaded(path).text.partition("\n")[0]
 
-    assert first_line == OTHER_FLAGS.get(name, ALLOW_OOM)
+    assert first_line == OTHER_FLAGS.get(path.stem, ALLOW_OOM)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_defines_all_that_it_calls(name):
-    code = code_of(load(name).text)
+@each_script
+def test_a_script_defines_all_that_it_calls(path):
+    code = code_of(loaded(path).text)
 
     given = {name for listed in PARAMETERS.findall(code) for name in re.findall(r"\w+", listed)}
     unknown = set(CALLED.findall(code)) - set(DEFINED.findall(code)) - given - OF_LUA
@@ -100,15 +109,14 @@ def test_a_script_defines_all_that_it_calls(name):
     assert unknown == set()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_uses_each_part_that_it_includes(name):
-    own = code_of(text_of(FOLDER, name))
-    direct = re.findall(r"^-- include (\w+)$", text_of(FOLDER, name), re.MULTILINE)
+@each_script
+def test_a_script_uses_each_part_that_it_includes(path):
+    own = code_of(path.read_text("utf-8"))
 
     idle = [
         part
-        for part in direct
-        if (defined := DEFINED.findall(text_of(PARTS, part)))
+        for part in direct(path)
+        if (defined := DEFINED.findall(part.read_text("utf-8")))
         and not any(f"{function}(" in own for function in defined)
     ]
 
@@ -116,20 +124,24 @@ def test_a_script_uses_each_part_that_it_includes(name):
 
 
 # Each effect is a part of its own, whoever has effects.
-@pytest.mark.parametrize("part", [each for each in PART_NAMES if not each.startswith("effect_")])
+@pytest.mark.parametrize(
+    "part",
+    [each for each in ALL_PARTS if not each.stem.startswith("effect_")],
+    ids=lambda part: part.stem,
+)
 def test_a_part_serves_at_least_two_scripts(part):
-    users = [name for name in NAMES if part in includes(text_of(FOLDER, name))]
+    users = [path for path in SCRIPTS if part in includes(path)]
 
     assert len(users) >= 2
 
 
-@pytest.mark.parametrize("part", PART_NAMES)
+@pytest.mark.parametrize("part", ALL_PARTS, ids=lambda part: part.stem)
 def test_a_part_has_no_flags_and_is_written_nowhere_else(part):
-    text = text_of(PARTS, part)
+    text = part.read_text("utf-8")
     code = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
     assert "#!" not in text
-    assert [name for name in NAMES if code in text_of(FOLDER, name)] == []
+    assert [path for path in SCRIPTS if code in path.read_text("utf-8")] == []
 
 
 def test_an_include_of_what_does_not_exist_is_refused():
@@ -143,9 +155,9 @@ def test_a_comment_that_speaks_of_an_include_is_left_alone():
     assert assemble(text) == text
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_says_its_keys_its_answer_and_what_a_repetition_does(name):
-    comment = scripts.load(name).text.partition("\n")[2]
+@each_script
+def test_a_script_says_its_keys_its_answer_and_what_a_repetition_does(path):
+    comment = loaded(path).text.partition("\n")[2]
 
     for word in ("-- KEYS ", "-- ARGV ", "-- Returns ", "-- Repeated", "-- See "):
         assert re.search(f"^{word}", comment, re.MULTILINE), word

@@ -397,7 +397,6 @@ class TestOptionsThatNobodyKnows:
             ({"encrypt": True}, "did you mean encrypted=True?"),
             ({"lock": "until_executed"}, "did you mean unique=Unique("),
             ({"on_conflict": "reject"}, "did you mean unique=Unique("),
-            ({"concurrency": 1}, "did you mean limiter=limiter.concurrent(NAME, N)"),
         ],
     )
     def test_a_declaration_with_one_is_refused_with_a_suggestion(self, options, hint):

@@ -8,9 +8,7 @@ tests/features/test_refused_threads.py.
 import ast
 import asyncio
 import io
-import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from kiqbridge.engine.host import ending
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.errors import JobTimeout
-from kiqbridge.flow.limiter_locks import Held, Keeper
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.logs.log_writer import LogWriter
@@ -63,12 +60,6 @@ def limits():
 
     threading.Thread(target=job, daemon=True).start()
     yield ended.is_set
-
-
-def limiter_locks():
-    keeper, held = Keeper(), Held(None, os.getpid(), time.monotonic() + 1000)
-    yield keeper._thread, lambda: keeper.put(held)
-    yield lambda: held in keeper._renewed
 
 
 def missed_ticks():
@@ -108,7 +99,6 @@ def run_marks():
 
 LAZY = {
     "runtime/limits:Timekeeper.__init__": limits,
-    "flow/limiter_locks:Keeper.__init__": limiter_locks,
     "clocks/hooks:MissedTickHooks.__init__": missed_ticks,
     "engine/settle/notifications:Notifications.__init__": handlers,
     "engine/perform/run_marks:RunMarks": run_marks,

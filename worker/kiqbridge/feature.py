@@ -9,6 +9,7 @@ point group `kiqbridge.features` of its distribution.
 |---|---|---|
 | `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
@@ -22,6 +23,7 @@ point group `kiqbridge.features` of its distribution.
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -31,6 +33,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.records import dataclass
+
+logger = logging.getLogger(__name__)
 
 GROUP: Final = "kiqbridge.features"
 """The group of entry points that name features of others, each a `Feature`."""
@@ -87,6 +91,7 @@ class Feature:
     settings: Sequence[str] = ()
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    puts_off: Mapping[str, str] = field(default_factory=dict)
     ends: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     prepare: str = ""
@@ -121,6 +126,25 @@ class Feature:
     def is_wanted(self, config: object) -> bool:
         """Whether a worker with these settings asks for its `prepare`, `jobs`, `worker` and `chores`."""
         return not self.settings or any(getattr(config, name) for name in self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a feature names at a seam; called, it loads its function and calls it."""
+
+    feature: Feature
+    place: str
+
+    def load(self) -> Any:
+        """The function."""
+        return self.feature.load(self.place)
+
+    def __call__(self, *args: object) -> Any:
+        """What it returns."""
+        return self.load()(*args)
+
+    def __repr__(self) -> str:
+        return f"{self.feature.package}.{self.place}"
 
 
 @cache
@@ -165,7 +189,23 @@ def installed() -> Sequence[Feature]:
                     f"features {owner.package} and {feature.package} both claim the option {option}; remove one of them"
                 )
         found.append(feature)
+    claims.cache_clear()
     return found
+
+
+def loaded() -> Sequence[Feature]:
+    """The features of this package, and those of others from the first option on that is none of this package's."""
+    return [*shipped(), *(installed() if installed.cache_info().currsize else ())]
+
+
+@cache
+def claims(seam: Literal["puts_off"]) -> Mapping[str, Claim]:
+    """What features do at a seam whose names are those of errors or attributes; of two for one name the first counts."""
+    return {
+        name: Claim(feature, place)
+        for feature in reversed(loaded())
+        for name, place in getattr(feature, seam).items()
+    }
 
 
 def owner_of(option: str) -> Feature | None:
@@ -202,13 +242,26 @@ def verbs(parent: str = "") -> Iterator[Verb]:
 def found(
     seam: Literal["host", "prepare", "jobs", "worker", "chores", "now", "pages", "schedules"],
     config: object = None,
-) -> Iterator[Callable[..., Any]]:
-    """The functions that features name at a seam.
+) -> Iterator[Claim]:
+    """What features name at a seam.
 
     Args:
         seam: its name.
         config: the settings of a worker: what it does not want is passed by.
     """
-    for feature in shipped():
+    for feature in loaded():
         if (place := getattr(feature, seam)) and (config is None or feature.is_wanted(config)):
-            yield feature.load(place)
+            yield Claim(feature, place)
+
+
+def brought(
+    seam: Literal["worker", "chores", "pages"], *args: object, config: object = None
+) -> Iterator[Any]:
+    """What features bring at a seam; a feature of others that fails is logged, and brings nothing there."""
+    for claim in found(seam, config):
+        try:
+            yield from list(claim(*args))
+        except Exception as error:
+            if isinstance(error, ConfigError) or claim.feature in shipped():
+                raise
+            logger.exception("feature %s failed, and brings no %s", claim, seam)

@@ -2,21 +2,21 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import Any, Final, Protocol, TypedDict, cast, get_args
 
 from kiqbridge import feature
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.depends import injected
-from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.client.option_values import check_values, is_number
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.options import (
     BESIDE,
     FLOW_OPTIONS,
+    KNOWN,
     LOCAL,
     DeclaredOptions,
     unknown_declared,
@@ -26,7 +26,31 @@ from kiqbridge.wire.payload import check_json, validate
 from kiqbridge.wire.queues import fault_of_name
 
 
-class JobDeclaration(DeclaredOptions, total=False):
+class Within(AbstractContextManager[object], AbstractAsyncContextManager[object], Protocol):
+    """The time within a limit, `with` or `async with`."""
+
+
+class Limits(Protocol):
+    """A limiter, such as `kiqbridge.flow.limiter` makes."""
+
+    def within_limit(self) -> Within:
+        """A context whose body runs within the limit."""
+
+
+LimiterRule = Limits | Callable[..., Limits]
+"""A limiter, or a function that gets the job's arguments and returns one."""
+
+
+class FeatureOptions(TypedDict, total=False):
+    """Options of features of this package, for type checkers and as attributes of classes."""
+
+    limiter: LimiterRule | None
+
+
+FEATURE_OPTIONS: Final = frozenset(FeatureOptions.__annotations__)
+
+
+class JobDeclaration(DeclaredOptions, FeatureOptions, total=False):
     """What `@job` takes; see there."""
 
     name: str | None
@@ -40,7 +64,6 @@ class JobDeclaration(DeclaredOptions, total=False):
     retries_exhausted: registry.Exhausted | None
     on_error: registry.OnError | None
     check_arguments: bool
-    limiter: LimiterRule | None
     encrypted: bool | Sequence[str]
 
 
@@ -54,16 +77,27 @@ def naming(name: object) -> Iterator[None]:
 
 
 def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a declaration as they go on the wire.
+    """The options of a declaration as they go on the wire, without those of features.
 
     Raises:
         ConfigError: there is no such option.
         PayloadError: as `with_attributes`.
     """
-    unknown = unknown_declared(options)
-    if unknown is not None:
-        raise ConfigError(unknown)
-    return with_attributes(options)
+    owners = _owners(options)
+    return with_attributes({key: value for key, value in options.items() if key not in owners})
+
+
+def _owners(options: Mapping[str, Any]) -> dict[str, feature.Feature]:
+    """The options that features have, and whose each is; raises ConfigError for one that there is not."""
+    owners = {name: feature.owner_of(name) for name in options if name not in KNOWN}
+    for name, owner in owners.items():
+        if owner is None and name in FEATURE_OPTIONS:
+            raise ConfigError(
+                f"{name}: the feature that has this option is not here; reinstall kiqbridge, or leave the option out"
+            )
+        if owner is None:
+            raise ConfigError(unknown_declared([name]))
+    return cast("dict[str, feature.Feature]", owners)
 
 
 def name_of_function(function: Callable[..., Any], name: str | None) -> str:
@@ -144,7 +178,9 @@ def define(
         if beside:
             definition = _scheduled(definition, beside)
         definition = injected(definition, on_loop=inspect.iscoroutinefunction(perform))
-        definition = limited(definition, given.get("limiter"))
+        for option, owner in _owners(given).items():
+            if given[option] is not None:
+                definition = _with_feature(definition, owner, option, given[option])
         if (encrypted := given.get("encrypted", False)) is not False:
             definition = _encrypting(definition, encrypted)
         if active_job and (definition.rule or definition.encrypted or definition.schedule):
@@ -153,6 +189,23 @@ def define(
                 "leave them out"
             )
     return definition
+
+
+def _with_feature(
+    definition: registry.JobDefinition, owner: feature.Feature, option: str, value: Any
+) -> registry.JobDefinition:
+    try:
+        made = owner.load(owner.options[option])(definition, value)
+    except (ConfigError, PayloadError):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"option {option}: feature {owner.package} failed to apply it: {said}"
+        ) from error
+    if not isinstance(made, registry.JobDefinition):
+        raise ConfigError(f"option {option}: feature {owner.package} returned no JobDefinition")
+    return made
 
 
 def _check_signature(signature: inspect.Signature) -> None:

@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack, cast, overload
 
+from kiqbridge import feature
 from kiqbridge.client import declaration, registry
 from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
@@ -38,7 +39,7 @@ _CLASS_OPTIONS = (
     *("retry", "queue", "backtrace", "dead", "tags"),
     *("retry_for", "retry_queue", "log_level", "result_ttl"),
 )
-_CLASS_HANDLING = LOCAL - BESIDE - {"name", "limiter"}
+_CLASS_HANDLING = LOCAL - BESIDE - {"name"}
 
 
 @overload
@@ -122,6 +123,8 @@ class Job(ClassCalls):
             `schedule_name`, `overlap`, `jitter_s`, `max_age_s`, `missed` and `description` count.
         unique, debounce, throttle: which of several jobs with the same arguments run, as for `job`.
         jid: the job's id while it runs.
+
+    Options of other distributions' features stand beside the base: `class Sync(Job, deadline_s=60)`.
     """
 
     class_name: ClassVar[str]
@@ -140,6 +143,7 @@ class Job(ClassCalls):
     _is_active_job: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        features = {name: kwargs.pop(name) for name in list(kwargs) if feature.owner_of(name)}
         super().__init_subclass__(**kwargs)
         perform = getattr(cls, "perform", None)
         if perform is None:
@@ -167,7 +171,12 @@ class Job(ClassCalls):
             cls,
             {
                 **{name: getattr(cls, name) for name in _CLASS_HANDLING if hasattr(cls, name)},
-                "limiter": inspect.getattr_static(cls, "limiter", None),
+                **{
+                    name: inspect.getattr_static(cls, name)
+                    for name in declaration.FEATURE_OPTIONS
+                    if hasattr(cls, name)
+                },
+                **features,
                 **(own | {name: getattr(cls, name) for name in names if hasattr(cls, name)}),
             },
             perform=perform,

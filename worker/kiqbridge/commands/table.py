@@ -55,7 +55,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             description="Pause classes of jobs, resume them, list the paused ones. Our workers put their jobs off, a "
             "minute each time; Ruby's workers run them.",
         ),
-        Verb("limiter", "list limiters, and reset one"),
         Verb(
             "quiet",
             "let processes take no new jobs",

@@ -46,8 +46,9 @@ def load_before_fork() -> None:
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
-    for _ in (*feature.by_name("pools"), *feature.found("worker"), *feature.found("chores")):
-        pass
+    for each in (*feature.found("worker"), *feature.found("chores")):
+        each.load()
+    feature.by_name("pools")
 
 
 def build_capsules(parts: EngineParts) -> None:
@@ -119,8 +120,7 @@ def build_around_capsules(
         metrics=parts.metrics,
     )
     parts.on_lost = on_lost
-    brought = (make(parts) for make in feature.found("worker", parts.config))
-    parts.brought = [role for roles in brought for role in roles]
+    parts.brought = list(feature.brought("worker", parts, config=parts.config))
     if parts.suspects is not None:
         parts.counters.append(parts.suspects)
     elif parts.config.fetch != "basic":

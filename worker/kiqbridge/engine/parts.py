@@ -302,8 +302,7 @@ class EngineParts:
             ScheduleStep("requests of Ruby", REQUESTS_S, ruby.take_requests),
             ScheduleStep("next occurrences", NEXT_S, ruby.publish_next),
         )
-        made = (chores(self) for chores in feature.found("chores", self.config))
-        brought = (step for steps in made for step in steps)
+        brought = feature.brought("chores", self, config=self.config)
         return (
             *(*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, *brought),
             self.rights.step,

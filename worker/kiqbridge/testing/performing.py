@@ -33,9 +33,10 @@ from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.failure import Failures, not_performed
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED
+from kiqbridge.engine.settle.put_off import PutOff
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settlement import Settlement, Target
-from kiqbridge.errors import KiqbridgeError, OverLimit
+from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import read_cancelled
 from kiqbridge.store.redis_pool import RedisPool
@@ -95,11 +96,9 @@ class _Outcomes(Failures):
         self.error = error
         return super().failed(execution, error)
 
-    def over_limit(self, execution: Execution, error: OverLimit) -> Settlement | None:
-        put_off = super().over_limit(execution, error)
-        if put_off is not None:
-            self.error = error
-        return put_off
+    def put_off(self, execution: Execution, error: BaseException, later: PutOff) -> Settlement:
+        self.error = error
+        return super().put_off(execution, error, later)
 
 
 class Ran(NamedTuple):

@@ -222,7 +222,7 @@ class Keys:
         return f"{self.prefix}kb:placed:{schedule}"
 
     def limit(self, kind: str, name: str) -> str:
-        """State of one limiter: `concurrent` a hash, `window` a list, others a string (store/limits.py)."""
+        """State of one limiter: `concurrent` a hash, `window` a list, others a string (features/limiters/store.py)."""
         return f"{self.prefix}kb:limit:{kind}:{name}"
 
     def limit_looked(self, key: str) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kiqbridge.client.unique import Debounce, Throttle, Unique
 
 from kiqbridge.errors import PayloadError, did_you_mean
+from kiqbridge.feature import shipped
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
@@ -136,9 +137,10 @@ LOCAL: Final = BESIDE | {
     "on_error",
     "check_arguments",
     "encrypted",
-    "limiter",
 }
 """Options of a declaration that do not go on the wire."""
+KNOWN: Final = _DECLARED | LOCAL
+"""All options of a declaration but those of features."""
 FOREIGN_WORDS: Final[Mapping[str, str]] = {
     # Sidekiq Enterprise
     "unique_for": "unique=Unique(ttl_s=…) of kiqbridge.flow",
@@ -203,7 +205,7 @@ ENTERPRISE: Final = ("unique_for", "unique_until", "sidekiq_throttle")
 
 def unknown_declared(options: Iterable[str]) -> str | None:
     """Why options of a declaration are refused, naming the first one; None when all are known."""
-    return _first_unknown(options, _DECLARED, [*_DECLARED, *sorted(LOCAL)])
+    return _first_unknown(options, KNOWN, [*KNOWN, *_of_features()])
 
 
 def unknown_pushed(options: Iterable[str]) -> str | None:
@@ -213,7 +215,9 @@ def unknown_pushed(options: Iterable[str]) -> str | None:
 
 def foreign_word(options: Iterable[str]) -> str | None:
     """As `unknown_declared`, where attributes of the user's own are allowed: only options of gems are refused."""
-    return _first_unknown(options, frozenset(options) - FOREIGN_WORDS.keys(), sorted(LOCAL))
+    return _first_unknown(
+        options, frozenset(options) - FOREIGN_WORDS.keys(), [*LOCAL, *_of_features()]
+    )
 
 
 def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,6 +238,10 @@ def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             wired.update(value if name == ATTRIBUTES else {name: value})
     return wired
+
+
+def _of_features() -> list[str]:
+    return [option for each in shipped() for option in each.options]
 
 
 def _first_unknown(options: Iterable[str], known: frozenset[str], near: list[str]) -> str | None:

@@ -27,7 +27,8 @@ from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.output import NOT_PERFORMED
-from kiqbridge.errors import JobInterrupted, OverLimit, PayloadError, Shutdown
+from kiqbridge.engine.settle.put_off import PutOff, put_off_after
+from kiqbridge.errors import JobInterrupted, PayloadError, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.logs import log_level
 from kiqbridge.runtime.records import dataclass
@@ -143,8 +144,8 @@ class Decides(Protocol[O_co]):
     def failed(self, execution: Execution, error: BaseException) -> O_co:
         """The job, or its middleware, raised this."""
 
-    def over_limit(self, execution: Execution, error: OverLimit) -> O_co | None:
-        """A limit stayed reached. None: it counts as any other error; else what the job asks for."""
+    def put_off(self, execution: Execution, error: BaseException, later: PutOff) -> O_co:
+        """The error is no failure: the job comes back later."""
 
     def succeeded(self, execution: Execution) -> O_co | None:
         """Decide about a job that has succeeded, and whose end somebody watches for."""
@@ -309,11 +310,12 @@ class JobRunner(Generic[O_co]):
     def _failed(self, execution: Execution, error: BaseException) -> O_co:
         if job_forks.in_child:
             job_forks.end(error)
-        if isinstance(error, OverLimit):
-            put_off = self._outcomes.over_limit(execution, error)
-            if put_off is not None:  # it did not fail, and what it has done so far is no measure
-                self._lines.end(execution.line, "over limit", execution.elapsed_s)
-                return put_off
+        handling = execution.definition.handling if execution.definition is not None else None
+        later = put_off_after(execution.text, error, handling)
+        if later is not None:  # it did not fail, and what it has done so far is no measure
+            outcome = self._outcomes.put_off(execution, error, later)
+            self._lines.end(execution.line, later.line, execution.elapsed_s)
+            return outcome
         self._end(execution, "fail", True)
         return self._outcomes.failed(execution, error)
 

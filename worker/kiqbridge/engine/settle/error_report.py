@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from kiqbridge.client.registry import Handling, OnError
 from kiqbridge.errors import ArgumentMismatch, ProcessDied
@@ -34,7 +35,7 @@ class Failure:
         rule: what `on_error` says of its class, or None.
         retry_in: what `retry_in` answered: "discard", "kill", seconds, or None.
         is_given_up: whether `retries_exhausted` asked to skip the dead set.
-        over_limit: what an `OverLimit` says of itself, else None.
+        put_off: the fields of a `PutOff`, if a feature puts the job off because of it.
         was_made: whether the class was found and its instance made; else its rules do not count (§7.4).
     """
 
@@ -47,7 +48,7 @@ class Failure:
     retry_in: str | float | None = None
     is_given_up: bool = False
     was_made: bool = True
-    over_limit: Mapping[str, str | float] | None = None
+    put_off: Mapping[str, Any] | None = None
 
     def stand_in(self) -> BaseException:
         """An error of the same name, message and backtrace.
@@ -73,8 +74,6 @@ class Failure:
             error = type(name, (Exception,), namespace)()
         error.__cause__ = ChildTraceback(self.traceback)
         setattr(error, FAILURE, self)
-        if self.over_limit is not None:
-            vars(error).update(self.over_limit)
         return error
 
 

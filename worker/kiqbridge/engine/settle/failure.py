@@ -32,10 +32,10 @@ from kiqbridge.engine.settle.error_report import rules_after
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput, encode_output
-from kiqbridge.engine.settle.over_limit import COUNT, may_be_put_off, put_off
+from kiqbridge.engine.settle.put_off import PutOff
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.engine.settle.settlement import Settlement, Target
-from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
+from kiqbridge.errors import JobCancelled, JobSkipped
 from kiqbridge.runtime import job_forks, redaction, user_code
 from kiqbridge.runtime.logs import log_level
 from kiqbridge.runtime.records import dataclass
@@ -148,23 +148,16 @@ class Failures:
             target=target, score=now, text=b"", counted=True, notify=notify, effects=effects
         )
 
-    def over_limit(self, execution: "Execution", error: OverLimit) -> Settlement | None:
-        """A limit stayed reached: the job comes back later, without a failure and without a retry.
-
-        Returns None where it counts as any other error (engine/settle/over_limit.py).
-        """
+    def put_off(self, execution: "Execution", error: BaseException, later: PutOff) -> Settlement:
+        """The job comes back later, without a failure and without a retry (put_off.py)."""
         payload = _with_jid(json_text.loads(execution.text))
-        rules = execution.definition.handling if execution.definition is not None else None
-        if not may_be_put_off(payload, error, rules):
-            return None
-        now = self.wall_now()
-        kept, at = put_off(payload, error, queue=execution.queue, now=now, rng=self.rng)
-        logger.info(
-            "put off for %.0f s, for the %s. time: %s", at - now, kept[COUNT], error_message(error)
-        )
+        kept = {"queue": execution.queue, **payload, **later.attributes}
+        delay_s = later.delay_s * (1 + self.rng.random() * later.jitter)
+        said = f", {later.said}" if later.said else ""
+        logger.info("put off for %.0f s%s: %s", delay_s, said, error_message(error))
         return Settlement(
             target=Target.SCHEDULE,
-            score=at,
+            score=self.wall_now() + delay_s,
             text=json_text.dumps_moved(kept, execution.text),
             counted=False,
         )

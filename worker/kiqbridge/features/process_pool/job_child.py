@@ -55,9 +55,9 @@ from kiqbridge.engine.settle.ending import wants_output
 from kiqbridge.engine.settle.error_report import RuleAnswers
 from kiqbridge.engine.settle.failed_payload import error_message
 from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
-from kiqbridge.engine.settle.over_limit import may_be_put_off
+from kiqbridge.engine.settle.put_off import PutOff
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
-from kiqbridge.errors import JobNotFound, OverLimit
+from kiqbridge.errors import JobNotFound
 from kiqbridge.features.process_pool.messages import Channel, ChildSettings, describe
 from kiqbridge.runtime import descriptors, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
@@ -316,13 +316,13 @@ class _Answering:
         output = encode_output(execution.result if wants_output(execution.payload) else None)
         return {"done": True, "output": asdict(output)}
 
-    def over_limit(self, execution: Execution, error: OverLimit) -> dict[str, Any] | None:
-        """The worker decides about it; rules are asked only if it counts as an error."""
-        definition = execution.definition
-        rules = definition.handling if definition is not None else None
-        if not may_be_put_off(json_text.loads(execution.text), error, rules):
-            return None
-        return {"failure": asdict(describe(error))}
+    def put_off(
+        self,
+        execution: Execution,  # noqa: ARG002 - see `Outcomes`
+        error: BaseException,
+        later: PutOff,
+    ) -> dict[str, Any]:
+        return {"failure": asdict(describe(error, put_off=later))}
 
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
         """Ask the rules of the class, which the worker cannot: it gets no exception object."""

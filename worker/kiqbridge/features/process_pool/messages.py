@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.settle.error_report import Failure, RuleAnswers
 from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
-from kiqbridge.errors import OverLimit
+from kiqbridge.engine.settle.put_off import PutOff
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.logs import tracebacks
 from kiqbridge.runtime.records import dataclass
@@ -171,9 +171,13 @@ job_forks.on_child(_close_in_child)
 
 
 def describe(
-    error: BaseException, answers: RuleAnswers | None = None, *, was_made: bool = True
+    error: BaseException,
+    answers: RuleAnswers | None = None,
+    *,
+    was_made: bool = True,
+    put_off: PutOff | None = None,
 ) -> Failure:
-    """An error of this child, and what the rules of its class answered, for the worker."""
+    """An error of this child, and what the rules of its class and of features answered, for the worker."""
     printed = tracebacks.text_of(error).encode(errors="backslashreplace")
     return Failure(
         error_class=error_class(error),
@@ -185,5 +189,5 @@ def describe(
         retry_in=answers.retry_in if answers else None,
         is_given_up=answers.is_given_up if answers else False,
         was_made=was_made,
-        over_limit=error.terms() if isinstance(error, OverLimit) else None,
+        put_off=None if put_off is None else put_off._asdict(),
     )

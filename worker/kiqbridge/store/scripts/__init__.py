@@ -6,7 +6,7 @@ add to the destination first and remove from the source last, since a script is 
 
 What several scripts do is written once, in `parts/NAME.lua`; a line `-- include NAME` is replaced by
 that text when a script is loaded. A part may include parts. Most of them define functions; `fence`
-is a statement that returns.
+is a statement that returns. A feature has its scripts in a folder of its own, and parts of its own beside these.
 """
 
 import hashlib
@@ -30,27 +30,29 @@ class Script:
     sha: str
 
 
-def load(name: str) -> Script:
-    """Read `name`.lua from this folder and put its parts in.
+def load(name: str, folder: Path = FOLDER) -> Script:
+    """Read `name`.lua from a folder, by default this one, and put its parts in.
 
     Raises:
         FileNotFoundError: there is no such script, or no such part.
     """
-    return from_text(assemble(_read(f"{FOLDER}/{name}.lua")))
+    return from_text(assemble(_read(f"{folder}/{name}.lua"), folder))
 
 
-def assemble(text: str) -> str:
-    """Replace each include by its part; the same files give the same text.
+def assemble(text: str, folder: Path = FOLDER) -> str:
+    """Replace each include by its part: of the folder's own `parts`, else of ours; the same files give the same text.
 
     Raises:
         FileNotFoundError: there is no such part.
     """
-    return _INCLUDE.sub(lambda line: _part(line[1]), text)
+    return _INCLUDE.sub(lambda line: _part(line[1], folder), text)
 
 
 @cache  # many scripts have the same parts, and all are loaded before a worker can start
-def _part(name: str) -> str:
-    return assemble(_read(f"{PARTS}/{name}.lua"))
+def _part(name: str, folder: Path) -> str:
+    if folder != FOLDER and (own := folder / "parts" / f"{name}.lua").exists():
+        return assemble(_read(str(own)), folder)
+    return assemble(_read(f"{PARTS}/{name}.lua"), folder)
 
 
 def _read(path: str) -> str:

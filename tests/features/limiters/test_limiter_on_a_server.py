@@ -9,11 +9,12 @@ from support.waiting import wait_until
 from kiqbridge import Client
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.errors import JobTimeout, OverLimit, RedisRefused, RedisUnavailable, Shutdown
-from kiqbridge.flow import limiter, limiter_locks
-from kiqbridge.flow.limiter_locks import Held, Keeper
+from kiqbridge.features.limiters import locks as limiter_locks
+from kiqbridge.features.limiters import store as limits
+from kiqbridge.features.limiters.locks import Held, Keeper
+from kiqbridge.features.limiters.store import Lock, take_lock
+from kiqbridge.flow import limiter
 from kiqbridge.runtime.troubles import OF_PROCESS
-from kiqbridge.store import limits
-from kiqbridge.store.limits import Lock, take_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

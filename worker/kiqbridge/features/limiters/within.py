@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.current import RUNTIME
 from kiqbridge.errors import OverLimit
+from kiqbridge.features.limiters.store import Answer
 from kiqbridge.runtime import frames
-from kiqbridge.store.limits import Answer
 
 if TYPE_CHECKING:
-    from kiqbridge.flow.limiter import Limiter
+    from kiqbridge.features.limiters.limiter import Limiter
 
 _FIRST_LOOK_S: Final = 0.05
 _LOOK_S: Final = 0.5

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.errors import JobTimeout, KiqbridgeError
+from kiqbridge.features.limiters.store import Lock, give_back_lock, renew_lock
 from kiqbridge.runtime.role import LazyRole
 from kiqbridge.runtime.troubles import OF_PROCESS
-from kiqbridge.store.limits import Lock, give_back_lock, renew_lock
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ Times are microseconds since the epoch.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kiqbridge.store import scripts
@@ -30,11 +31,12 @@ LOCKS_TTL_MS: Final = 30 * 86_400_000
 """The locks of a limiter that nobody asked for 30 days are forgotten, and with them a job that ran so long."""
 
 _US: Final = 1_000_000
-_CONCURRENT: Final = scripts.load("limit_concurrent")
-_RENEW: Final = scripts.load("limit_renew")
-_WINDOW: Final = scripts.load("limit_window")
-_BUCKET: Final = scripts.load("limit_bucket")
-_LEVEL: Final = scripts.load("limit_level")
+_SCRIPTS: Final = Path(__file__).parent / "scripts"
+_CONCURRENT: Final = scripts.load("concurrent", _SCRIPTS)
+_RENEW: Final = scripts.load("renew", _SCRIPTS)
+_WINDOW: Final = scripts.load("window", _SCRIPTS)
+_BUCKET: Final = scripts.load("bucket", _SCRIPTS)
+_LEVEL: Final = scripts.load("level", _SCRIPTS)
 
 
 class Answer(NamedTuple):

@@ -2,29 +2,28 @@
 
 import asyncio
 import json
-import random
+import os
 import threading
+import time
 
 import pytest
+from support.failing_starts import FailingStarts, assert_begins_late
+from support.jobs import own_declarations
 from support.runners import NOW, kept, payload
 
-from kiqbridge import ConfigError
+from kiqbridge import ConfigError, job
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.registry import Handling
-from kiqbridge.engine.settle.over_limit import (
-    COUNT,
-    LONGEST_S,
-    MOST_S,
-    delay_s,
-    may_be_put_off,
-    put_off,
-)
+from kiqbridge.engine.settle.put_off import put_off_after
 from kiqbridge.engine.settle.settlement import Target
 from kiqbridge.errors import OverLimit, RedisUnavailable
+from kiqbridge.features.limiters.limiter import Patience
+from kiqbridge.features.limiters.locks import Held, Keeper
+from kiqbridge.features.limiters.over_limit import COUNT, LONGEST_S, MOST_S, delay_s, put_off
+from kiqbridge.features.limiters.store import Answer
+from kiqbridge.features.limiters.within import Within, unlimited
 from kiqbridge.flow import limiter
-from kiqbridge.flow.limiter import Patience
-from kiqbridge.flow.limiter_within import Within, unlimited
-from kiqbridge.store.limits import Answer
+from kiqbridge.testing import fake
 
 
 class Attempt:
@@ -91,7 +90,7 @@ class TestOnAThread:
         assert attempt.answers == [YES]
         assert attempt.left == 1
         terms = {"limiter": "erp", "wait_s": 3600.0, "put_off_s": 7.0, "max_put_offs": 3}
-        assert raised.value.terms() == terms
+        assert vars(raised.value) == terms
         with pytest.raises(OverLimit):
             Within(Limit(Attempt(Answer(False)), wait_timeout_s=0), 1.0).__enter__()
 
@@ -272,11 +271,15 @@ class TestWhetherAJobIsPutOff:
         ],
     )
     def test_a_rule_of_its_class_for_this_error_counts_instead(self, rules, may):
-        assert may_be_put_off(payload(), over_limit(), Handling(on_error=rules)) is may
+        text = json.dumps(payload()).encode()
+        later = put_off_after(text, over_limit(), Handling(on_error=rules))
+        assert (later is not None) is may
 
     @pytest.mark.parametrize("count", ["", None, [], "x", -5, {}])
     def test_a_count_that_is_no_number_is_none(self, count):
-        assert may_be_put_off(payload(**{COUNT: count}), over_limit(max_put_offs=1), None)
+        assert put_off(payload(**{COUNT: count}), over_limit(max_put_offs=1)).attributes == {
+            COUNT: 1
+        }
 
 
 class TestTheDelay:
@@ -286,17 +289,52 @@ class TestTheDelay:
         assert LONGEST_S == 900
         assert delay_s(3, 3600) == 3600
 
-    def test_it_is_not_shorter_than_the_time_until_there_is_room_and_each_job_has_its_own(self):
-        rng, error = random.Random(1), over_limit(wait_s=5000.0)
-        times = [put_off(payload(), error, queue="q", now=NOW, rng=rng)[1] for _ in range(50)]
+    def test_it_is_not_shorter_than_the_time_until_there_is_room_and_each_job_has_its_own(
+        self, runner
+    ):
+        runner.declare(raises(over_limit(wait_s=5000.0)))
+        times = [runner.run(payload()).score for _ in range(50)]
         assert len(set(times)) == 50
         assert all(NOW + 5000 <= at <= NOW + 7500 for at in times)
 
     @pytest.mark.parametrize("value", ["soon", None, -1, float("nan"), float("inf"), 10**400, True])
-    def test_what_a_job_has_put_into_its_own_error_gives_a_score(self, value):
-        error = over_limit(wait_s=value, put_off_s=value)
+    def test_what_a_job_has_put_into_its_own_error_gives_a_score(self, runner, value):
+        runner.declare(raises(over_limit(wait_s=value, put_off_s=value)))
 
-        kept, at = put_off(payload(), error, queue="q", now=NOW, rng=random.Random(1))
+        settlement = runner.run(payload())
 
-        assert NOW < at <= NOW + 1.5 * MOST_S
-        json.dumps(kept, allow_nan=False)
+        assert NOW < settlement.score <= NOW + 1.5 * MOST_S
+        json.dumps(kept(settlement), allow_nan=False)
+
+
+def test_a_lock_is_renewed_as_soon_as_the_thread_for_it_can_start(monkeypatch, caplog):
+    def steps():
+        keeper, held = Keeper(), Held(None, os.getpid(), time.monotonic() + 1000)
+        yield keeper._thread, lambda: keeper.put(held)
+        yield lambda: held in keeper._renewed
+
+    assert_begins_late(FailingStarts(monkeypatch), steps(), caplog)
+
+
+def test_with_fake_a_job_over_a_limit_is_put_off_and_has_not_failed():
+    with own_declarations(), fake() as jobs:
+
+        @job(limiter=limiter.window("bank", 1, per="minute"))
+        def charge():
+            pass
+
+        jobs.clock.freeze(at=2_000_000_000)
+        charge.perform_async()
+        charge.perform_async()
+        jobs.drain()
+        assert [each.outcome for each in jobs.performed] == ["done", "put off"]
+        assert (len(jobs.scheduled), jobs.retries) == (1, [])
+
+        jobs.clock.move(minutes=10)
+        jobs.drain()
+        assert jobs.performed[-1].outcome == "done"
+
+
+def test_an_option_of_another_library_is_answered_with_the_limiter():
+    with pytest.raises(ConfigError, match=r"did you mean limiter=limiter\.concurrent\(NAME, N\)"):
+        job(concurrency=1)(print)

@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 )
 from support.proving import sized
 
-from kiqbridge.store import limits, scripts
-from kiqbridge.store.limits import Lock
+from kiqbridge.features.limiters import store as limits
+from kiqbridge.features.limiters.store import Lock
+from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -38,7 +39,7 @@ def pool_with_clock(redis_url, longer_ms=0):
     """Connections to a server whose scripts read the test's clock; keys last longer by so much."""
     with ExitStack() as stack:
         for name in ("concurrent", "renew", "window", "bucket", "level"):
-            text = scripts.load(f"limit_{name}").text
+            text = scripts.load(name, limits._SCRIPTS).text
             assert text.count("redis.call('TIME')") == 1
             text = text.replace("redis.call('TIME')", f"redis.call('LRANGE', '{CLOCK}', 0, -1)")
             script = scripts.from_text(text.replace("_ms)", f"_ms + {longer_ms})"))

@@ -6,39 +6,22 @@ processes and `perform_inline` need to know nothing of it. The limiters themselv
 
 import inspect
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from kiqbridge.client.declaration import LimiterRule, Limits, Within
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
 
 
-class Within(AbstractContextManager[object], AbstractAsyncContextManager[object], Protocol):
-    """The time within a limit, `with` or `async with`."""
-
-
-class Limits(Protocol):
-    """A limiter, such as `kiqbridge.flow.limiter` makes."""
-
-    def within_limit(self) -> Within:
-        """A context whose body runs within the limit; as `Limiter.within_limit`."""
-
-
-LimiterRule = Limits | Callable[..., Limits]
-"""A limiter, or a function that gets the job's arguments and returns one."""
-
-
-def limited(definition: JobDefinition, rule: LimiterRule | None) -> JobDefinition:
+def limited(definition: JobDefinition, rule: LimiterRule) -> JobDefinition:
     """The definition whose jobs begin within the limit.
 
     Raises:
         ConfigError: `rule` is neither a limiter nor a function.
     """
-    if rule is None:
-        return definition
     if not (hasattr(rule, "within_limit") or callable(rule)):
         raise ConfigError(
             f"limiter {rule!r} is neither a limiter of kiqbridge.flow nor a function that returns one"

@@ -11,7 +11,7 @@ from kiqbridge.api.operator import open_operator
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
 from kiqbridge.commands.output import answer, answer_table
-from kiqbridge.store.limits import KINDS, list_limits, read_limit, reset_limit
+from kiqbridge.features.limiters.store import KINDS, list_limits, read_limit, reset_limit
 from kiqbridge.wire.amounts import span_text
 
 MOST = 1000

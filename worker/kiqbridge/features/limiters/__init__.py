@@ -1,0 +1,22 @@
+"""Limits on what all processes together do: how many at once, or how many in a time (docs/limiters.md).
+
+For jobs that share something that bears only so much, such as an API with a quota. `@job(limiter=…)` asks before the
+job begins; where no job has one, and nobody enters a limit, nothing of it is loaded. It must never hold a lock for a
+process that is dead.
+"""
+
+from kiqbridge.feature import Feature, Verb
+
+FEATURE = Feature(
+    package=__name__,
+    verbs=[
+        Verb(
+            "limiter",
+            "list limiters, and reset one",
+            "command",
+            group="act on jobs, queues and processes",
+        )
+    ],
+    options={"limiter": "declared:limited"},
+    puts_off={"kiqbridge.errors:OverLimit": "over_limit:put_off"},
+)
