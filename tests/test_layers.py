@@ -60,6 +60,7 @@ NEEDS = {
     "alerts": "",
     "contract": "",
     "dead_letters": "transfer",
+    "encryption": "",
     "doctor": "",
     "ecs": "",
     "imports": "",
@@ -296,7 +297,14 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
 
 LAYER_HAS = (
     *("aws", "clocks/placing"),
-    *("client", "flow", "api", "features/limiters/__init__", "features/limiters/declared"),
+    *(
+        "client",
+        "flow",
+        "api",
+        "features/encryption",
+        "features/limiters/__init__",
+        "features/limiters/declared",
+    ),
     *(
         f"contrib/{name}"
         for name in ("after_commit", "django/apps", "opentelemetry", "sentry", "sqlalchemy")

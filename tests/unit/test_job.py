@@ -147,7 +147,6 @@ class TestFunction:
                 "a dict of exception classes; write one",
             ),
             ("check_arguments", [0, "no", None, []], "true or false; write True or False"),
-            ("encrypted", [5, "x", None, {"x": 1}, [5]], "true, false or a list of parameters; w"),
         ],
     )
     def test_a_value_that_means_nothing_is_refused_at_declaration(self, option, values, wanted):
@@ -394,7 +393,6 @@ class TestOptionsThatNobodyKnows:
             ({"tenant": "acme"}, "attributes={'tenant': …}"),
             ({"unique_for": 600}, "did you mean unique=Unique(ttl_s=…) of kiqbridge.flow?"),
             ({"unique_until": "start"}, "did you mean unique=Unique(ttl_s=…, until=…)"),
-            ({"encrypt": True}, "did you mean encrypted=True?"),
             ({"lock": "until_executed"}, "did you mean unique=Unique("),
             ({"on_conflict": "reject"}, "did you mean unique=Unique("),
         ],

@@ -105,16 +105,11 @@ def test_what_is_refused_is_refused_in_the_same_words(long_way, item):
     assert outcome(short_way, item) == outcome(long_way, item)
 
 
-def test_a_rule_and_encrypted_arguments_are_not_passed_over(monkeypatch):
+def test_a_rule_is_not_passed_over():
     with own_declarations():
         unique = job(name="Once", unique=Unique())(lambda number: None)
-        secret = job(name="Secret", encrypted=True)(lambda text: None)
 
         assert short_way({"class": unique, "args": [1]}).rule is not None
-        with pytest.raises(Exception, match=r"encrypt|key"):
-            short_way({"class": secret, "args": ["hidden"]})
-        with pytest.raises(Exception, match=r"encrypt|key"):
-            short_way({"class": "Secret", "args": ["hidden"]})
 
 
 def test_most_jobs_take_the_short_way(monkeypatch):

@@ -10,6 +10,7 @@ point group `kiqbridge.features` of its distribution.
 | `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
+| `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
@@ -92,6 +93,7 @@ class Feature:
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     puts_off: Mapping[str, str] = field(default_factory=dict)
+    seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     prepare: str = ""

@@ -45,6 +45,7 @@ class FeatureOptions(TypedDict, total=False):
     """Options of features of this package, for type checkers and as attributes of classes."""
 
     limiter: LimiterRule | None
+    encrypted: bool | Sequence[str]
 
 
 FEATURE_OPTIONS: Final = frozenset(FeatureOptions.__annotations__)
@@ -64,7 +65,6 @@ class JobDeclaration(DeclaredOptions, FeatureOptions, total=False):
     retries_exhausted: registry.Exhausted | None
     on_error: registry.OnError | None
     check_arguments: bool
-    encrypted: bool | Sequence[str]
 
 
 @contextmanager
@@ -179,10 +179,7 @@ def define(
             definition = _scheduled(definition, beside)
         definition = injected(definition, on_loop=inspect.iscoroutinefunction(perform))
         for option, owner in _owners(given).items():
-            if given[option] is not None:
-                definition = _with_feature(definition, owner, option, given[option])
-        if (encrypted := given.get("encrypted", False)) is not False:
-            definition = _encrypting(definition, encrypted)
+            definition = _with_feature(definition, owner, option, given[option])
         if active_job and (definition.rule or definition.encrypted or definition.schedule):
             raise ConfigError(
                 "an Active Job takes no rule of flow control, no schedule and no encryption from its class; "
@@ -313,22 +310,6 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
         retries_exhausted=given.get("retries_exhausted"),
         on_error=dict(on_error),
     )
-
-
-def _encrypting(definition: registry.JobDefinition, encrypted: Any) -> registry.JobDefinition:
-    """The definition with the places of the arguments that are encrypted."""
-    placed = [
-        each.name
-        for each in definition.signature.parameters.values()
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    names = placed[-1:] if encrypted is True else encrypted
-    if not names or not set(names) <= set(placed):
-        raise ConfigError(
-            f"encrypted {encrypted!r} names no parameters of it; write True for the last one, or a list out of "
-            f"{', '.join(placed) or 'its parameters (it has none)'}"
-        )
-    return replace(definition, encrypted=tuple(sorted(map(placed.index, names))))
 
 
 def require_definition(declared: object) -> registry.JobDefinition:

@@ -186,9 +186,9 @@ class StepWriter:
         if job is None:
             raise Stopped(payload["jid"])
         if value is not None and self._encrypts:
-            from kiqbridge.client.encryption import encrypt  # noqa: PLC0415 - for few
+            from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-            job.payload = encrypt(job.payload, (0,))
+            job.payload = sealing().encrypt(job.payload, (0,))
         now = time.time()
         if job.at is not None and job.at <= now:
             job.at = None

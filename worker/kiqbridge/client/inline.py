@@ -80,9 +80,9 @@ def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) 
 
 def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[Any]:
     if ENCRYPTED in payload:
-        from kiqbridge.client.encryption import plain_arguments  # noqa: PLC0415 - for few
+        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-        return plain_arguments(payload, definition)
+        return sealing().plain_arguments(payload, definition)
     args: list[Any] = payload["args"]
     return args if definition.arguments is None else definition.arguments.from_wire(args)
 

@@ -137,7 +137,7 @@ class Job(ClassCalls):
     on_max_run: ClassVar[registry.OnMaxRun] = "requeue"
     on_error: ClassVar[registry.OnError | None] = None
     check_arguments: ClassVar[bool] = True
-    encrypted: ClassVar[bool | Sequence[str]] = False
+    encrypted: ClassVar[bool | Sequence[str]]
     jid: str
     _is_remote: ClassVar[bool] = False
     _is_active_job: ClassVar[bool] = False

@@ -54,9 +54,9 @@ async def await_(jid: str, client: "Client", timeout_s: float) -> Any:
 def _plain(jid: str, found: Result) -> Result:
     if not found.is_encrypted:
         return found
-    from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
+    from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-    value = json_text.loads(decrypt_value(jid, found.value).encode())
+    value = json_text.loads(sealing().decrypt_value(jid, found.value).encode())
     return replace(found, value=value, is_encrypted=False)
 
 

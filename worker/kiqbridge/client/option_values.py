@@ -138,11 +138,4 @@ _ROWS: Final[Mapping[str, _Row]] = {
         "a dict of exception classes; write one such as {ValueError: 'kill'}",
     ),
     "check_arguments": _Row(_is_bool, _BOOL, is_optional=False),
-    "encrypted": _Row(
-        lambda value: (
-            isinstance(value, bool) or (isinstance(value, list | tuple) and _are_texts(value))
-        ),
-        "true, false or a list of parameters; write True for the last one, or a list of names",
-        is_optional=False,
-    ),
 }

@@ -4,7 +4,7 @@
    `{"class": "Nop", "args": [1]}` becomes `{"retry": true, "queue": "default", "class": "Nop", "args": [1],
    "jid": "5d0a54ab1f7a4bd7c5a3a0f1", "created_at": 1768208460.5}`.
 2. Client middleware may change the payload, or stop the push.
-3. Arguments that are declared so are encrypted (encryption.py).
+3. Arguments that are declared so are encrypted (sealing.py).
 4. `check_payload` refuses values that JSON cannot carry exactly.
 
 Nothing is written here, and all that is wrong with an item is refused here: before Redis.
@@ -139,9 +139,9 @@ def prepare(  # noqa: C901 - one act, in its order
         set_expiry(payload, now if at is None else at)
     plain, performed = payload, default_registry.find(payload["class"])
     if performed is not None and performed.encrypted:
-        from kiqbridge.client.encryption import encrypt  # noqa: PLC0415 - for few
+        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-        payload = encrypt(plain, performed.encrypted)
+        payload = sealing().encrypt(plain, performed.encrypted)
     check_payload(payload)
     job = PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile, rule=rule)
     if rule is not None:

@@ -136,7 +136,6 @@ LOCAL: Final = BESIDE | {
     "retries_exhausted",
     "on_error",
     "check_arguments",
-    "encrypted",
 }
 """Options of a declaration that do not go on the wire."""
 KNOWN: Final = _DECLARED | LOCAL

@@ -38,7 +38,7 @@ FLOW = "flow"
 """Attribute of a job whose end has consequences: a lock, a batch, a chain, a result (flow_mark.py)."""
 
 ENCRYPTED = "kb_encrypted"
-"""Attribute: the places of a job's arguments that are encrypted (client/encryption.py)."""
+"""Attribute: the places of a job's arguments that are encrypted (client/sealing.py)."""
 
 TICK = "tick"
 """Attribute of a job that a schedule enqueued: which schedule, and for which instant (tick_mark.py)."""

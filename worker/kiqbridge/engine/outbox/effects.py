@@ -97,9 +97,9 @@ def begin_next(end: FlowEnd, context: EffectContext) -> list[Effect] | None:
         following = {**following, "bid": bid}
     output = end.output if passes_value(end.flow) else None
     if output is not None and end.encrypted:
-        from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
+        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-        output = decrypt_value(end.jid, json_text.loads(output.encode()))
+        output = sealing().decrypt_value(end.jid, json_text.loads(output.encode()))
     return _begin(following, output, context, is_guarded=True, encrypts=end.encrypted)
 
 

@@ -264,7 +264,7 @@ def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[An
             f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
         )
     if ENCRYPTED in payload:
-        from kiqbridge.client.encryption import plain_arguments  # noqa: PLC0415 - for few
+        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
-        return plain_arguments(payload, definition)
+        return sealing().plain_arguments(payload, definition)
     return args if definition.arguments is None else definition.arguments.from_wire(args)

@@ -172,10 +172,10 @@ def _value(ended: EndedJob) -> str | None:
         return None
     if ENCRYPTED not in ended.payload:
         return output.text
-    from kiqbridge.client.encryption import encrypt_value  # noqa: PLC0415 - for few
+    from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
     try:
-        return encrypt_value(str(ended.payload.get("jid", "")), output.text)
+        return sealing().encrypt_value(str(ended.payload.get("jid", "")), output.text)
     except ConfigError as error:  # the job is done, and must not run again
         logger.error("what an encrypted job returned is not kept: %s", error)  # noqa: TRY400 - it says all
         return None

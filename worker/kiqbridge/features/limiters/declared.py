@@ -16,12 +16,14 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
 
 
-def limited(definition: JobDefinition, rule: LimiterRule) -> JobDefinition:
+def limited(definition: JobDefinition, rule: LimiterRule | None) -> JobDefinition:
     """The definition whose jobs begin within the limit.
 
     Raises:
         ConfigError: `rule` is neither a limiter nor a function.
     """
+    if rule is None:
+        return definition
     if not (hasattr(rule, "within_limit") or callable(rule)):
         raise ConfigError(
             f"limiter {rule!r} is neither a limiter of kiqbridge.flow nor a function that returns one"

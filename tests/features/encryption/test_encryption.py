@@ -11,9 +11,12 @@ from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import Client, ConfigError, Job, PayloadError, configure, job
-from kiqbridge.client import encryption
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import default_registry
+from kiqbridge.client.sealing import sealing
 from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.features.encryption import arguments as encryption
 from kiqbridge.wire.payload import ENCRYPTED
 
 KEYS = "KIQBRIDGE_ENCRYPTION_KEYS"
@@ -237,3 +240,38 @@ class TestDeclarations:
             job(name="charge", encrypted=encrypted)(lambda user, card: None)
         with pytest.raises(ConfigError, match="it has none"):
             job(name="charge", encrypted=True)(lambda *cards: None)
+
+
+@pytest.mark.parametrize("value", [5, "x", None, {"x": 1}, [5]])
+def test_a_value_that_means_nothing_is_refused_at_declaration(value):
+    wanted = r"is not true, false or a list of parameters; write True"
+    with pytest.raises(ConfigError, match=rf"^job 'wrong': encrypted .* {wanted}"):
+        job(name="wrong", encrypted=value)(print)
+    with pytest.raises(ConfigError, match=rf"^job 'Wrong': encrypted .* {wanted}"):
+        type("Wrong", (Job,), {"encrypted": value, "perform": lambda _self: None})
+
+
+def test_the_option_of_sidekiq_enterprise_is_answered_with_ours():
+    with pytest.raises(ConfigError, match=r"did you mean encrypted=True\?"):
+        job(encrypt=True)(print)
+
+
+def test_a_push_that_takes_the_short_way_encrypts_too():
+    secret = job(name="Secret", encrypted=True)(lambda text: None)
+    for named in (secret, "Secret"):
+        made = prepare({"class": named, "args": ["hidden"]}, 1.0, Chain(), lambda: "7")
+        assert made.payload[ENCRYPTED] == [0]
+        assert "hidden" not in str(made.payload)
+
+
+def test_where_the_feature_is_missing_a_job_is_retried_and_says_why(monkeypatch):
+    secret = job(name="Secret", encrypted=True)(lambda text: None)
+    made = prepare({"class": secret, "args": ["hidden"]}, 1.0, Chain(), lambda: "7")
+    sealing.cache_clear()
+    monkeypatch.setattr("kiqbridge.client.sealing.loaded", list)
+    runner = make_runner(default_registry)
+
+    settlement = runner.run(json.dumps(made.payload).encode(), "default", Thread())
+
+    assert settlement.target is Target.RETRY
+    assert b"the feature encryption is not here" in settlement.text

@@ -1,6 +1,6 @@
 """Encrypted arguments: unreadable in Redis, plain again for the job alone (docs/encryption.md).
 
-1. `@job(encrypted=True)` encrypts the last parameter, `encrypted=["card"]` those that it names (declaration.py).
+1. `@job(encrypted=True)` encrypts the last parameter, `encrypted=["card"]` those that it names (declared.py).
 2. When the job is prepared, after client middleware, each of these arguments becomes a text:
    `"kb1:2:BASE64"`: our form, the number of the key, then nonce and ciphertext. The payload says which, and
    whatever keeps it (queue, schedule, retry, dead) has it in this form: `"kb_encrypted":[0]`.

@@ -8,9 +8,9 @@ from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import job
-from kiqbridge.client.encryption import decrypt
 from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import DecryptionFailed
+from kiqbridge.features.encryption.arguments import decrypt
 from kiqbridge.flow import call, chain
 from kiqbridge.results import await_result, fetch_result
 from kiqbridge.testing import real_jobs
