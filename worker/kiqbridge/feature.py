@@ -3,12 +3,14 @@
 A feature is a folder `features/NAME/` whose `__init__.py` has a `FEATURE`. The kernel imports none of them: it walks
 all of them, and calls what a seam names, `module:function` within the folder. A feature that is taken away is not
 missed: its verbs, options and pages are not there. One of yours is declared in the same way, and found by the entry
-point group `kiqbridge.features` of its distribution.
+point group `kiqbridge.features` of its distribution: once a job has an option of it, in that process; verbs and pages
+are those of this package. Where it fails, that is logged, and nothing else changes.
 
 | seam | asked | signature |
 |---|---|---|
 | `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `gates` | before a job begins whose payload has this attribute | `function(payload, now) -> Refusal`, or None: it may run |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
@@ -92,6 +94,7 @@ class Feature:
     settings: Sequence[str] = ()
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    gates: Mapping[str, str] = field(default_factory=dict)
     puts_off: Mapping[str, str] = field(default_factory=dict)
     seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
@@ -118,11 +121,11 @@ class Feature:
         return Path(sys.modules[self.package].__file__ or "").parent
 
     def load(self, place: str) -> Any:
-        """What a seam names by `module:function`, or a whole module, of the feature's folder."""
+        """What a seam names by `module:function`, or a whole module, of the feature's folder; `:function` of its `__init__`."""
         from importlib import import_module  # noqa: PLC0415 - most processes load no feature
 
         module, _, name = place.partition(":")
-        found = import_module(f"{self.package}.{module}")
+        found = import_module(f"{self.package}.{module}" if module else self.package)
         return getattr(found, name) if name else found
 
     def is_wanted(self, config: object) -> bool:
@@ -146,7 +149,7 @@ class Claim:
         return self.load()(*args)
 
     def __repr__(self) -> str:
-        return f"{self.feature.package}.{self.place}"
+        return f"{self.feature.package} ({self.place})"
 
 
 @cache
@@ -201,7 +204,7 @@ def loaded() -> Sequence[Feature]:
 
 
 @cache
-def claims(seam: Literal["puts_off"]) -> Mapping[str, Claim]:
+def claims(seam: Literal["gates", "puts_off"]) -> Mapping[str, Claim]:
     """What features do at a seam whose names are those of errors or attributes; of two for one name the first counts."""
     return {
         name: Claim(feature, place)

@@ -8,6 +8,7 @@
 - It has an attribute of a feature that this worker lacks: refused to the dead set.
 - Its class is not declared here, and the setting routes such jobs to another queue.
 - Its batch is cancelled: it ends without being performed.
+- A feature that watches one of its attributes has a reason (`Feature.gates`).
 """
 
 import logging
@@ -106,7 +107,8 @@ class Gate:
         self._foreign_jobs = foreign_jobs
         self._route = routed_queue(unknown_class)
         self._missing = feature.missing()
-        self._looks_always = bool(self._route or self._missing)
+        self._rules = feature.claims("gates")
+        self._looks_always = bool(self._route or self._missing or self._rules)
         self._rng = rng
         self._wall_now = wall_now
         self._warned: set[tuple[str, str]] = set()
@@ -132,6 +134,9 @@ class Gate:
         expiry = expiry_of(payload)
         if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
             return Refusal(expired=f"expired {late_s:.0f} s ago (expires_in)")
+        for attribute, rule in self._rules.items():
+            if attribute in payload and (refusal := self._asked(attribute, rule, payload)):
+                return refusal
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
@@ -166,6 +171,19 @@ class Gate:
             if payload.get(name):
                 return self._foreign(payload, shown, name, reason)
         return self._look_for_batch(payload)
+
+    def _asked(
+        self, attribute: str, rule: feature.Claim, payload: Mapping[str, Any]
+    ) -> Refusal | None:
+        try:
+            refusal = rule(payload, self._wall_now())
+            if refusal is None or isinstance(refusal, Refusal):
+                return refusal
+            raise TypeError(f"it returned {shorten(refusal)}, which is no Refusal")  # noqa: TRY301 - logged as any other
+        except Exception as error:  # noqa: BLE001 - a feature of others, whose failure is not the job's
+            said = f"feature {rule} failed at a job with {attribute}: such jobs run as without it"
+            self._warn_once(attribute, repr(rule), said, error)
+            return None
 
     def _look_for_batch(self, payload: Mapping[str, Any]) -> Refusal | None:
         bid = batch_of(payload)
@@ -209,12 +227,14 @@ class Gate:
     def _put_off(self) -> Refusal:
         return Refusal(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
 
-    def _warn_once(self, what: str, shown: str, warning: str) -> None:
+    def _warn_once(
+        self, what: str, shown: str, warning: str, error: Exception | None = None
+    ) -> None:
         with self._lock:
             if (what, shown) in self._warned or len(self._warned) >= MOST_NAMES:
                 return
             self._warned.add((what, shown))
-        logger.warning("%s", warning)
+        logger.warning("%s", warning, exc_info=error)
 
 
 def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> None:
