@@ -11,6 +11,7 @@ the checker of types, the layering test, the tests of the kernel, and `kiqbridge
 import argparse
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,15 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
         if not name.startswith(left_out) and not is_of_all and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    for place, name in said("LINES").items():
+        if name in gone:
+            path = folder / "worker/kiqbridge" / place
+            named = re.escape(f"kiqbridge.features.{name}.")
+            # A block of `if TYPE_CHECKING:` may hold nothing else.
+            text = re.sub(
+                rf"^( +)from {named}.*", r"\1pass", path.read_text("utf-8"), flags=re.MULTILINE
+            )
+            path.write_text(re.sub(rf"^.*{named}.*\n", "", text, flags=re.MULTILINE), "utf-8")
 
 
 def run_all(folder: Path, gone: Sequence[str], tests: Sequence[str]) -> int:

@@ -60,6 +60,7 @@ NEEDS = {
     "alerts": "",
     "contract": "",
     "dead_letters": "transfer",
+    "depends": "",
     "encryption": "",
     "doctor": "",
     "ecs": "",
@@ -78,6 +79,8 @@ NEEDS = {
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.
 DOORS = {"flow/limiter.py": "limiters"}
+# Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.
+LINES = {"__init__.py": "depends", "testing/__init__.py": "depends"}
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
 for _feature in TopologicalSorter({each: NEEDS[each].split() for each in NEEDS}).static_order():
     if (SOURCE / "features" / _feature).exists():  # unless it is taken away (.make/without.py)
@@ -129,6 +132,9 @@ def test_the_kernel_knows_no_feature():
         for node in ast.walk(parsed(path))
         for target in targets_of(node, [PACKAGE, *path.relative_to(SOURCE).parent.parts])
         if target.startswith((f"{PACKAGE}.features", *doors))
+        if not target.startswith(
+            f"{PACKAGE}.features.{LINES.get(path.relative_to(SOURCE).as_posix(), ' ')}."
+        )
     ]
 
     assert named == []
@@ -301,6 +307,8 @@ LAYER_HAS = (
         "client",
         "flow",
         "api",
+        "features/depends/__init__",
+        "features/depends/filling",
         "features/encryption",
         "features/limiters/__init__",
         "features/limiters/declared",

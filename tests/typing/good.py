@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import ClassVar, assert_type
+from typing import ClassVar
 from uuid import UUID
 
-from kiqbridge import ArgumentMismatch, Client, Depends, IterableJob, Job, JobHandle, job
+from kiqbridge import ArgumentMismatch, Client, IterableJob, Job, JobHandle, job
 
 DAY = date(2026, 1, 1)
 
@@ -44,38 +44,6 @@ def order(customer: UUID, lines: list[Line], at: datetime) -> None:
 @job
 def many(first: str, *rest: int) -> None:
     """With any number of arguments."""
-
-
-def connect() -> Iterator[Line]:
-    """A provider with clean-up."""
-    yield Line(UUID(int=1), Decimal(1))
-
-
-async def connect_later() -> AsyncIterator[bytes]:
-    """One for jobs on the loop."""
-    yield b""
-
-
-async def count() -> int:
-    """One that is awaited."""
-    return 1
-
-
-@job
-def fill(
-    number: int, line: Line = Depends(connect), when: timedelta = Depends(timedelta)
-) -> Decimal:
-    """With what the worker fills."""
-    return line.price * number * when.days
-
-
-@job
-async def fill_later(
-    *, text: bytes = Depends(connect_later), number: int = Depends(count)
-) -> bytes:
-    """The same on the loop."""
-    assert_type(Depends(connect), Line)
-    return text * number
 
 
 class Report(Job):
@@ -170,9 +138,6 @@ def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[dat
     Report.perform_bulk(Report.with_args(day) for day in days)
     SubReport.perform_async(DAY)
     Fetch.perform_async("https://example.com")
-
-    fill.perform_async(1)
-    fill_later.perform_in(5)
 
     Import.perform_async("users.csv")
     Import.perform_in(5, path="users.csv")

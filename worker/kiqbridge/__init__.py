@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kiqbridge.client.current import interrupted, log_context
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.default_client import configure
-    from kiqbridge.client.depends import Depends
     from kiqbridge.client.iterable import IterableJob
     from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.job_handle import JobHandle
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
+    from kiqbridge.features.depends.filling import Depends
 
 __version__ = "0.1.0"
 
@@ -44,7 +44,7 @@ __version__ = "0.1.0"
 # a worker is asked how it shall load them (commands/cli.py) before it has.
 _HOMES = {
     "Client": "client",
-    "Depends": "depends",
+    "Depends": "kiqbridge.features.depends.filling",
     "IterableJob": "iterable",
     "Job": "job",
     "JobHandle": "job_handle",
@@ -110,7 +110,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - its name shall not be one of this package
 
-    found = globals()[name] = getattr(import_module(f"kiqbridge.client.{home}"), name)
+    found = globals()[name] = getattr(
+        import_module(home if "." in home else f"kiqbridge.client.{home}"), name
+    )
     return found
 
 

@@ -92,19 +92,6 @@ class TestRunning:
         seen.wait("released", 6)
         wait_until(lambda: not lists_in_flight(redis), 30)
 
-    def test_a_child_fills_what_a_job_depends_on_as_a_thread_does(self, start, client, seen):
-        worker = start("-c", "1")
-        for number, name in enumerate(["FilledInThread", "FilledInProcess"]):
-            client.push({"class": name, "args": [number]})
-
-        here, there = sorted(seen.wait("closed", 2), key=lambda note: note["pid"] != worker.pid)
-        assert worker.stop() == 0
-
-        assert here["pid"] == worker.pid != there["pid"]
-        for number, closed in enumerate((here, there)):
-            [filled] = [each for each in seen.all("filled") if each["number"] == number]
-            assert (filled["pid"], filled["of"]) == (closed["pid"], "with a database")
-
 
 class TestFailures:
     @pytest.mark.parametrize("kind", ["own", "chain", "arguments", "long", "kill", "exit"])

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from support.noting import hold, note
 
-from kiqbridge import Depends, Job, interrupted, job, server
+from kiqbridge import Job, interrupted, job, server
 from kiqbridge.client.current import CONTEXT, RUNTIME
 
 
@@ -38,20 +38,6 @@ def outermost(_instance, payload, queue, call_next):
         return None
     note("middleware", name=payload["class"], queue=queue)
     return call_next()
-
-
-def opened() -> Iterator[str]:
-    note("opened")
-    yield f"with {database.value}"
-    note("closed")
-
-
-def filled(number: int, of: str = Depends(opened)) -> None:
-    note("filled", number=number, of=of)
-
-
-job(filled, name="FilledInThread")
-job(filled, name="FilledInProcess", pool="process")
 
 
 class RefusedError(Exception):

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, TypedDict, cast, get_args
 from kiqbridge import feature
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
-from kiqbridge.client.depends import injected
 from kiqbridge.client.option_values import check_values, is_number
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
@@ -177,7 +176,9 @@ def define(
         beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
         if beside:
             definition = _scheduled(definition, beside)
-        definition = injected(definition, on_loop=inspect.iscoroutinefunction(perform))
+        filled = registry.filled_among(signature.parameters.values()).values()
+        for each in {type(each): each for each in filled}.values():
+            definition = each.define(definition, on_loop=inspect.iscoroutinefunction(perform))
         for option, owner in _owners(given).items():
             definition = _with_feature(definition, owner, option, given[option])
         if active_job and (definition.rule or definition.encrypted or definition.schedule):

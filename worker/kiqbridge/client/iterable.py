@@ -22,10 +22,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from typing import Any, ClassVar, NoReturn
 
 from kiqbridge.client.arguments import signature_of
-from kiqbridge.client.depends import needs_among
 from kiqbridge.client.iteration import Abort, Cancelled, Iteration, finish
 from kiqbridge.client.job import Job
-from kiqbridge.client.registry import MARK, JobDefinition
+from kiqbridge.client.registry import MARK, JobDefinition, filled_among
 from kiqbridge.errors import ConfigError
 
 _OURS = "__kiqbridge_iteration__"
@@ -169,7 +168,7 @@ def _signature(cls: type[IterableJob]) -> inspect.Signature:
     """The signature of `build_enumerator` without `cursor`, checked against both methods."""
     signature = signature_of(cls.build_enumerator)
     parameters = list(signature.parameters.values())
-    if filled := needs_among((*parameters, *signature_of(cls.each_iteration).parameters.values())):
+    if filled := filled_among((*parameters, *signature_of(cls.each_iteration).parameters.values())):
         raise ConfigError(
             f"{cls.__qualname__}: Depends fills no parameter of an iterable job ({', '.join(filled)}); take what it "
             "needs in around_iteration"

@@ -4,7 +4,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -238,6 +238,26 @@ class JobDefinition:
         bound.apply_defaults()
         positional = list(bound.args)
         return positional[: max(last + 1, len(args))]
+
+
+class Filled:
+    """The default of a parameter that is filled where the job runs, and never travels; a feature derives its own."""
+
+    def define(self, definition: JobDefinition, *, on_loop: bool) -> JobDefinition:
+        """The definition without the parameters that have such a default, whose jobs get them all the same.
+
+        Args:
+            definition: of a job with one or several of them.
+            on_loop: whether it is an `async def` job.
+        """
+        raise NotImplementedError
+
+
+def filled_among(parameters: Iterable[inspect.Parameter]) -> dict[str, Filled]:
+    """The names of those that are filled, and their defaults."""
+    return {
+        each.name: each.default for each in parameters if issubclass(type(each.default), Filled)
+    }
 
 
 class Registry:

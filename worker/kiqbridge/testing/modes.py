@@ -1,14 +1,13 @@
 """Switching a process to recorded jobs: `fake`, `inline`, and `drain` for what is in effect.
 
-`override` replaces what jobs get by `Depends`. `FakeJobsMixin` is `fake` for unittest, with assertions in unittest's spelling.
+`FakeJobsMixin` is `fake` for unittest, with assertions in unittest's spelling.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, TypedDict, Unpack
 
-from kiqbridge.client.depends import OVERRIDES, Depends, is_asynchronous
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.clock import use_clock
 from kiqbridge.store.redis_pool import use_stand_in
@@ -44,30 +43,6 @@ def fake() -> Iterator[FakeJobs]:
     """
     with _standing_in(FakeJobs()) as jobs:
         yield jobs
-
-
-@contextmanager
-def override(provider: Callable[..., Any], replacement: Callable[..., Any]) -> Iterator[None]:
-    """Call `replacement` wherever a job has `Depends(provider)`; for all threads of the process.
-
-    Args:
-        provider: as it stands in `Depends`.
-        replacement: a provider as well, such as `lambda: database`.
-
-    Raises:
-        ConfigError: `replacement` cannot take its place.
-    """
-    Depends(replacement)
-    if is_asynchronous(replacement) and not is_asynchronous(provider):
-        raise ConfigError(
-            "override: the provider is plain and its replacement async, which a plain job cannot wait for"
-        )
-    before = OVERRIDES.get(provider, provider)
-    OVERRIDES[provider] = replacement
-    try:
-        yield
-    finally:
-        OVERRIDES[provider] = before
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar, overload
 
 from kiqbridge.client.arguments import JobArguments
-from kiqbridge.client.registry import JobDefinition
+from kiqbridge.client.registry import Filled, JobDefinition
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import frames
 from kiqbridge.runtime.user_code import is_async, name_of
@@ -30,11 +30,15 @@ OVERRIDES: Final[dict[Provider, Provider]] = {}
 _ANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class _Provided:
-    """The default of a parameter that is filled."""
+class _Provided(Filled):
+    """The default of a parameter that is filled by what a provider returns."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
+
+    def define(self, definition: JobDefinition, *, on_loop: bool) -> JobDefinition:
+        """See `injected`."""
+        return injected(definition, on_loop=on_loop)
 
     def __repr__(self) -> str:
         return f"Depends({name_of(self.provider)})"
@@ -89,9 +93,7 @@ def injected(definition: JobDefinition, *, on_loop: bool) -> JobDefinition:
         ConfigError: another parameter stands behind, or a provider is async, and the job is not.
     """
     names = [*definition.signature.parameters]
-    needs = needs_among(definition.signature.parameters.values())
-    if not needs:
-        return definition
+    needs = _needs_among(definition.signature.parameters.values())
     others = [each for name, each in definition.signature.parameters.items() if name not in needs]
     if definition.active_job or names[len(others) :] != [*needs]:
         raise ConfigError(
@@ -119,7 +121,7 @@ def _parameters_of(provider: Provider) -> list[inspect.Parameter]:
         return []  # of a builtin
 
 
-def needs_among(parameters: Iterable[inspect.Parameter]) -> dict[str, Provider]:
+def _needs_among(parameters: Iterable[inspect.Parameter]) -> dict[str, Provider]:
     """The names of those that are filled, and by what."""
     return {
         each.name: each.default.provider for each in parameters if type(each.default) is _Provided
@@ -128,7 +130,7 @@ def needs_among(parameters: Iterable[inspect.Parameter]) -> dict[str, Provider]:
 
 @cache  # asked for each job
 def _needs_of(provider: Provider) -> dict[str, Provider]:
-    return needs_among(_parameters_of(provider))
+    return _needs_among(_parameters_of(provider))
 
 
 def _filling(
