@@ -21,7 +21,7 @@ def install(folder: Path, name: str, source: str, *, value: str = "") -> Path:
 
 def forget(folder: Path) -> None:
     """As if nothing had been looked for yet, and no module of the folder had been loaded."""
-    for each in (feature.installed, feature.claims, sealing):
+    for each in (feature.installed, feature.claims, feature.judge_of, sealing):
         each.cache_clear()
     for path in folder.glob("*.py"):
         sys.modules.pop(path.stem, None)

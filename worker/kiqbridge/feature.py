@@ -30,7 +30,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -195,6 +195,7 @@ def installed() -> Sequence[Feature]:
                 )
         found.append(feature)
     claims.cache_clear()
+    judge_of.cache_clear()
     return found
 
 
@@ -242,6 +243,16 @@ def verbs(parent: str = "") -> Iterator[Verb]:
         for verb in feature.verbs:
             if verb.parent == parent:
                 yield verb._replace(module=f"features.{feature.name}.{verb.module}")
+
+
+@lru_cache(maxsize=256)  # asked at each failure
+def judge_of(error: type) -> tuple[type, Claim] | None:
+    """The class of errors that a feature puts off, from which this one is derived, and what the feature does about it."""
+    rules = claims("puts_off")
+    for kind in error.__mro__:
+        if (rule := rules.get(f"{kind.__module__}:{kind.__qualname__}")) is not None:
+            return kind, rule
+    return None
 
 
 def found(

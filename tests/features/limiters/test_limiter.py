@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.failing_starts import FailingStarts, assert_begins_late
@@ -272,7 +273,9 @@ class TestWhetherAJobIsPutOff:
     )
     def test_a_rule_of_its_class_for_this_error_counts_instead(self, rules, may):
         text = json.dumps(payload()).encode()
-        later = put_off_after(text, over_limit(), Handling(on_error=rules))
+        later = put_off_after(
+            text, over_limit(), SimpleNamespace(handling=Handling(on_error=rules))
+        )
         assert (later is not None) is may
 
     @pytest.mark.parametrize("count", ["", None, [], "x", -5, {}])

@@ -310,8 +310,7 @@ class JobRunner(Generic[O_co]):
     def _failed(self, execution: Execution, error: BaseException) -> O_co:
         if job_forks.in_child:
             job_forks.end(error)
-        handling = execution.definition.handling if execution.definition is not None else None
-        later = put_off_after(execution.text, error, handling)
+        later = put_off_after(execution.text, error, execution.definition)
         if later is not None:  # it did not fail, and what it has done so far is no measure
             outcome = self._outcomes.put_off(execution, error, later)
             self._lines.end(execution.line, later.line, execution.elapsed_s)

@@ -134,19 +134,11 @@ class Gate:
         expiry = expiry_of(payload)
         if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
             return Refusal(expired=f"expired {late_s:.0f} s ago (expires_in)")
-        for attribute, rule in self._rules.items():
-            if attribute in payload and (refusal := self._asked(attribute, rule, payload)):
-                return refusal
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
-        for name in self._missing.keys() & payload.keys():
-            return self._refuse(
-                payload,
-                shown,
-                f"this job has {name}, and this worker lacks the feature {self._missing[name]}; let workers that have it "
-                "serve its queue",
-            )
+        if refusal := self._of_features(payload, shown):
+            return refusal
         if shown in self._paused.classes:
             logger.debug("class %s is paused: put off", shown)
             return self._put_off()
@@ -171,6 +163,21 @@ class Gate:
             if payload.get(name):
                 return self._foreign(payload, shown, name, reason)
         return self._look_for_batch(payload)
+
+    def _of_features(self, payload: Mapping[str, Any], shown: str) -> Refusal | None:
+        for name in self._missing.keys() & payload.keys():
+            return self._refuse(
+                payload,
+                shown,
+                f"this job has {name}, and this worker lacks the feature {self._missing[name]}; let workers that have it "
+                "serve its queue",
+            )
+        asked = (
+            self._asked(name, rule, payload)
+            for name, rule in self._rules.items()
+            if name in payload
+        )
+        return next(filter(None, asked), None)
 
     def _asked(
         self, attribute: str, rule: feature.Claim, payload: Mapping[str, Any]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kiqbridge import feature
-from kiqbridge.client.registry import Handling
+from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.settle.error_report import failure_of
 from kiqbridge.runtime import user_code
 from kiqbridge.wire import json_text
@@ -40,24 +40,25 @@ class PutOff(NamedTuple):
     said: str = ""
 
 
-def put_off_after(text: bytes, error: BaseException, handling: Handling | None) -> PutOff | None:
+def put_off_after(
+    text: bytes, error: BaseException, definition: JobDefinition | None
+) -> PutOff | None:
     """How a job is put off that ended with this error; None: it has failed.
 
     Args:
         text: the job, as fetched.
         error: what it ended with.
-        handling: the rules of its class, if it was found.
+        definition: of its class, if it was found.
     """
     if (failure := failure_of(error)) is not None:
         return None if failure.put_off is None else PutOff(**failure.put_off)
-    rules = feature.claims("puts_off")
-    for kind in type(error).__mro__ if rules else ():
-        if (rule := rules.get(f"{kind.__module__}:{kind.__qualname__}")) is None:
-            continue
-        on_error = handling.on_error if handling is not None else {}
-        if any(issubclass(each, kind) and isinstance(error, each) for each in on_error):
-            return None
-        failed = f"a feature's rule for {kind.__qualname__} failed: the job counts as failed"
-        found = user_code.call(rule, json_text.loads(text), error, log=logger, failed=failed)
-        return found if isinstance(found, PutOff) else None
-    return None
+    kind: type = type(error)
+    if (judge := feature.judge_of(kind)) is None:
+        return None
+    kind, rule = judge
+    on_error = definition.handling.on_error if definition is not None else {}
+    if any(issubclass(each, kind) and isinstance(error, each) for each in on_error):
+        return None
+    failed = f"a feature's rule for {kind.__qualname__} failed: the job counts as failed"
+    found = user_code.call(rule, json_text.loads(text), error, log=logger, failed=failed)
+    return found if isinstance(found, PutOff) else None
