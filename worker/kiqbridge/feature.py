@@ -74,7 +74,10 @@ class Tab(NamedTuple):
     after: str
 
 
-ATTRIBUTES: Final[Mapping[str, str]] = {"task_token": "step_functions"}
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "kb_encrypted": "encryption",
+    "task_token": "step_functions",
+}
 """Attribute of a payload → the feature of this package without which such a job cannot be what it was pushed for."""
 
 
