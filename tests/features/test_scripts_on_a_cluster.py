@@ -73,7 +73,8 @@ class TestCluster:
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0
             assert process.keeper.confirm(process.keeper.current)
-            process.keeper.report(lambda news: None, ["low"])
+            process.keeper.report(lambda news: None)
+            process.keeper.watch([keys.suspects("low")], lambda exists: None)
             process.keeper._beat()
             assert process.keeper.watches
             dead = EngineProcess(cluster_url, namespace="{app}", identity="host:2:bbb")
