@@ -39,12 +39,14 @@ IN_NO_FUNCTION='
     kiqbridge/features/shell_command kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
-    kiqbridge/features/*/command.py kiqbridge/features/limiters/over_limit.py kiqbridge/store/wake_connection.py
+    kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py
+    kiqbridge/features/lint/heat_map.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '
 # What only the page loads: its function has a package of its own.
 IN_NO_LAYER='
-    kiqbridge/web kiqbridge/features/alerts kiqbridge/features/doctor kiqbridge/features/telemetry kiqbridge/schedule/lint kiqbridge/schedule/simulation.py
+    kiqbridge/web kiqbridge/features/alerts kiqbridge/features/doctor kiqbridge/features/telemetry
+    kiqbridge/features/lint
 '
 # Of Powertools the layer has what logs, measures and traces, unless its requirements name it.
 NOT_OF_POWERTOOLS='

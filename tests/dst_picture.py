@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.heat_map import FAINT, INK, box, element, line, svg, text, titled
+from kiqbridge.features.lint.heat_map import FAINT, INK, box, element, line, svg, text, titled
 from kiqbridge.schedule.cron import parse
 
 ZONE: Final = "Europe/Paris"

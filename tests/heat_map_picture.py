@@ -3,9 +3,9 @@
 import sys
 from datetime import UTC, datetime
 
-from kiqbridge.commands.heat_map import heat_map
+from kiqbridge.features.lint.heat_map import heat_map
+from kiqbridge.features.lint.simulation import DAY_S, Load, simulate
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.simulation import DAY_S, Load, simulate
 
 NIGHT = (0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6, 22, 23)
 MINUTES = (0, 0, 0, 30, 15)

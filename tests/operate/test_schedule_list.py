@@ -35,9 +35,9 @@ disabled:
 def run(run, tmp_path):
     (tmp_path / "s.yml").write_text(FILE)
 
-    def listed(*words, verb="list"):
+    def listed(*words):
         words = words or ("--file", tmp_path / "s.yml")
-        return run("schedule", verb, "--from", NOW.isoformat(), *words)
+        return run("schedule", "list", "--from", NOW.isoformat(), *words)
 
     return listed
 
@@ -199,32 +199,11 @@ def test_many_ledgers_in_few_round_trips(stored, redis_url):
     assert all(each.outcome == "done" for name in names for each in found[name])
 
 
-def test_a_simulation_of_redis(run, stored):
-    """`schedule simulate --redis` heeds pauses and skips, and leaves out what cannot be read."""
-    stored.save("bad", "every now and then")
-    stored.save("paused", state=ScheduleState(paused=SchedulePause()))
-    stored.save("fires", state=ScheduleState(skipped=(AT + 12 * 3600,)))
-
-    words = ["--redis", "--to", "2026-11-25T15:00Z", "--format", "json"]
-    status, out, err = run(*words, verb="simulate")
-
-    assert status == 0
-    assert "bad is left out, since it never fires: " in err
-    assert json.loads(out)["firings"] == [
-        {"at": "2026-11-24T03:00:00Z", "schedule": "fires"},
-        {"at": "2026-11-25T03:00:00Z", "schedule": "fires"},
-    ]
-
-
-@pytest.mark.parametrize(
-    "words", ["list", "lint", "simulate --to 2026-11-25", "simulate --to 2026-11-25 --format csv"]
-)
-def test_a_name_of_any_bytes(run, words, stored):
+def test_a_name_of_any_bytes(run, stored):
     definition = {"expression": "30 2 * * *", "timezone": "Europe/Paris", "jobs": [{"class": "A"}]}
     stored.client.hset("kb:schedules", b"\xff", json.dumps(definition))
 
-    verb, *options = words.split()
-    status, out, _ = run("--redis", *options, verb=verb)
+    status, out, _ = run("--redis")
 
     assert status == 0
     assert r"\xff" in out

@@ -1,15 +1,11 @@
-"""How many jobs are claimed at once, and what the page about it says."""
+"""How many jobs are claimed at once."""
 
 import math
-import re
-import shlex
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kiqbridge.commands.cli import main
 from kiqbridge.engine.perform import look_ahead
 from kiqbridge.engine.perform.look_ahead import (
     CHUNK_S,
@@ -20,7 +16,6 @@ from kiqbridge.engine.perform.look_ahead import (
     next_size,
 )
 from kiqbridge.engine.perform.wakeup import IdleGate
-from kiqbridge.schedule import lint
 
 
 @pytest.mark.parametrize(
@@ -80,33 +75,3 @@ def test_threads_share_for_a_while_after_a_job_has_waited_behind_a_long_one(
     assert gate.sharers() == 2 * shares
     gate._idle = []
     assert gate.sharers() == 0
-
-
-PAGE = (Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
-SECTION = re.split(r"^## ", PAGE, flags=re.MULTILINE)
-[LOOK_AHEAD] = [text for text in SECTION if text.startswith("See before it happens")]
-EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", LOOK_AHEAD)
-[SCHEDULES] = re.findall(r"this `schedules\.yml`:\n\n```text\n([^`]*)```", LOOK_AHEAD)
-
-
-def test_the_page_has_examples():
-    assert [command.split()[1] for command, _ in EXAMPLES] == ["list", "lint", "simulate"]
-
-
-@pytest.mark.parametrize(("command", "shown"), EXAMPLES)
-def test_an_example_prints_what_the_page_shows(command, shown, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "schedules.yml").write_text(SCHEDULES)
-
-    status = main(shlex.split(command))
-
-    assert capsys.readouterr().out == shown
-    assert status == (1 if "error" in shown else 0)
-
-
-def test_each_code_of_a_finding_is_on_the_page():
-    rules = "".join(path.read_text("utf-8") for path in Path(lint.__path__[0]).glob("*.py"))
-
-    codes = set(re.findall(r'"(KB\d{3})"', rules))
-    assert len(codes) > 5
-    assert [code for code in codes if f"`{code}`" not in LOOK_AHEAD] == []

@@ -19,7 +19,6 @@ from kiqbridge.commands import (
     schedule_due,
     schedule_list,
     schedule_publish,
-    schedule_review,
 )
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.output import answer, warn, write_line
@@ -48,7 +47,7 @@ _GIVEN: Final = "cron every at expression queue timezone start end description o
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of schedule."""
     verbs = arguments.add_verbs(parser)
-    for module in (schedule_due, schedule_list, schedule_review, schedule_publish):
+    for module in (schedule_due, schedule_list, schedule_publish):
         module.add_arguments(verbs)
     line = "kiqbridge schedule"
     save = arguments.add_verb(

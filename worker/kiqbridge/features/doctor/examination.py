@@ -22,8 +22,8 @@ from kiqbridge.features.doctor import (
 from kiqbridge.features.doctor.finding import ALL, Finding, Rule, Selection, listed
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.features.doctor.template_model import read_model
+from kiqbridge.features.lint.rules import lint
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME
-from kiqbridge.schedule.lint import lint
 from kiqbridge.schedule.sourced import sourced_schedules
 from kiqbridge.schedule.template import read_schedules
 from kiqbridge.store.rights import Role

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from kiqbridge.features.lint.finding import Finding, Surroundings, found
+from kiqbridge.features.lint.simulation import DAY_S, occurrences, simulate
 from kiqbridge.schedule.cron import ON_THE_MINUTE, Cron
 from kiqbridge.schedule.crontab import MACROS
-from kiqbridge.schedule.lint.finding import Finding, Surroundings, found
-from kiqbridge.schedule.simulation import DAY_S, occurrences, simulate
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 _DAYS: Final = 35

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.commands.heat_map import _SHADES, box, heat_map, limits_of, shade_of, svg, text
+from kiqbridge.features.lint.heat_map import _SHADES, box, heat_map, limits_of, shade_of, svg, text
+from kiqbridge.features.lint.simulation import DAY_S, Load, simulate
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.simulation import DAY_S, Load, simulate
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 
 JOBS = ({"class": "Report", "args": []},)
@@ -80,7 +80,7 @@ def test_a_firing_that_jitter_puts_off_beyond_midnight_comes_on_the_next_day():
         assert all(begin <= at < begin + DAY_S for at, _ in day)
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
-from kiqbridge.schedule.simulation import Load
+from kiqbridge.features.lint.simulation import Load
 from kiqbridge.wire.amounts import count_text
 
 INK: Final = "#1f2933"

@@ -1,4 +1,4 @@
-"""`kiqbridge.schedule.lint`: each rule with what it finds, and what it leaves alone."""
+"""Each rule with what it finds, and what it leaves alone."""
 
 import re
 from datetime import UTC, datetime
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.schedule import lint as all_rules
+from kiqbridge.features.lint import rules as all_rules
+from kiqbridge.features.lint.load import moved, spread
+from kiqbridge.features.lint.rules import lint
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.lint import lint
-from kiqbridge.schedule.lint.load import moved, spread
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from kiqbridge.features.lint.finding import Finding, Surroundings, found
 from kiqbridge.schedule.cron import At, Cron
 from kiqbridge.schedule.cron_fields import FIRST_YEAR
-from kiqbridge.schedule.lint.finding import Finding, Surroundings, found
 from kiqbridge.schedule.sourced import SourcedSchedule
 from kiqbridge.schedule.zone_changes import ZoneChange, next_change
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kiqbridge.features.lint.plan import plan
+from kiqbridge.features.lint.simulation import DAY_S
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.plan import plan
-from kiqbridge.schedule.simulation import DAY_S
 
 START = int(datetime(2026, 11, 22, tzinfo=UTC).timestamp())
 JOB = {"class": "A", "args": [1]}

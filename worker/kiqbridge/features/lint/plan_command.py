@@ -1,69 +1,34 @@
-"""`kiqbridge schedule lint` and `plan`: what will surprise, and what fires differently, for whoever reviews a change."""
+"""`kiqbridge schedule plan`: what fires differently, for whoever reviews a change."""
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from kiqbridge.api import open_operator
 from kiqbridge.client.known_schedules import list_schedules
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.clocks.manifest_store import read_manifests
 from kiqbridge.commands import schedule_sources
-from kiqbridge.commands.arguments import Verbs, add, add_verb, user_input, within
-from kiqbridge.commands.output import BOLD, DIM, painter, write, write_json
+from kiqbridge.commands.arguments import add, add_example, user_input, within
+from kiqbridge.commands.output import write, write_json
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.lint.plan import Change, plan
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.lint import lint
-from kiqbridge.schedule.lint.finding import Finding
-from kiqbridge.schedule.plan import Change, plan
 from kiqbridge.wire.amounts import count_text, instant_text
 from kiqbridge.wire.names import shown
 
-CROWD: Final = 5
-_RUNS: Final = 100
-"""So many of a schedule's last occurrences say how long its jobs take."""
-_COLOURS: Final = {"error": "\033[31;1m", "warning": "\033[33m", "note": "\033[36m"}
 LIVE: Final = "live"
 DAYS: Final = 30
 _SIGNS: Final = {"added": "+", "removed": "-", "rewritten": " "}
 
 
-def add_arguments(verbs: "Verbs[Any]") -> None:
-    """The verbs lint and plan."""
-    verb = add_verb(
-        verbs,
-        "lint",
-        _lint,
-        "what will surprise about schedules",
-        "kiqbridge schedule lint --template template.yaml",
-        description="Check schedules that can be read, but do what was perhaps not meant: dates that never "
-        "come, zones, minutes at which everybody fires, hours that daylight saving time leaves out or "
-        "repeats, jobs longer than their interval (with --redis), duplicates. Exit 0 without errors, 1 with "
-        "some, 2 if something cannot be read. `# lint: ignore KB104` beside a schedule switches a finding off.",
-    )
-    add(verb, "--strict", "exit 1 for warnings and notes too")
-    add(verb, "--json", "an array of findings")
-    text = f"so many schedules at one minute are too many (default: {CROWD})"
-    add(verb, "--crowd N", text, type=within(2), default=CROWD)
-    add(verb, "--from TIME", "look ahead from there (default: now)")
-    schedule_sources.add_source_arguments(verb)
-    verb = add_verb(
-        verbs,
-        "plan",
-        _plan,
-        "what fires differently between two templates",
-        "kiqbridge schedule plan template.yaml template.yaml",
-        description="Compare the schedules of two templates, or of the published manifest and a template: "
-        "what is added and removed, what fires at other instants, whose job or policy is another one. Exit 0 "
-        "if nothing is different, 1 if something is, 2 if something cannot be read.",
-    )
+def add_arguments(verb: argparse.ArgumentParser) -> None:
+    """The options of `schedule plan`."""
+    add_example(verb, "kiqbridge schedule plan template.yaml template.yaml")
     add(verb, "OLD", "a template, or live: what is published in Redis")
     add(verb, "NEW", "likewise")
     text = (
@@ -79,54 +44,8 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     verb.set_defaults(stack_name=None)
 
 
-def _lint(options: argparse.Namespace) -> int:
-    now = options.from_ or datetime.now(UTC)
-    with user_input():
-        sources = schedule_sources.read_sources(options)
-    findings = lint(sources.schedules, now=now, took_s=_took_s(sources), crowd=options.crowd)
-    if options.json:
-        write_json([asdict(each) for each in findings])
-    else:
-        write_findings(sys.stdout, findings, len(sources.schedules))
-    is_bad = any(each.severity == "error" or options.strict for each in findings)
-    return 1 if is_bad else 0
-
-
-def write_findings(stream: TextIO, findings: Sequence[Finding], count: int) -> None:
-    """The findings for people, and their number on the last line."""
-    paint = painter(stream)
-    for each in findings:
-        severity = paint(_COLOURS[each.severity], f"{each.severity} {each.code}")
-        lines = (
-            f"{severity}  {paint(BOLD, each.schedule)}  {paint(DIM, each.place)}",
-            f"  {each.what}",
-            f"  {paint(DIM, 'why')}  {each.why}",
-            f"  {paint(DIM, 'do')}   {each.advice}",
-            *(f"       {line}" for line in each.details),
-        )
-        stream.write("".join(f"{shown(line)}\n" for line in (*lines, "")))
-    sums = Counter(each.severity for each in findings)
-    words = [count_text(sums[name], name) for name in ("error", "warning", "note") if sums[name]]
-    stream.write(f"{count_text(count, 'schedule')}: {', '.join(words) or 'nothing to say'}\n")
-
-
-def _took_s(sources: schedule_sources.Sources) -> dict[str, list[float]]:
-    """Seconds that the last jobs of each schedule took, by the ledger."""
-    server = sources.server
-    if server is None:
-        return {}
-    return {
-        each.name: [
-            end.took_s
-            for entry in read_ledger(server.pool, server.keys, each.name, most=_RUNS)
-            for end in entry.ends
-            if end.took_s is not None
-        ]
-        for each in sources.schedules
-    }
-
-
-def _plan(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Print the changes; 1 if one fires differently."""
     begin = options.from_ or datetime.now(UTC)
     with user_input():
         old, new = _read(options)

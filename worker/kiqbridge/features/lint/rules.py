@@ -1,23 +1,22 @@
 """What will surprise whoever wrote a schedule: rules with codes KB100 to KB111.
 
-A rule is a function that finds something in schedules; `kiqbridge schedule lint` and the doctor call `lint`.
-It must never need Redis or AWS.
+A rule is a function that finds something in schedules, without Redis and AWS. The doctor calls `lint`, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.lint.finding import SEVERITIES, Finding, Surroundings, found
-from kiqbridge.schedule.lint.load import crowds, duplicates, long_jobs, unlimited_catching_up
-from kiqbridge.schedule.lint.times import (
+from kiqbridge.features.lint.finding import SEVERITIES, Finding, Surroundings, found
+from kiqbridge.features.lint.load import crowds, duplicates, long_jobs, unlimited_catching_up
+from kiqbridge.features.lint.times import (
     lost_hours,
     never_or_rarely,
     repeated_hours,
     rules_in_utc,
     unsaid_zones,
 )
+from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 _Rule = Callable[[Surroundings], Iterable[Finding]]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from kiqbridge.features.lint.simulation import DAY_S, occurrences
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.simulation import DAY_S, occurrences
 
 ChangeKind = Literal[
     "added", "removed", "enabled", "disabled", "moved", "later", "job", "policy", "rewritten"
