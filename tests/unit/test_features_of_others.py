@@ -135,14 +135,26 @@ def test_a_job_whose_error_a_feature_fails_to_judge_has_failed(packages, caplog)
     assert caplog.messages.count(said) == 1
 
 
-@pytest.mark.parametrize("option", ["shipped", "deadline_s"])
-def test_two_that_claim_one_option_are_refused(packages, option, monkeypatch):
+@pytest.mark.parametrize("option", ["shipped", "deadline_s", "other"])
+def test_two_that_claim_one_option_or_attribute_are_refused(packages, option, monkeypatch):
     of_ours = feature.Feature(package="ours", options={"shipped": ":declare"})
     monkeypatch.setattr(feature, "shipped", lambda: [of_ours])
     install(packages, "deadlines", DEADLINE)
-    install(packages, "others", DEADLINE.replace("deadline_s", option))
+    install(packages, "others", DEADLINE.replace('options={"deadline_s"', f'options={{"{option}"'))
 
-    with pytest.raises(ConfigError, match=rf"^features .* both claim the option {option}; remove"):
+    claimed = "attribute deadline_s" if option == "other" else f"option {option}"
+    with pytest.raises(ConfigError, match=rf"^features .* both claim the {claimed}; remove"):
+        feature.owner_of("anything")
+
+
+@pytest.mark.parametrize("named", ['settings=["deadline"]', 'pages="pages:pages"'])
+def test_one_that_names_a_seam_which_is_not_for_others_is_refused(packages, named):
+    install(
+        packages, "others", DEADLINE.replace("package=__name__,", f"package=__name__, {named},")
+    )
+
+    [seam, _] = named.split("=")
+    with pytest.raises(ConfigError, match=rf"^feature others names {seam}, .* may name options, "):
         feature.owner_of("anything")
 
 

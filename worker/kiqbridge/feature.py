@@ -3,8 +3,8 @@
 A feature is a folder `features/NAME/` whose `__init__.py` has a `FEATURE`. The kernel imports none of them: it walks
 all of them, and calls what a seam names, `module:function` within the folder. A feature that is taken away is not
 missed: its verbs, options and pages are not there. One of yours is declared in the same way, and found by the entry
-point group `kiqbridge.features` of its distribution: once a job has an option of it, in that process; verbs and pages
-are those of this package. Where it fails, that is logged, and nothing else changes.
+point group `kiqbridge.features` of its distribution: once a job has an option of it, in that process. It has the seams
+of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 
 | seam | asked | signature |
 |---|---|---|
@@ -29,7 +29,7 @@ are those of this package. Where it fails, that is logged, and nothing else chan
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -41,6 +41,13 @@ logger = logging.getLogger(__name__)
 
 GROUP: Final = "kiqbridge.features"
 """The group of entry points that name features of others, each a `Feature`."""
+
+
+FOR_OTHERS: Final = ("options", "gates", "puts_off", "worker", "chores")
+"""The seams that a feature of others may name."""
+
+_CLAIMED: Final = {"options": "option", "gates": "attribute", "puts_off": "error"}
+"""Seams at which one name has one feature, and what such a name is."""
 
 
 class Verb(NamedTuple):
@@ -176,7 +183,7 @@ def installed() -> Sequence[Feature]:
     """The features that other distributions declare; looked for only when a name is unknown otherwise.
 
     Raises:
-        ConfigError: one of them is no feature, or claims an option that another one has.
+        ConfigError: one of them is no feature, claims what another one has, or names a seam that is not for others.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - it takes 50 ms
 
@@ -190,12 +197,23 @@ def installed() -> Sequence[Feature]:
             ) from error
         if not isinstance(feature, Feature):
             raise ConfigError(f"feature {each.name} ({each.value}) is no kiqbridge.feature.Feature")
-        for option in feature.options:
-            owner = next((it for it in (*shipped(), *found) if option in it.options), None)
-            if owner is not None:
-                raise ConfigError(
-                    f"features {owner.package} and {feature.package} both claim the option {option}; remove one of them"
-                )
+        alien = [
+            each.name
+            for each in fields(feature)
+            if each.name not in ("package", *FOR_OTHERS) and getattr(feature, each.name)
+        ]
+        if alien:
+            raise ConfigError(
+                f"feature {feature.package} names {', '.join(alien)}, which only features of kiqbridge have; yours may name "
+                f"{', '.join(FOR_OTHERS)}"
+            )
+        for seam, what in _CLAIMED.items():
+            for name in getattr(feature, seam):
+                owner = next((it for it in (*shipped(), *found) if name in getattr(it, seam)), None)
+                if owner is not None:
+                    raise ConfigError(
+                        f"features {owner.package} and {feature.package} both claim the {what} {name}; remove one of them"
+                    )
         found.append(feature)
     claims.cache_clear()
     judge_of.cache_clear()
@@ -209,10 +227,10 @@ def loaded() -> Sequence[Feature]:
 
 @cache
 def claims(seam: Literal["gates", "puts_off"]) -> Mapping[str, Claim]:
-    """What features do at a seam whose names are those of errors or attributes; of two for one name the first counts."""
+    """What features do at a seam whose names are those of errors or attributes."""
     return {
         name: Claim(feature, place)
-        for feature in reversed(loaded())
+        for feature in loaded()
         for name, place in getattr(feature, seam).items()
     }
 
