@@ -17,45 +17,26 @@ Nothing here is done for each job: twice a second those that run are looked at, 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from kiqbridge.client.registry import Handling, Registry
+from kiqbridge.client.registry import Handling
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import take_away
 from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.settle.dying import dead
-from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import JobOverran
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role, Until
-from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What is decided by.
-
-    Attributes:
-        orphan_limit: how often a job may overrun until it runs alone.
-        lost_after_s: seconds after its job was taken away at which a thread is lost.
-        policy: how errors are written down.
-    """
-
-    orphan_limit: int
-    lost_after_s: float
-    policy: Callable[[], RetryPolicy]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,57 +61,19 @@ def longest(registry: Iterable[Any]) -> float | None:
 
 def roles(parts: EngineParts) -> "tuple[Reservations, ...]":
     """What looks how long the jobs of a worker run."""
-    config = parts.config
-    reservations = Reservations(
-        registry=parts.registry,
-        keys=parts.keys,
-        connection=parts.connect(),
-        settler=parts.settler,
-        holders=parts.holders,
-        rules=Rules(
-            orphan_limit=config.orphan_limit,
-            lost_after_s=config.stuck_after_s,
-            policy=parts.policy,
-        ),
-        on_dead=parts.call_death_handlers,
-        on_lost=parts.on_lost,
-        on_taken=parts.run_marks.taken,
-    )
-    parts.overruns = reservations
+    reservations = parts.overruns = Reservations(parts)
     return (reservations,)
 
 
 class Reservations(Role):
-    """The thread that looks how long jobs run.
-
-    Args:
-        registry: the declared jobs.
-        keys: the namespace.
-        connection: its own.
-        holders: who runs jobs.
-        rules: see `Rules`.
-        on_taken: gets the text of each that was taken away.
-        on_dead: gets the payload and the error of each that goes to the dead set.
-        on_lost: gets a holder that does not come back from its job.
+    """The thread that looks how long the jobs of a worker run.
 
     Attributes:
         overran: how many jobs were taken away.
         lost: how many threads did not come back.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        keys: Keys,
-        connection: RedisConnection,
-        settler: Settler,
-        holders: Callable[[], Iterable[Holder]],
-        rules: Rules,
-        on_dead: Callable[[Mapping[str, Any], Exception], object],
-        on_lost: Callable[[Holder], object],
-        on_taken: Callable[[bytes], object] = lambda _text: None,
-    ) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         super().__init__(
             "reservations",
             self._look_on,
@@ -140,15 +83,10 @@ class Reservations(Role):
         )
         self.overran = 0
         self.lost = 0
-        self._registry = registry
-        self._keys = keys
-        self._connection = connection
-        self._settler = settler
-        self._holders = holders
-        self._rules = rules
-        self._on_dead = on_dead
-        self._on_lost = on_lost
-        self._on_taken = on_taken
+        self._parts = parts
+        self._registry = parts.registry
+        self._keys = parts.keys
+        self._connection = parts.connect()
         self._runs: dict[int, _Run] = {}
 
     @property
@@ -169,7 +107,7 @@ class Reservations(Role):
         """
         least = longest(self._registry) or float("inf")
         before, self._runs = self._runs, {}
-        for holder in self._holders():
+        for holder in self._parts.holders():
             for tid, chunk, job in holder.holding():
                 run = before.get(id(job))
                 if run is None or run.job is not job:
@@ -188,7 +126,7 @@ class Reservations(Role):
             self._take(run, limit, handling)
             run.taken_at = now
             run.holder.end_one(run.tid, run.job)
-        elif now - run.taken_at >= self._rules.lost_after_s and not run.is_lost:
+        elif now - run.taken_at >= self._parts.config.stuck_after_s and not run.is_lost:
             run.is_lost = True
             if not hasattr(run.holder, "current"):  # an event loop, which serves others
                 logger.error("job %s does not end though it was cancelled", orphan_id(run.job.text))
@@ -200,7 +138,7 @@ class Reservations(Role):
                 run.tid,
                 orphan_id(run.job.text),
             )
-            self._on_lost(run.holder)
+            self._parts.on_lost(run.holder)
 
     def _take(self, run: _Run, limit: float, handling: Handling) -> None:
         job = run.job
@@ -212,7 +150,7 @@ class Reservations(Role):
         if not is_ours:
             logger.warning("job %s ran longer than its max_run_s, and was not ours any more", name)
             return
-        self._on_taken(job.text)
+        self._parts.run_marks.taken(job.text)
         self.overran += 1
         logger.warning(
             "job %s of queue %s ran longer than its max_run_s of %g s: %s, and its run here is interrupted",
@@ -225,7 +163,7 @@ class Reservations(Role):
     def _requeue(self, run: _Run, name: str) -> tuple[bool, str]:
         """Give it to another worker; it runs alone once it has been orphaned or overran too often."""
         count = orphan_count(self._connection, self._keys, name) + 1
-        is_suspect = count >= self._rules.orphan_limit
+        is_suspect = count >= self._parts.config.orphan_limit
         home = self._keys.suspects(run.job.queue) if is_suspect else run.chunk.home
         if not take_away(self._connection, self._keys, run.chunk, run.job.text, home=home):
             return False, ""
@@ -238,12 +176,12 @@ class Reservations(Role):
         text, queue, now = run.job.text, run.job.queue, wall_now()
         error = JobOverran(f"ran longer than its max_run_s of {limit:g} s, and was taken away")
         job = json_text.loads(text)
-        kept = self._rules.policy().failed(job, error, queue=queue, now=now)
+        kept = self._parts.policy().failed(job, error, queue=queue, now=now)
         took_s = time.monotonic() - run.seen_at
         death = dead(self._keys, text, job, kept, error, now=now, took_s=took_s)
-        is_ours = self._settler.write(self._connection, run.chunk, text, death)
+        is_ours = self._parts.settler.write(self._connection, run.chunk, text, death)
         if is_ours:
-            self._on_dead(kept, error)
+            self._parts.call_death_handlers(kept, error)
         return is_ours
 
     def _handling_of(self, text: bytes) -> Handling:
