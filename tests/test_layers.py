@@ -45,19 +45,19 @@ MAY_IMPORT = {
     "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
-    "aws/template": "wire schedule client aws",
     "aws/monitor": "wire config store clocks engine/inflight api aws",
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "web": "runtime wire config store api aws",
-    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws aws/template dev dev/scaffold web",
+    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
     "features": "",
 }
 # What a feature needs of other features; the kernel and the faces it may import as it likes.
 NEEDS = {
     "alerts": "",
+    "check": "",
     "contract": "",
     "dead_letters": "transfer",
     "depends": "",

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from samtranslator.yaml_helper import yaml_parse
 
-from kiqbridge.aws.template.rights import as_list, statement_faults
+from kiqbridge.features.check.rights import as_list, statement_faults
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 REGION = "eu-west-1"

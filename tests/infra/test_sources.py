@@ -9,8 +9,8 @@ from infra.examples import CANARY, example_files, with_examples
 from samtranslator.yaml_helper import yaml_parse
 from support.project import template_text
 
-from kiqbridge.aws.template import check
-from kiqbridge.aws.template.inputs import Application
+from kiqbridge.features.check import check
+from kiqbridge.features.check.inputs import Application
 
 pytestmark = pytest.mark.slow
 

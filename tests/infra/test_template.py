@@ -15,12 +15,12 @@ from samtranslator.yaml_helper import yaml_parse
 from support.project import lay_out, template_text
 
 from kiqbridge.aws import minutely
-from kiqbridge.aws.template import check
-from kiqbridge.aws.template.inputs import Application
-from kiqbridge.aws.template.view import View
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
+from kiqbridge.features.check import check
+from kiqbridge.features.check.inputs import Application
+from kiqbridge.features.check.view import View
 from kiqbridge.schedule.template import read_schedules
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ NOT_RUN = {
         ("contract export", "contract check", "contract stubs"),
         "it imports an application's jobs; tests/features/contract/test_contract.py has one",
     ),
-    "check": "it imports an application's jobs; tests/unit/test_template_mistakes.py has one",
+    "check": "it imports an application's jobs; tests/features/check/test_template_mistakes.py has one",
     **dict.fromkeys(("spill show", "spill drain", "spill replay"), "it needs a queue of AWS"),
 }
 """Commands whose examples stand there and are not run here, and why; their own tests run them."""

@@ -28,7 +28,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
         Verb("health", "check whether the workers on this machine live", has_fleet=False),
         Verb("shell", "open a Python shell with the jobs and the API at hand"),
         Verb("enqueue", "enqueue a job, or what an AWS event asks for", has_fleet=False),
-        Verb("check", "find what template, rules and mappings get wrong", has_fleet=False),
     ),
     "look at what goes on": (
         Verb("stats", "count jobs, queues and processes"),

@@ -6,5 +6,21 @@
 4. inputs: the jobs of the rules, against those of the application and the queues of its worker.
 5. check: all of them, and what the checks of schedules and mappings find.
 
-`kiqbridge check` is the command. It must never ask AWS or Redis. What is wrong after SAM's translation is the business of cfn-lint.
+`kiqbridge check` is the command, and costs nothing where it is not called. It must never ask AWS or Redis. What is wrong
+after SAM's translation is the business of cfn-lint.
 """
+
+from kiqbridge.feature import Feature, Verb
+
+FEATURE = Feature(
+    package=__name__,
+    verbs=[
+        Verb(
+            "check",
+            "find what template, rules and mappings get wrong",
+            "command",
+            group="run",
+            has_fleet=False,
+        )
+    ],
+)

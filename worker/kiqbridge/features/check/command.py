@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.aws.template.check import check_template
-from kiqbridge.aws.template.inputs import Application
-from kiqbridge.aws.template.view import View
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer
 from kiqbridge.config.settings_file import queues_in, read_file
+from kiqbridge.features.check.check import check_template
+from kiqbridge.features.check.inputs import Application
+from kiqbridge.features.check.view import View
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
 

@@ -8,11 +8,11 @@ from typing import Final
 from kiqbridge.aws.mapping import declared
 from kiqbridge.aws.mapping.check import check as check_mappings
 from kiqbridge.aws.mapping.document import find, load
-from kiqbridge.aws.template.events import event_problems
-from kiqbridge.aws.template.inputs import Application, input_problems
-from kiqbridge.aws.template.rights import right_problems
-from kiqbridge.aws.template.view import View
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.check.events import event_problems
+from kiqbridge.features.check.inputs import Application, input_problems
+from kiqbridge.features.check.rights import right_problems
+from kiqbridge.features.check.view import View
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import (
     ENQUEUE_CODE_URI,

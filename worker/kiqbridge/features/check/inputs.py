@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kiqbridge.aws.job_forms import OWN_KEYS
-from kiqbridge.aws.template.view import View
 from kiqbridge.client.registry import Registry
 from kiqbridge.errors import did_you_mean
+from kiqbridge.features.check.view import View
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.template import Problem, TemplateSchedule
 from kiqbridge.wire import active_job

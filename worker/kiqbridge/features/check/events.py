@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kiqbridge.aws.template.rights import OPEN, accepts, may
-from kiqbridge.aws.template.view import Event, View, at
 from kiqbridge.errors import did_you_mean
+from kiqbridge.features.check.rights import OPEN, accepts, may
+from kiqbridge.features.check.view import Event, View, at
 from kiqbridge.schedule.template import Problem
 
 Faults = Iterator[tuple[str, str]]
