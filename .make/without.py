@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FEATURES = "worker/kiqbridge/features"
+PLACES = (FEATURES, "tests/features", "lambdas")
 TESTS = ("tests/unit", "tests/redis")
 JOB = "HealthPulse"
 PATIENT_S = 120.0
@@ -68,7 +69,7 @@ def said(name: str) -> dict[str, str]:
 
 
 def copy_without(folder: Path, gone: Sequence[str]) -> None:
-    """Copy what git knows, without these features and their tests."""
+    """Copy what git knows, without these features, their functions and their tests."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
         cwd=ROOT,
@@ -77,7 +78,7 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
     ).stdout
     doors = [f"worker/kiqbridge/{door}" for door, name in said("DOORS").items() if name in gone]
     left_out = (
-        *(f"{place}/{name}/" for place in (FEATURES, "tests/features") for name in gone),
+        *(f"{place}/{name}/" for place in PLACES for name in gone),
         *doors,
     )
     for name in filter(None, listed.decode().split("\0")):

@@ -45,7 +45,6 @@ MAY_IMPORT = {
     "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
     "aws": "runtime wire config config/credentials schedule store client clocks",
-    "aws/monitor": "wire config store clocks engine/inflight api aws",
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
@@ -67,6 +66,7 @@ NEEDS = {
     "imports": "",
     "limiters": "",
     "lint": "",
+    "monitor": "",
     "neighbours": "",
     "process_pool": "",
     "reservations": "",
@@ -303,7 +303,7 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
 
 
 LAYER_HAS = (
-    *("aws", "clocks/placing"),
+    *("aws", "clocks/placing", "features/monitor"),
     *(
         "client",
         "flow",

@@ -1,6 +1,6 @@
 """The monitor function: each minute it looks at fleet and queues, from outside of the fleet.
 
-The thinking is in `kiqbridge.aws.monitor`; here are the warm environment and its settings.
+The thinking is in `kiqbridge.features.monitor`; here are the warm environment and its settings.
 """
 
 import functools
@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from kiqbridge.aws.minutely import Minutely
-from kiqbridge.aws.monitor.minute import MonitorSettings, look
+from kiqbridge.features.monitor.minute import MonitorSettings, look
 
 
 @functools.cache

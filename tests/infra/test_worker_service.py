@@ -9,8 +9,8 @@ from infra import check_template
 from infra.decided import decide, refused
 from samtranslator.yaml_helper import yaml_parse
 
-from kiqbridge.aws.monitor import minute
 from kiqbridge.config.config import SETTINGS
+from kiqbridge.features.monitor import minute
 
 TEMPLATE = check_template.TEMPLATE
 INFRA = TEMPLATE.parent / "infra"

@@ -6,12 +6,11 @@ import runpy
 
 import pytest
 from support.documents import ALL_SETTINGS, ROOT
+from support.watched_environment import KEYS_OF_JOBS, Watched, variables_read_by
 
 from kiqbridge import Client, redaction
 from kiqbridge.aws import allow_list
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.monitor.minute import MonitorSettings
-from kiqbridge.aws.spill_key import spill_key_of
 from kiqbridge.config.client_settings import CLIENT_SETTINGS, ForClients
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS, ForFunctions
@@ -20,33 +19,6 @@ from kiqbridge.config.setting import choose, read
 from kiqbridge.config.web_settings import WEB_SETTINGS, ForWeb
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.security import read_security
-
-POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")
-
-
-class Watched(dict):
-    """An environment without variables that remembers which were asked for."""
-
-    def __init__(self):
-        super().__init__()
-        self.asked = set()
-
-    def get(self, name, default=None):
-        if name != "KIQBRIDGE_SHARDS":  # is refused, and no setting any more
-            self.asked.add(name)
-        return super().get(name, default)
-
-
-KEYS_OF_JOBS = {"KIQBRIDGE_ENCRYPTION_KEYS", "KIQBRIDGE_ENCRYPTION_KEYS_FILE"}
-
-
-def variables_read_by(reader):
-    return {
-        name
-        for each in ALL_SETTINGS
-        if reader in each.read_by
-        for name in (*each.env, *filter(None, [each.provider]))
-    }
 
 
 def test_the_worker_reads_what_the_table_says():
@@ -68,23 +40,6 @@ def test_a_client_reads_what_the_table_says(monkeypatch):
     ours = {name for name in environ.asked if name.startswith(("KIQBRIDGE_", "REDIS_"))}
     # Keys are read when a job with encrypted arguments is met.
     assert ours == variables_read_by("client") - KEYS_OF_JOBS
-
-
-def test_the_functions_read_what_the_table_says():
-    environ = Watched()
-
-    Enqueuer.from_environment(environ)
-    spill_key_of(environ)  # only where there is a spill queue
-    MonitorSettings.from_environment(environ)
-
-    # Messages read the names to hide when they need them, and app.py the others.
-    elsewhere = {
-        "KIQBRIDGE_REDACT",
-        "KIQBRIDGE_TRACING",
-        *KEYS_OF_JOBS,
-        *(f"POWERTOOLS_{name}" for name in POWERTOOLS),
-    }
-    assert environ.asked == variables_read_by("function") - elsewhere
 
 
 def test_the_page_reads_what_the_table_says():

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kiqbridge.aws.monitor.fleet import Fleet
 from kiqbridge.engine.inflight import recovery
 from kiqbridge.engine.inflight.incarnations import Incarnation
 from kiqbridge.engine.inflight.reaping import Outcome
+from kiqbridge.features.monitor.fleet import Fleet
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown

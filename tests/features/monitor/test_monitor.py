@@ -12,7 +12,7 @@ from support.servers import find_free_port
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.aws.monitor.fleet import DUE_FOR_S
+from kiqbridge.features.monitor.fleet import DUE_FOR_S
 from kiqbridge.wire.keys import Keys
 
 SERVICE = "shop-monitor"
