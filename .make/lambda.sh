@@ -32,9 +32,9 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/put_off.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
-    kiqbridge/features/check kiqbridge/features/contract kiqbridge/features/dead_letters kiqbridge/features/ecs
-    kiqbridge/features/neighbours kiqbridge/features/transfer
-    kiqbridge/features/imports/[!_fs]*
+    kiqbridge/features/check kiqbridge/features/contract kiqbridge/features/dead_letters
+    kiqbridge/features/ecs kiqbridge/features/for_ruby kiqbridge/features/imports/[!_fs]* kiqbridge/features/neighbours
+    kiqbridge/features/transfer
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
     kiqbridge/features/shell_command kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py

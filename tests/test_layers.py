@@ -63,6 +63,7 @@ NEEDS = {
     "doctor": "lint",
     "ecs": "",
     "encryption": "",
+    "for_ruby": "",
     "imports": "",
     "limiters": "",
     "lint": "",

@@ -19,8 +19,8 @@ from support.web_ui import WebUI
 from kiqbridge import Client, Schedule, Schedules
 from kiqbridge.api import ScheduledSet, open_operator
 from kiqbridge.client.unique import Throttle, Unique
-from kiqbridge.clocks.for_ruby import ForRuby
 from kiqbridge.clocks.placing import place_due
+from kiqbridge.features.for_ruby.chores import ForRuby
 from kiqbridge.wire import json_text
 from kiqbridge.wire.locks import flow_name
 

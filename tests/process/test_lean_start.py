@@ -14,8 +14,8 @@ from kiqbridge import Client
 # answer is the same on a slow machine.
 WORKER = """
 import sys
-from kiqbridge.engine import schedule_leader
-schedule_leader.LOOK_S = 3600
+from kiqbridge.engine import leader
+leader.LOOK_S = 3600
 from kiqbridge.commands.cli import main
 sys.exit(main(["worker", "-r", "jobs.py", "-c", "2", *sys.argv[1:]]))
 """

@@ -13,7 +13,7 @@ from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.published import LIVE_S
 from kiqbridge.commands.cli import build_parser, main
 from kiqbridge.contrib.after_commit import DeferringClient
-from kiqbridge.engine.dynamic_schedules import dynamic_steps
+from kiqbridge.engine.dynamic_schedules import dynamic_chores
 from kiqbridge.errors import ConfigError, NotUnique, PayloadError
 from kiqbridge.flow import Batch, Unique, call, chain
 
@@ -298,7 +298,7 @@ def worker_of(client):
     """The steps of a worker for its declared schedules, and for placing them."""
     registry = Registry()
     registry.register(definition_of(every_minute))
-    declared, placed = dynamic_steps(
+    declared, placed = dynamic_chores(
         client, registry, app="shop", identity=str(client), horizon_s=120, notify=print
     )
     return lambda: (declared.call(client.pool), placed.call(client.pool))

@@ -8,7 +8,7 @@ import pytest
 from kiqbridge.clocks.due_ticks import AGAIN_S
 from kiqbridge.clocks.hooks import MissedTickHooks
 from kiqbridge.clocks.missed import check_missed
-from kiqbridge.engine.schedule_leader import MissedWatch
+from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.keys import Keys
 
@@ -365,8 +365,8 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
         hooks=lambda: MissedTickHooks([], [seen.append], by="worker:a"),
     )
 
-    watch.step.call(pool.connection())
-    watch.step.call(pool.connection())
+    watch.chore.call(pool.connection())
+    watch.chore.call(pool.connection())
     watch.stop()
 
     assert 4 <= len(seen) == watch.found <= 6

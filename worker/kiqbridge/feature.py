@@ -20,7 +20,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
-| `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[ScheduleStep]` |
+| `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[Chore]` |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
@@ -292,7 +292,7 @@ def found(
 
 
 def brought(
-    seam: Literal["worker", "chores", "pages"], *args: object, config: object = None
+    seam: Literal["worker", "chores", "pages", "schedules"], *args: object, config: object = None
 ) -> Iterator[Any]:
     """What features bring at a seam; a feature of others that fails is logged, and brings nothing there."""
     for claim in found(seam, config):

@@ -290,7 +290,7 @@ def others_schedules(operator: Operator, now: float, upcoming: int = 1) -> list[
     Raises:
         RedisUnavailable: nothing was read.
     """
-    return [view for read in feature.found("schedules") for view in read(operator, now, upcoming)]
+    return list(feature.brought("schedules", operator, now, upcoming))
 
 
 def next_firings(

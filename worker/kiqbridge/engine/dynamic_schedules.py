@@ -12,7 +12,7 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.declared import DeclaredSchedules
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.clocks.published import REFRESH_S
-from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.engine.leader import Chore
 from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LOOK_S: Final = 2.0
 """How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
 
 
-def dynamic_steps(
+def dynamic_chores(
     client: Client,
     registry: Registry,
     *,
@@ -31,8 +31,8 @@ def dynamic_steps(
     identity: str,
     horizon_s: float,
     notify: Callable[[Sequence["MissedTick"]], object],
-) -> tuple[ScheduleStep, ...]:
-    """The steps of `ScheduleLeader` for dynamic schedules.
+) -> tuple[Chore, ...]:
+    """The chores of the `Leader` for dynamic schedules.
 
     Args:
         client: prepares the jobs.
@@ -51,15 +51,15 @@ def dynamic_steps(
             notify(found)
 
     return (
-        ScheduleStep("declared schedules", REFRESH_S, declared.keep, always=True),
-        ScheduleStep("dynamic schedules", LOOK_S, place),
+        Chore("declared schedules", REFRESH_S, declared.keep, always=True),
+        Chore("dynamic schedules", LOOK_S, place),
     )
 
 
 def declared_schedules(
     client: Client, registry: Registry, *, app: str, identity: str
 ) -> DeclaredSchedules:
-    """Those that the jobs of a registry declare; the arguments are those of `dynamic_steps`."""
+    """Those that the jobs of a registry declare; the arguments are those of `dynamic_chores`."""
     apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     return DeclaredSchedules(
         client,

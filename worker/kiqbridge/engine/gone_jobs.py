@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from kiqbridge.clocks.ledger import read_ledger
-from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.engine.leader import Chore
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
@@ -127,9 +127,9 @@ class GoneJobs:
         return f"GoneJobs({self.freed} locks freed, {self.ended} jobs ended)"
 
     @property
-    def step(self) -> ScheduleStep:
+    def chore(self) -> Chore:
         """For the leader."""
-        return ScheduleStep("jobs that are gone", EVERY_S, self.look)
+        return Chore("jobs that are gone", EVERY_S, self.look)
 
     def look(self, connection: RedisConnection) -> None:
         """Do a part of the search that is going on, or begin one if it is time.

@@ -22,6 +22,8 @@ from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.leader import Chore, Leader
+from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
@@ -32,7 +34,6 @@ from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.rights import Rights
-from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.engine.settle.notifications import Handlers, Notifications
@@ -135,8 +136,8 @@ class EngineParts:
             identity=self.identity,
             hooks=self._make_hooks,
         )
-        self.schedules = ScheduleLeader(
-            self._make_schedule_steps,
+        self.leader = Leader(
+            self._make_chores,
             connection=self.connect(),
             leads=lambda: self.poller.leads,
         )
@@ -187,7 +188,7 @@ class EngineParts:
             self.heartbeat,
             self.revoker,
             self.poller,
-            self.schedules,
+            self.leader,
             self.pauses,
             self.outbox,
             *self.brought,
@@ -283,13 +284,12 @@ class EngineParts:
                 self.client, self.registry, app=self.config.app, identity=self.identity
             ).claim(self.pool)
 
-    def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
-        # Loaded here, by the thread of the schedules: the first job does not wait for it.
-        from kiqbridge.clocks.for_ruby import NEXT_S, REQUESTS_S, ForRuby  # noqa: PLC0415 - see above
-        from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
+    def _make_chores(self) -> Sequence[Chore]:
+        # Loaded here, by the thread of the chores: the first job does not wait for it.
+        from kiqbridge.engine.dynamic_schedules import dynamic_chores  # noqa: PLC0415 - see above
         from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
 
-        dynamic = dynamic_steps(
+        dynamic = dynamic_chores(
             self.client,
             self.registry,
             app=self.config.app,
@@ -297,16 +297,9 @@ class EngineParts:
             horizon_s=self.config.schedule_horizon_s,
             notify=self.missed_watch.notify,
         )
-        ruby = ForRuby(self.client)
-        for_ruby = (
-            ScheduleStep("requests of Ruby", REQUESTS_S, ruby.take_requests),
-            ScheduleStep("next occurrences", NEXT_S, ruby.publish_next),
-        )
         brought = feature.brought("chores", self, config=self.config)
-        return (
-            *(*dynamic, *for_ruby, self.missed_watch.step, GoneJobs(self.keys).step, *brought),
-            self.rights.step,
-        )
+        watch, gone = self.missed_watch.chore, GoneJobs(self.keys).chore
+        return (*dynamic, watch, gone, *brought, self.rights.chore)
 
     def _make_hooks(self) -> "MissedTickHooks":
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify

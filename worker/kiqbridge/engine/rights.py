@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.engine.leader import Chore
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_connection import RedisConnection
@@ -51,9 +51,9 @@ class Rights:
         self._reported = ""
 
     @property
-    def step(self) -> ScheduleStep:
+    def chore(self) -> Chore:
         """For the thread of the schedules, whoever leads."""
-        return ScheduleStep("rights", EVERY_S, self._look_again, always=True)
+        return Chore("rights", EVERY_S, self._look_again, always=True)
 
     def look(self) -> None:
         """Try all of it, in a few milliseconds; log what is missing, once, and what that means."""

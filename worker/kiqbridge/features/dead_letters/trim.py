@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kiqbridge.client.rails import performed_class
+from kiqbridge.engine.leader import Chore
 from kiqbridge.engine.parts import EngineParts
-from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.features.dead_letters.archive import DeadArchive
 from kiqbridge.features.transfer.form import Place
 from kiqbridge.features.transfer.reading import Read, read_place
@@ -156,7 +156,7 @@ class DeadTrim:
             )
 
 
-def chores(parts: EngineParts) -> list[ScheduleStep]:
+def chores(parts: EngineParts) -> list[Chore]:
     """What the leader does, by the settings of this worker."""
     config, archive = parts.config, None
     if config.dead_archive:
@@ -165,7 +165,7 @@ def chores(parts: EngineParts) -> list[ScheduleStep]:
             config.dead_archive, source=parts.pool.address, namespace=parts.keys.prefix
         )
     trim = DeadTrim(parts.keys, config.dead_bounds, archive=archive)
-    return [ScheduleStep("dead set", EVERY_S, trim.look)]
+    return [Chore("dead set", EVERY_S, trim.look)]
 
 
 def _counted(classes: Counter[str]) -> str:

@@ -1,8 +1,8 @@
-"""Which steps the leader of the schedules takes, and when."""
+"""Which chores the leader does, and when."""
 
 import logging
 
-from kiqbridge.engine.schedule_leader import ScheduleLeader, ScheduleStep
+from kiqbridge.engine.leader import Chore, Leader
 from kiqbridge.errors import RedisUnavailable
 
 
@@ -17,14 +17,14 @@ class Clock:
 
 
 def leader(*steps, clock, leads=lambda: True):
-    return ScheduleLeader(lambda: steps, connection="connection", leads=leads, monotonic=clock)
+    return Leader(lambda: steps, connection="connection", leads=leads, monotonic=clock)
 
 
 def test_each_step_has_its_own_interval():
     clock, taken = Clock(), []
     steps = [
-        ScheduleStep("often", 1.0, lambda connection: taken.append(("often", connection))),
-        ScheduleStep("seldom", 10.0, lambda connection: taken.append(("seldom", connection))),
+        Chore("often", 1.0, lambda connection: taken.append(("often", connection))),
+        Chore("seldom", 10.0, lambda connection: taken.append(("seldom", connection))),
     ]
     it = leader(*steps, clock=clock)
 
@@ -38,7 +38,7 @@ def test_each_step_has_its_own_interval():
 
 def test_who_does_not_lead_or_is_quiet_does_nothing_and_begins_anew_with_the_lead():
     clock, taken, leads = Clock(), [], [True]
-    it = leader(ScheduleStep("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
+    it = leader(Chore("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
     for lead in (True, False, True):
         leads[0] = lead
         it.run_due()
@@ -60,9 +60,9 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
         raise ZeroDivisionError
 
     it = leader(
-        ScheduleStep("a", 1.0, away),
-        ScheduleStep("b", 1.0, broken),
-        ScheduleStep("c", 1.0, taken.append),
+        Chore("a", 1.0, away),
+        Chore("b", 1.0, broken),
+        Chore("c", 1.0, taken.append),
         clock=clock,
     )
     with caplog.at_level(logging.WARNING):
@@ -78,8 +78,8 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
 def test_a_step_that_is_always_due_is_called_also_while_another_process_leads():
     calls = []
     steps = (
-        ScheduleStep("own", 30.0, lambda _: calls.append("own"), always=True),
-        ScheduleStep("fleet", 30.0, lambda _: calls.append("fleet")),
+        Chore("own", 30.0, lambda _: calls.append("own"), always=True),
+        Chore("fleet", 30.0, lambda _: calls.append("fleet")),
     )
     it = leader(*steps, clock=Clock(), leads=lambda: False)
     it.run_due()

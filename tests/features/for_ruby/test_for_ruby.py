@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kiqbridge import Client, Schedule, Schedules
-from kiqbridge.clocks.for_ruby import ForRuby
+from kiqbridge.features.for_ruby.chores import ForRuby
 
 
 @pytest.fixture

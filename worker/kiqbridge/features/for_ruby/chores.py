@@ -1,4 +1,4 @@
-"""What `contrib/ruby/kiqbridge.rb` asks of the schedules, and shows of them: the leader of the workers does it.
+"""The chores of the leader for `contrib/ruby/kiqbridge.rb`.
 
 Ruby reads definitions, states and ledgers itself. It does not read expressions, so the next occurrence of each is kept
 in `kb:schedules:next`; and it changes nothing itself: `kb:schedules:requests` holds `{"do","name","by","reason"}`, with
@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedules import Schedules
+from kiqbridge.engine.leader import Chore
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.due import next_instants
@@ -99,3 +101,12 @@ class ForRuby:
         else:
             raise ValueError(f"{what!r} is none of pause, resume, run")
         logger.info("schedule %s: %s, as %s asked", name, what, by)
+
+
+def chores(parts: EngineParts) -> list[Chore]:
+    """Those of the leader."""
+    ruby = ForRuby(parts.client)
+    return [
+        Chore("requests of Ruby", REQUESTS_S, ruby.take_requests),
+        Chore("next occurrences", NEXT_S, ruby.publish_next),
+    ]
