@@ -623,6 +623,7 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     ours = {name.split(".")[1] for name in loaded if name.startswith("kiqbridge.")}
     allowed = {"runtime", "wire", "config", "store", "client", "aws"} | {
         "errors",
+        "feature",
         "clock",
         "records",
         "redaction",
