@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "client": "runtime runtime/logs wire config schedule store",
     "flow": "runtime wire store client",
     "compat": "runtime wire client",
-    "clocks": "runtime wire config/credentials schedule store client",
+    "clocks": "runtime wire schedule store client",
     "engine/inflight": "runtime wire store",
     "engine/host": "runtime runtime/logs client",
     "engine/settle": "runtime runtime/logs wire store client engine/inflight",
@@ -55,7 +55,7 @@ MAY_IMPORT = {
 }
 # What a feature needs of other features; the kernel and the faces it may import as it likes.
 NEEDS = {
-    "alerts": "",
+    "alerts": "missed_ticks",
     "check": "",
     "contract": "",
     "dead_letters": "transfer",
@@ -67,7 +67,8 @@ NEEDS = {
     "imports": "",
     "limiters": "",
     "lint": "",
-    "monitor": "",
+    "missed_ticks": "",
+    "monitor": "missed_ticks",
     "neighbours": "",
     "process_pool": "",
     "reservations": "",

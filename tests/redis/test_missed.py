@@ -2,11 +2,11 @@
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from kiqbridge.clocks.due_ticks import AGAIN_S
-from kiqbridge.clocks.hooks import MissedTickHooks
 from kiqbridge.clocks.missed import check_missed
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -362,7 +362,7 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
     watch = MissedWatch(
         client,
         identity="host:1:abc",
-        hooks=lambda: MissedTickHooks([], [seen.append], by="worker:a"),
+        hooks=lambda: [SimpleNamespace(put=seen.extend, stop=lambda: None)],
     )
 
     watch.chore.call(pool.connection())

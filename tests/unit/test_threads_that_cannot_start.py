@@ -18,8 +18,6 @@ from support.waiting import wait_until
 
 import kiqbridge
 from kiqbridge.client import bridge, off_loop
-from kiqbridge.clocks.hooks import MissedTickHooks
-from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.notifications import Notifications
@@ -62,22 +60,6 @@ def limits():
     yield ended.is_set
 
 
-def missed_ticks():
-    sent = []
-    hooks = MissedTickHooks([sent.append])
-    tick = MissedTick(
-        schedule="shop/Nightly",
-        at=1_700_000_000,
-        late_s=60.0,
-        policy="skip",
-        is_new=True,
-        enqueued=False,
-    )
-    yield hooks._thread, lambda: hooks.put([tick])
-    yield lambda: len(sent) == 3
-    hooks.stop()
-
-
 def handlers():
     called, notifications = [], Notifications()
     yield notifications._thread, lambda: notifications.add([lambda: called.append(1)])
@@ -99,7 +81,6 @@ def run_marks():
 
 LAZY = {
     "runtime/limits:Timekeeper.__init__": limits,
-    "clocks/hooks:MissedTickHooks.__init__": missed_ticks,
     "engine/settle/notifications:Notifications.__init__": handlers,
     "engine/perform/run_marks:RunMarks": run_marks,
 }

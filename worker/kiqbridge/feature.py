@@ -21,6 +21,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[Chore]` |
+| `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
@@ -115,6 +116,7 @@ class Feature:
     in_child: str = ""
     worker: str = ""
     chores: str = ""
+    missed: str = ""
     now: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
@@ -277,7 +279,9 @@ def judge_of(error: type) -> tuple[type, Claim] | None:
 
 
 def found(
-    seam: Literal["host", "prepare", "jobs", "worker", "chores", "now", "pages", "schedules"],
+    seam: Literal[
+        "host", "prepare", "jobs", "worker", "chores", "missed", "now", "pages", "schedules"
+    ],
     config: object = None,
 ) -> Iterator[Claim]:
     """What features name at a seam.
@@ -292,7 +296,9 @@ def found(
 
 
 def brought(
-    seam: Literal["worker", "chores", "pages", "schedules"], *args: object, config: object = None
+    seam: Literal["worker", "chores", "missed", "pages", "schedules"],
+    *args: object,
+    config: object = None,
 ) -> Iterator[Any]:
     """What features bring at a seam; a feature of others that fails is logged, and brings nothing there."""
     for claim in found(seam, config):

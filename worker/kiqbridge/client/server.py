@@ -25,6 +25,7 @@ from contextlib import (
 )
 from typing import Any, Generic, Literal, TypeVar, get_args
 
+from kiqbridge import feature
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import user_code
@@ -310,7 +311,14 @@ class Server:
         """Call this with each `MissedTick` that this process finds while it leads the fleet; a decorator too.
 
         It has `schedule`, `at` (epoch seconds), `instant` (ISO 8601), `late_s`, `policy` and `enqueued`.
+
+        Raises:
+            ConfigError: the feature that calls it is not here.
         """
+        if feature.named("missed_ticks") is None:
+            raise ConfigError(
+                "missed_tick_handler: it needs the feature missed_ticks, which is not here; remove the handler"
+            )
         self.missed_tick_handlers.append(handler)
         return handler
 

@@ -31,11 +31,12 @@ class OfMissedTicks:
     READ_BY: Final[tuple[Reader, ...]] = ("worker", "function")
 
     missed_tick_webhook = Setting(
+        feature="missed_ticks",
         parse=worker.missed_tick_webhook,
         help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
     )
     missed_tick_sns_topic_arn = Setting(
-        help="SNS topic to which the same is published; none = no one"
+        feature="missed_ticks", help="SNS topic to which the same is published; none = no one"
     )
 
 

@@ -1,18 +1,27 @@
 """The chore that looks for ticks that do not come."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.leader import Chore
 from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:
-    from kiqbridge.clocks.hooks import MissedTickHooks
     from kiqbridge.clocks.missed import MissedTick
 
 MISSED_EVERY_S: Final = 15.0
 """Seconds from one check of ticks to the next; a tick is missing after its grace time, which is minutes."""
+
+
+class Hooks(Protocol):
+    """Who is notified, of a feature."""
+
+    def put(self, ticks: "Sequence[MissedTick]") -> None:
+        """Notify of these, soon; returns at once."""
+
+    def stop(self) -> None:
+        """Wait a little for what is being sent."""
 
 
 class MissedWatch:
@@ -23,19 +32,19 @@ class MissedWatch:
     Args:
         client: enqueues what the policy of a schedule asks for.
         identity: of this process.
-        hooks: makes what notifies; called at most once, with the first missed tick.
+        hooks: makes those who are notified; called at most once, with the first missed tick.
 
     Attributes:
         found: how many missed ticks this process has recorded.
     """
 
     def __init__(
-        self, client: Client, *, identity: str, hooks: Callable[[], "MissedTickHooks"]
+        self, client: Client, *, identity: str, hooks: Callable[[], Iterable[Hooks]]
     ) -> None:
         self._client = client
         self._by = f"worker:{identity}"
         self._make_hooks = hooks
-        self._hooks: MissedTickHooks | None = None
+        self._hooks: Sequence[Hooks] | None = None
         self.found = 0
 
     def __repr__(self) -> str:
@@ -58,12 +67,13 @@ class MissedWatch:
 
     def stop(self) -> None:
         """Wait a little for notifications that are being sent."""
-        if self._hooks is not None:
-            self._hooks.stop()
+        for each in self._hooks or ():
+            each.stop()
 
     def notify(self, ticks: "Sequence[MissedTick]") -> None:
         """Count ticks that are recorded as missed for the first time, and send them to the hooks."""
         self.found += len(ticks)
         if self._hooks is None:
-            self._hooks = self._make_hooks()
-        self._hooks.put(ticks)
+            self._hooks = list(self._make_hooks())
+        for each in self._hooks:
+            each.put(ticks)

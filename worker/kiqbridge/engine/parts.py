@@ -47,7 +47,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
-    from kiqbridge.clocks.hooks import MissedTickHooks
     from kiqbridge.engine.capsule_runtime import CapsuleRuntime
     from kiqbridge.engine.heartbeat import Counting, Heartbeat
     from kiqbridge.engine.manager import Manager
@@ -134,7 +133,7 @@ class EngineParts:
         self.missed_watch = MissedWatch(
             self.client,
             identity=self.identity,
-            hooks=self._make_hooks,
+            hooks=lambda: feature.brought("missed", self),
         )
         self.leader = Leader(
             self._make_chores,
@@ -300,17 +299,6 @@ class EngineParts:
         brought = feature.brought("chores", self, config=self.config)
         watch, gone = self.missed_watch.chore, GoneJobs(self.keys).chore
         return (*dynamic, watch, gone, *brought, self.rights.chore)
-
-    def _make_hooks(self) -> "MissedTickHooks":
-        from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify
-
-        return hooks_of(
-            webhook=self.config.missed_tick_webhook,
-            sns_topic_arn=self.config.missed_tick_sns_topic_arn,
-            aws=self.config.aws,
-            by=f"worker:{self.identity}",
-            handlers=self.server.missed_tick_handlers,
-        )
 
     def policy(self) -> RetryPolicy:
         """What becomes of a job that fails, as of now."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.clocks.hooks import SnsTopic, Webhook
 from kiqbridge.features.alerts.setting import AlertReceiver
 from kiqbridge.features.alerts.state import Alert
+from kiqbridge.features.missed_ticks.hooks import SnsTopic, Webhook
 from kiqbridge.wire.amounts import instant_text, span_text
 
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"

@@ -22,11 +22,11 @@ from kiqbridge.api.facts import fetch_facts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Limits
 from kiqbridge.api.verdict_rules import judge
-from kiqbridge.clocks.hooks import HookFailed
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.features.alerts.receivers import Send, name_of, sender_of
 from kiqbridge.features.alerts.setting import LIMIT_OF, AlertRule, Alerts
 from kiqbridge.features.alerts.state import Alert, AlertState, fetch_alerts
+from kiqbridge.features.missed_ticks.hooks import HookFailed
 from kiqbridge.runtime.kinds import kind_of
 from kiqbridge.runtime.role import Role, Until
 

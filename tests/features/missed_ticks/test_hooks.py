@@ -7,12 +7,21 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 import pytest
+from support.failing_starts import FailingStarts, assert_begins_late
 from support.http_endpoint import body_of, http_endpoint, reply
 from support.waiting import wait_until
 
-from kiqbridge.clocks import hooks
-from kiqbridge.clocks.hooks import HookFailed, MissedTickHooks, SnsTopic, Webhook, hooks_of
+from kiqbridge.client.server import Server
 from kiqbridge.clocks.missed import MissedTick
+from kiqbridge.errors import ConfigError
+from kiqbridge.features.missed_ticks import hooks
+from kiqbridge.features.missed_ticks.hooks import (
+    HookFailed,
+    MissedTickHooks,
+    SnsTopic,
+    Webhook,
+    hooks_of,
+)
 
 ARN = "arn:aws:sns:eu-west-3:123456789012:alarms"
 AWS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "c2VjcmV0"}
@@ -205,3 +214,30 @@ class TestInTheBackground:
         made.put([tick()])
         made.stop()
         assert not made._thread.runs
+
+
+def late_thread():
+    sent = []
+    hooks = MissedTickHooks([sent.append])
+    tick = MissedTick(
+        schedule="shop/Nightly",
+        at=1_700_000_000,
+        late_s=60.0,
+        policy="skip",
+        is_new=True,
+        enqueued=False,
+    )
+    yield hooks._thread, lambda: hooks.put([tick])
+    yield lambda: len(sent) == 3
+    hooks.stop()
+
+
+def test_a_thread_that_cannot_start_starts_with_the_next_tick(monkeypatch, caplog):
+    assert_begins_late(FailingStarts(monkeypatch), late_thread(), caplog)
+
+
+def test_a_handler_is_refused_where_the_feature_was_taken_away(monkeypatch):
+    monkeypatch.setattr("kiqbridge.feature.named", lambda _name: None)
+
+    with pytest.raises(ConfigError, match="needs the feature missed_ticks, which is not here"):
+        Server().missed_tick_handler(print)

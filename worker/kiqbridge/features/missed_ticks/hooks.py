@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kiqbridge.clocks.missed import MissedTick
@@ -24,6 +24,9 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.direct_opener import direct_opener
 from kiqbridge.runtime.role import LazyRole
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.parts import EngineParts  # which the functions have not
 
 logger = logging.getLogger(__name__)
 
@@ -243,6 +246,20 @@ def hooks_of(
     if sns_topic_arn:
         sends.append(SnsTopic(sns_topic_arn, aws))
     return MissedTickHooks(sends, handlers, by=by, pauses_s=pauses_s)
+
+
+def of_worker(parts: "EngineParts") -> list[MissedTickHooks]:
+    """Those of a worker: what its settings name, and the handlers of its application."""
+    config = parts.config
+    return [
+        hooks_of(
+            webhook=config.missed_tick_webhook,
+            sns_topic_arn=config.missed_tick_sns_topic_arn,
+            aws=config.aws,
+            by=f"worker:{parts.identity}",
+            handlers=parts.server.missed_tick_handlers,
+        )
+    ]
 
 
 def _text(ticks: Sequence[MissedTick]) -> str:
