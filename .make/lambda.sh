@@ -36,7 +36,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/ecs kiqbridge/features/for_ruby kiqbridge/features/imports/[!_fs]* kiqbridge/features/neighbours
     kiqbridge/features/transfer
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
-    kiqbridge/features/shell_command kiqbridge/features/suspects kiqbridge/features/systemd
+    kiqbridge/features/shell_command kiqbridge/features/spill/replay.py kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py

@@ -52,7 +52,7 @@ ONLY_READ = {
     "make capture": "it needs the package index, and minutes",
     "aws": "needs an AWS account",
     "sam": "needs an AWS account",
-    "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",
+    "kiqbridge spill": "needs a queue of an AWS account; tests/features/spill/test_replay.py has one",
     "python manage.py": "it needs a project; tests/process/test_django_worker.py has one",
     "pip": "it would change the environment of these tests",
     "docker": "there is no container engine where this project is tested",

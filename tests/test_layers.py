@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
     "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform",
     "api": "wire schedule store client clocks engine/inflight engine/settle",
-    "aws": "runtime wire config config/credentials schedule store client clocks",
+    "aws": "runtime wire config schedule store client clocks",
     "dev": "wire config schedule store client clocks",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
@@ -73,6 +73,7 @@ NEEDS = {
     "process_pool": "",
     "reservations": "",
     "shell_command": "",
+    "spill": "",
     "step_functions": "",
     "suspects": "process_pool",
     "systemd": "",
@@ -325,12 +326,13 @@ LAYER_HAS = (
         for each in shipped()
         if each.schedules
     ),
+    *(f"features/{each.name}/{each.pusher.partition(':')[0]}" for each in shipped() if each.pusher),
 )
 """What the functions but that of the page begin with, and what a user's may import (docs/start.md)."""
 PAGES_OF_FEATURES = [
     f"features/{each.name}/{place.partition(':')[0]}"
     for each in shipped()
-    for place in (each.now, each.pages)
+    for place in (each.now, each.pages, each.source)
     if place
 ]
 
@@ -351,7 +353,7 @@ def test_what_a_function_can_import_is_not_left_out_of_what_is_built(begins_with
         path
         for path in targets
         if "/" not in path or path.startswith(begins_with)
-        if path not in ("__main__.py", "aws/mapping/check.py", "aws/replay.py")  # commands
+        if path not in ("__main__.py", "aws/mapping/check.py")  # commands
     ]
     found: set[str] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Sources and spill: stacks, mappings, deliveries that were enqueued once, queues in SQS."""
+"""Sources: stacks, mappings, deliveries that were enqueued once."""
 
 import json
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 
 from kiqbridge.api.sources import fetch_sources, parse_guard
-from kiqbridge.web.pages.sources import read_mappings, read_spill
+from kiqbridge.web.pages.sources import read_mappings
 from kiqbridge.wire.guards import DAY_S, Identity, Source, event_identity, guard_field
 
 MAPPINGS = """
@@ -24,10 +24,6 @@ def test_what_is_not_configured_is_said_plainly(browser, redis, monkeypatch, tmp
 
     text = browser.open("/sources").text
 
-    assert (
-        "No spill queue is configured in this process: KIQBRIDGE_SPILL_QUEUE_URL is not set."
-        in text
-    )
     assert "This process sees no file of mappings" in text
     assert "No stack has published its schedules." in text
     assert "No delivery is remembered." in text
@@ -102,32 +98,3 @@ def test_mappings_are_shown_in_words_with_what_is_wrong(tmp_path):
     assert (
         "which does not exist" in read_mappings({"KIQBRIDGE_MAPPINGS": "gone.yml"}, tmp_path).fault
     )
-
-
-def test_the_depth_of_a_spill_queue_is_asked_of_sqs(monkeypatch):
-    url = "https://sqs.eu-west-1.amazonaws.com/123456789012/spill"
-
-    class Sqs:
-        def get_queue_attributes(self, QueueUrl, AttributeNames):  # noqa: N803 - SQS' names
-            assert QueueUrl == url
-            return {"Attributes": dict(zip(AttributeNames, ("5", "2"), strict=True))}
-
-    monkeypatch.setattr("kiqbridge.aws.spill_queue.sqs_client", lambda _url: Sqs())
-
-    [queue] = read_spill({"KIQBRIDGE_SPILL_QUEUE_URL": url})
-
-    assert (queue.url, queue.waiting, queue.in_flight, queue.fault) == (url, 5, 2, "")
-
-
-def test_a_spill_queue_that_does_not_answer_says_why(browser, redis, monkeypatch):
-    monkeypatch.setenv("KIQBRIDGE_SPILL_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/<spill>")
-
-    def refuse(_url):
-        raise OSError("no route to SQS")
-
-    monkeypatch.setattr("kiqbridge.aws.spill_queue.sqs_client", refuse)
-
-    text = browser.open("/sources").text
-
-    assert "! not known no route to SQS" in text
-    assert "1/<spill>" in text

@@ -24,6 +24,8 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
+| `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
+| `source` | when the page Sources is read, at most each 30 s | `function(environ) -> tuple[str, object]`: as `now` |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
 """
 
@@ -120,6 +122,8 @@ class Feature:
     now: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
+    pusher: str = ""
+    source: str = ""
     schedules: str = ""
 
     @property
@@ -175,9 +179,19 @@ def shipped() -> Sequence[Feature]:
     return [import_module(f"{folder}.{name}").FEATURE for name in names]
 
 
+@cache
 def named(name: str) -> Feature | None:
-    """The feature of this package with that name; None: it is not here."""
-    return next((each for each in shipped() if each.name == name), None)
+    """The feature of this package with that name, without a look at the others; None: it is not here."""
+    from importlib import import_module  # noqa: PLC0415 - as above
+
+    package = f"{__package__}.features.{name}"
+    try:
+        feature: Feature = import_module(package).FEATURE
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        return None
+    return feature
 
 
 @cache
@@ -280,7 +294,16 @@ def judge_of(error: type) -> tuple[type, Claim] | None:
 
 def found(
     seam: Literal[
-        "host", "prepare", "jobs", "worker", "chores", "missed", "now", "pages", "schedules"
+        "host",
+        "prepare",
+        "jobs",
+        "worker",
+        "chores",
+        "missed",
+        "now",
+        "pages",
+        "source",
+        "schedules",
     ],
     config: object = None,
 ) -> Iterator[Claim]:

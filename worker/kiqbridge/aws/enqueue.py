@@ -27,7 +27,7 @@ from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited
 from kiqbridge.client.client import Client
-from kiqbridge.config.function_settings import ForFunctions
+from kiqbridge.config.function_settings import ForFunctions, features_of
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 from kiqbridge.runtime import redaction
@@ -273,19 +273,12 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
         tick_offset_s=read(ForFunctions.tick_offset_s, environ),
         gate=gate,
     )
-    url, fifo_url = (
-        read(ForFunctions.spill_queue_url, environ),
-        read(ForFunctions.spill_fifo_queue_url, environ),
-    )
-    gate.check_spill(has_queue=bool(url))
-    if not (url or fifo_url):
-        return pusher
-    from kiqbridge.aws.spill import SpillingPusher  # noqa: PLC0415 - where it is set up
-    from kiqbridge.aws.spill_key import spill_key_of  # noqa: PLC0415
-    from kiqbridge.aws.spill_queue import SpillQueues  # noqa: PLC0415
-
-    queues = SpillQueues(url, fifo_url, spill_key_of(environ))
-    return SpillingPusher(pusher, queues, client, gate=gate)
+    gate.check_spill(has_queue=bool(read(ForFunctions.spill_queue_url, environ)))
+    for each in features_of(environ):
+        if each.pusher:
+            pushing: Pushing = each.load(each.pusher)(pusher, environ)
+            return pushing
+    return pusher
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

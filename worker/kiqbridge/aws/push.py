@@ -257,6 +257,15 @@ class FleetPusher:
             return NO_FLEET
 
 
+def looked_up(record: Record, known: Sequence[str | None]) -> Result:
+    """What would become of a record; `known`: ids of its jobs that were enqueued before, None of a new one."""
+    jobs = [
+        job.answered(index, jid or None, duplicate=jid is not None)
+        for index, (job, jid) in enumerate(zip(record.jobs, known, strict=True))
+    ]
+    return Result(record=record, jobs=jobs)
+
+
 def in_order(
     records: Sequence[Record],
     answering: Answering,

@@ -16,10 +16,6 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.guards import Identity
 
-SPILLED: Final = "spill"
-"""`Record.source` of what comes back out of a spill queue."""
-
-
 _WITH_ALIAS: Final = 8
 """Parts of such an ARN: `arn:aws:lambda:REGION:ACCOUNT:function:NAME:ALIAS`."""
 
@@ -94,6 +90,7 @@ class Record:
             is None, and each part has an identity of its own.
         jobs: what it asks for, once it was read (`requests.read_jobs`): all of them or none are enqueued.
         tick: stands beside the jobs; then they are enqueued once for it.
+        reader: makes it what `requests.read_jobs` makes of others, if its form is one of its own.
         accepted_from: of a message of the spill queue, whose record it was: what is allowed goes by that.
     """
 
@@ -116,6 +113,7 @@ class Record:
     jobs: Sequence[JobRequest] = ()
     tick: Tick | None = None
     accepted_from: Sender | None = None
+    reader: "Callable[[Record, float], Record] | None" = None
 
     @property
     def sender(self) -> Sender:

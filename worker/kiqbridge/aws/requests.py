@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.aws.job_forms import JobRequest, is_job_form, parse_jobs, resembles_job
-from kiqbridge.aws.record import SPILLED, Record
+from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire.guards import Identity
@@ -38,15 +38,13 @@ def read_jobs(record: Record, now: float, mapper: "Mapper | None" = None) -> Rec
         return record
     if record.parts:
         return _of_parts(record, now, mapper)
-    if mapper is not None and record.source != SPILLED and not is_job_form(record.job):
+    if mapper is not None and record.reader is None and not is_job_form(record.job):
         mapped = mapper.read_jobs(record, now)
         if mapped is not None:
             return mapped
     try:
-        if record.source == SPILLED:
-            from kiqbridge.aws.spill_form import read_spilled  # noqa: PLC0415 - few events need it
-
-            return read_spilled(record, now)
+        if record.reader is not None:
+            return record.reader(record, now)
         if resembles_job(record.job):  # the error names what is wrong with it
             # Set in place: a copy of a record would cost a tenth of a batch's time.
             record.jobs, record.tick = parse_jobs(record.job, now, record.identity)

@@ -17,9 +17,8 @@ from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.job_forms import parse_jobs
 from kiqbridge.aws.mapping.check import described
-from kiqbridge.aws.push import HeldBack
+from kiqbridge.aws.push import HeldBack, looked_up
 from kiqbridge.aws.record import Answering, Record, Result
-from kiqbridge.aws.replay import looked_up
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.commands.arguments import add, add_changing, add_example

@@ -69,7 +69,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             "finishes its jobs as after TERM, and gives back what does not end in time.",
         ),
         Verb("recover", "give back the jobs that dead workers hold"),
-        Verb("spill", "show, drain and replay what could not be enqueued", has_fleet=False),
     ),
     "schedules": (Verb("schedule", "list, check, simulate, pause, run and import schedules"),),
     "set up": (

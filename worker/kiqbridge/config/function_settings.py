@@ -1,13 +1,15 @@
 """The rows of the table that the functions alone read, from their environment."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from kiqbridge import feature
 from kiqbridge.config.parsers import Parser, switch, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
 from kiqbridge.config.setting import Reader, Setting, rows
 from kiqbridge.errors import ConfigError
+from kiqbridge.feature import Feature
 from kiqbridge.wire.queues import parse_queue
 
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
@@ -121,14 +123,17 @@ class ForFunctions:
     )
 
     spill_queue_url = Setting(
+        feature="spill",
         help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
     )
 
     spill_fifo_queue_url = Setting(
+        feature="spill",
         help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
     )
 
     spill_key_secret_arn = Setting(
+        feature="spill",
         help="ARN of the secret whose key signs what is spilled, read at the first such message; then a message that is "
         "not signed with it is refused; empty = no message is signed",
     )
@@ -164,3 +169,22 @@ class ForFunctions:
 
 
 FUNCTION_SETTINGS: Final = rows(ForFunctions)
+
+
+def features_of(environ: Mapping[str, str]) -> Iterator[Feature]:
+    """The features of which this environment has a setting; no other is looked for.
+
+    Raises:
+        ConfigError: one of them is not here.
+    """
+    names = {
+        each.feature: each.env[0]
+        for each in FUNCTION_SETTINGS
+        if each.feature and environ.get(each.env[0])
+    }
+    for name, variable in names.items():
+        if (found := feature.named(name)) is None:
+            raise ConfigError(
+                f"{variable}: it needs the feature {name}, which is not here; remove the variable"
+            )
+        yield found

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kiqbridge import feature
 from kiqbridge.api.sources import fetch_sources
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 FUNCTION_FOLDER: Final = Path("lambdas/enqueue")
 """The enqueue function in a checkout of the project; a name in KIQBRIDGE_MAPPINGS counts from there."""
-DEPTH_FRESH_S: Final = 30.0
 FILE_FRESH_S: Final = 30.0
 
 
@@ -39,30 +40,16 @@ class Mappings:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpillQueue:
-    """A queue in SQS that holds jobs while Redis is away.
-
-    Attributes:
-        url: its address.
-        waiting: messages, as far as SQS knows; None = it did not answer.
-        in_flight: of these, messages that a function has taken.
-        fault: why it did not answer, else empty.
-    """
-
-    url: str
-    waiting: int | None = None
-    in_flight: int = 0
-    fault: str = ""
-
-
 def show(request: Request) -> Response:
     """All sources of jobs besides clients."""
     view = view_of(request)
     found = view.read(("sources",), lambda: fetch_sources(view.operator))
     mappings = view.read(("mappings",), lambda: read_mappings(os.environ), FILE_FRESH_S)
-    spill = view.read(("spill",), lambda: read_spill(os.environ), DEPTH_FRESH_S)
-    return render(request, "sources.html", found=found, mappings=mappings, spill=spill)
+    parts = [
+        view.read(("source", claim.feature.name), partial(claim, os.environ), FILE_FRESH_S)
+        for claim in feature.found("source")
+    ]
+    return render(request, "sources.html", found=found, mappings=mappings, parts=parts)
 
 
 def read_mappings(environ: Mapping[str, str], folder: Path = FUNCTION_FOLDER) -> Mappings:
@@ -102,36 +89,3 @@ def _row(mapping: "EventMapping") -> tuple[str, str, str]:
         for job in mapping.jobs
     )
     return mapping.name, ", ".join(match), f"{each}{jobs}"
-
-
-def read_spill(environ: Mapping[str, str]) -> Sequence[SpillQueue]:
-    """The depth of each spill queue that the settings of this process name; asks SQS, for seconds at most."""
-    urls = [
-        read(each, environ)
-        for each in (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
-    ]
-    return [_depth(url) for url in urls if url]
-
-
-def _depth(url: str) -> SpillQueue:
-    try:
-        from kiqbridge.aws.spill_queue import sqs_client  # noqa: PLC0415 - as above
-
-        found: Mapping[str, Any] = sqs_client(url).get_queue_attributes(
-            QueueUrl=url,
-            AttributeNames=[
-                "ApproximateNumberOfMessages",
-                "ApproximateNumberOfMessagesNotVisible",
-            ],
-        )["Attributes"]
-    except ModuleNotFoundError as error:
-        return SpillQueue(
-            url=url, fault=f"{error.name} is not installed: pip install 'kiqbridge[aws]'"
-        )
-    except Exception as error:  # noqa: BLE001 - whatever AWS or the network says: the page shows it
-        return SpillQueue(url=url, fault=str(error))
-    return SpillQueue(
-        url=url,
-        waiting=int(found.get("ApproximateNumberOfMessages", 0)),
-        in_flight=int(found.get("ApproximateNumberOfMessagesNotVisible", 0)),
-    )

@@ -17,11 +17,11 @@ from support.enqueue_function import (
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import EventError, PayloadError, PushOutcomeUnknown, RedisUnavailable
-from kiqbridge.aws import spill_queue
 from kiqbridge.aws.job_forms import JobRequest
 from kiqbridge.aws.record import Answering, Record
-from kiqbridge.aws.spill import OPEN_S
-from kiqbridge.aws.spill_key import KEPT_S, SpillKey
+from kiqbridge.features.spill import queues as spill_queue
+from kiqbridge.features.spill.key import KEPT_S, SpillKey
+from kiqbridge.features.spill.pusher import OPEN_S
 from kiqbridge.wire.json_text import loads
 
 AWAY = "redis://127.0.0.1:1"

@@ -8,9 +8,9 @@ import pytest
 from support.enqueue_function import ENVIRONMENT, Context, job, numbers, queued, read_event
 from support.sqs import Queue, arn_of, simulated_sqs
 
-from kiqbridge.aws.replay import ReplayPusher
 from kiqbridge.commands import cli
-from kiqbridge.commands.spill_command import Messages
+from kiqbridge.features.spill.command import Messages
+from kiqbridge.features.spill.replay import ReplayPusher
 
 
 @pytest.fixture

@@ -15,9 +15,6 @@ from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.push import HeldBack, Pusher, StaleTick
 from kiqbridge.aws.record import Result
-from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
-from kiqbridge.aws.spill_key import spill_key_of
-from kiqbridge.aws.spill_queue import dead_letters_of, name_of
 from kiqbridge.client.client import Client
 from kiqbridge.commands import enqueue_command
 from kiqbridge.commands.acting import REFUSED, confirm
@@ -26,6 +23,9 @@ from kiqbridge.commands.output import answer, write_json, write_line
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
+from kiqbridge.features.spill.key import spill_key_of
+from kiqbridge.features.spill.queues import dead_letters_of, name_of
+from kiqbridge.features.spill.replay import ReplayPusher, dead_letter_of
 
 HELD_S: Final = 300
 """For so long a message is not given to others: longer than a person's look at some thousand of them."""
@@ -49,7 +49,7 @@ class Messages:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            from kiqbridge.aws.spill_queue import sqs_client  # noqa: PLC0415
+            from kiqbridge.features.spill.queues import sqs_client  # noqa: PLC0415
 
             self._client = sqs_client(url)
         except ImportError as error:

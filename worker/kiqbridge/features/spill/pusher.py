@@ -12,20 +12,23 @@ records are not spilled; they stay in order where they are.
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
 from kiqbridge import errors
-from kiqbridge.aws import spill_form
 from kiqbridge.aws.depth import DepthGate
-from kiqbridge.aws.push import HeldBack, Pusher, held_back
-from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Result
+from kiqbridge.aws.push import HeldBack, Pusher, Pushing, held_back
+from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
-from kiqbridge.aws.spill_form import Message, message_of
-from kiqbridge.aws.spill_queue import MAX_BYTES, SpillQueues
 from kiqbridge.client.client import Client
+from kiqbridge.config.function_settings import ForFunctions
+from kiqbridge.config.setting import read
+from kiqbridge.features.spill import form
+from kiqbridge.features.spill.form import SPILLED, Message, message_of
+from kiqbridge.features.spill.key import spill_key_of
+from kiqbridge.features.spill.queues import MAX_BYTES, SpillQueues
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.payload import new_jids
@@ -40,6 +43,16 @@ the next one after the pause tries again."""
 
 Group = tuple[str, str | None]
 """Sender and name of a group."""
+
+
+def spilling(pusher: Pusher, environ: Mapping[str, str]) -> Pushing:
+    """The pusher, around it what spills if there is a queue for it."""
+    urls = (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
+    url, fifo_url = (read(each, environ) for each in urls)
+    if not (url or fifo_url):
+        return pusher
+    queues = SpillQueues(url, fifo_url, spill_key_of(environ))
+    return SpillingPusher(pusher, queues, pusher.client, gate=pusher.gate)
 
 
 @dataclass(slots=True)
@@ -70,7 +83,7 @@ class SpillingPusher:
         """The records of an event that comes out of one of the spill queues; None = it does not."""
         if not self.queues.delivers(event):
             return None
-        return replace(spill_form.read(event, self.queues.key), answer=self._answer)
+        return replace(form.read(event, self.queues.key), answer=self._answer)
 
     def _answer(self, results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
         """The failures, without those that go to the dead-letter queue: they would be refused for ever."""

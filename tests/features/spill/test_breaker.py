@@ -4,7 +4,7 @@ import pytest
 
 from kiqbridge import PayloadError, RedisUnavailable
 from kiqbridge.aws.record import Record, Result
-from kiqbridge.aws.spill import OPEN_S, Breaker
+from kiqbridge.features.spill.pusher import OPEN_S, Breaker
 
 
 @pytest.fixture

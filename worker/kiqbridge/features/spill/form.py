@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
-from kiqbridge.aws.record import SPILLED, Answering, Delivery, Record, Sender
+from kiqbridge.aws.record import Answering, Delivery, Record, Sender
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
 from kiqbridge.config.function_settings import ForFunctions
@@ -25,8 +25,10 @@ from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, Source, own_key
 
 if TYPE_CHECKING:
-    from kiqbridge.aws.spill_key import SpillKey
+    from kiqbridge.features.spill.key import SpillKey
 
+SPILLED: Final = "spill"
+"""`Record.source` of what comes back out of a spill queue."""
 ENVELOPE: Final = "kiqbridge_spill"
 VERSION: Final = 1
 SIGNATURE: Final = "KiqbridgeSignature"
@@ -162,6 +164,7 @@ def _record(message: Mapping[str, Any], index: int, key: "SpillKey | None") -> R
         item=str(message.get("messageId", "")),
         group=message.get("attributes", {}).get("MessageGroupId"),
         error=error,
+        reader=read_spilled,
     )
 
 

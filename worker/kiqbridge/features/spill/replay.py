@@ -10,15 +10,15 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
-from kiqbridge.aws import spill_form
 from kiqbridge.aws.job_forms import Tick
-from kiqbridge.aws.push import Pusher, StaleTick, in_order, stale_tick
+from kiqbridge.aws.push import Pusher, StaleTick, in_order, looked_up, stale_tick
 from kiqbridge.aws.record import Answering, Delivery, Record, Result, alias_in
-from kiqbridge.aws.spill_form import ENVELOPE
-from kiqbridge.aws.spill_key import SpillKey
-from kiqbridge.aws.spill_queue import REASON, name_in
 from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.errors import EventError
+from kiqbridge.features.spill import form
+from kiqbridge.features.spill.form import ENVELOPE
+from kiqbridge.features.spill.key import SpillKey
+from kiqbridge.features.spill.queues import REASON, name_in
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, keep_s
 
@@ -147,7 +147,7 @@ class ReplayPusher:
         only_looks: push nothing, and answer what would become of it; a new job has the jid "".
         takes_stale: enqueue also what is too old, once per message however often it is replayed.
         clock: epoch seconds.
-        key: signed what was spilled, as of `spill_form.read`.
+        key: signed what was spilled, as of `form.read`.
         spill_queues: as of `dead_letter_of`.
         is_spilled: the next event comes out of a spill queue.
         sent_at: when the next event was sent, epoch seconds, as its queue has it.
@@ -166,7 +166,7 @@ class ReplayPusher:
 
     def read_spilled(self, event: Any) -> Delivery | None:
         """The records of the event, if it comes out of a spill queue."""
-        return spill_form.read(event, self.key) if self.is_spilled else None
+        return form.read(event, self.key) if self.is_spilled else None
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
         """As `Pusher.push`, one after the other."""
@@ -210,15 +210,6 @@ class ReplayPusher:
         if found is None:
             return [None] * count
         return [*found, *[""] * count][:count]
-
-
-def looked_up(record: Record, known: Sequence[str | None]) -> Result:
-    """What would become of a record; `known`: ids of its jobs that were enqueued before, None of a new one."""
-    jobs = [
-        job.answered(index, jid or None, duplicate=jid is not None)
-        for index, (job, jid) in enumerate(zip(record.jobs, known, strict=True))
-    ]
-    return Result(record=record, jobs=jobs)
 
 
 def _without_tick(record: Record) -> Record:
