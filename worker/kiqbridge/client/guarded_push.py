@@ -36,6 +36,8 @@ _PUSH: Final = scripts.load("push")
 
 LeftOut = Literal["", "unique", "throttle"]
 
+_NO_RULE: Final = ("",)
+
 
 class GuardedPush(NamedTuple):
     """A job to push: place among the items of the call, guard (empty: none), seconds to remember that."""
@@ -111,7 +113,9 @@ def script_part(
     """Keys and arguments of jobs for the scripts that push them (parts/push_jobs.lua)."""
     own = writer.keys
     keys = [own.queues, own.schedule]
-    rules = [_rule_args(each.job, writer, now) for each in jobs]
+    rules = [
+        _NO_RULE if each.job.rule is None else _rule_args(each.job, writer, now) for each in jobs
+    ]
     kinds = {rule[0] for rule in rules}
     has_keys = any(each.guard for each in jobs)
     if has_keys:
@@ -161,25 +165,46 @@ def outcomes_of(
 
 def outcome_of(each: GuardedPush, answer: bytes) -> Enqueued:
     """What one answer says (parts/push_jobs.lua)."""
-    job, kind, value = each.job, answer[:1], text_of(answer[1:])
+    job = each.job
+    if not answer:  # as nearly always
+        job.is_pushed = True
+        return _outcome(each.place, job, job.jid, at=job.at, duplicate=False)
+    kind, value = answer[:1], text_of(answer[1:])
     if kind == b"k" and job.own_jid and value == job.jid:
         kind = b""  # by an earlier try of this call
     job.is_pushed = kind in (b"", b"t")
-    left_out: LeftOut = "unique" if kind == b"o" else "throttle" if kind == b"-" else ""
-    return Enqueued(
-        index=each.place,
-        jid=value if kind in (b"k", b"o") else job.jid,
-        job_class=shown_class(job.payload),
-        queue=job.queue,
+    return _outcome(
+        each.place,
+        job,
+        value if kind in (b"k", b"o") else job.jid,
         at=float(value) if kind == b"t" else job.at,
         duplicate=not job.is_pushed,
+        left_out="unique" if kind == b"o" else "throttle" if kind == b"-" else "",
+    )
+
+
+def _outcome(
+    place: int,
+    job: PreparedJob,
+    jid: str,
+    *,
+    duplicate: bool,
+    at: float | None = None,
+    left_out: LeftOut = "",
+) -> Enqueued:
+    return Enqueued(
+        index=place,
+        jid=jid,
+        job_class=shown_class(job.payload),
+        queue=job.queue,
+        at=at,
+        duplicate=duplicate,
         left_out=left_out,
     )
 
 
 def _rule_args(job: PreparedJob, writer: JobWriter, now: float) -> Sequence[str | bytes | float]:
-    if job.rule is None:
-        return ("",)
+    assert job.rule is not None  # noqa: S101 - for the type checker
     from kiqbridge.client.unique import script_args  # noqa: PLC0415 - few jobs have one
 
     return script_args(job.rule, job.payload, job.name, job.at, lambda: _later(job, writer, now))
