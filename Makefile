@@ -100,8 +100,8 @@ check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; 
 	$(PY) -m kiqbridge.schedule.check template.yaml
 	$(PY) -m kiqbridge schedule lint --template template.yaml
 	@for file in $(MAPPINGS); do \
-		echo $(PY) -m kiqbridge.aws.mapping.check $$file; \
-		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml --answers samconfig.local.toml || exit 1; done
+		echo $(PY) -m kiqbridge.features.mappings.check $$file; \
+		$(PY) -m kiqbridge.features.mappings.check $$file --template template.yaml --answers samconfig.local.toml || exit 1; done
 	$(PY) tests/infra/check_template.py
 	$(SAM) validate --lint --template template.yaml
 	@for script in $(SHELL_SCRIPTS); do bash -n "$$script" || exit 1; done

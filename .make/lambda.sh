@@ -167,7 +167,7 @@ translate_mappings() {
         # Comments alone need no Python that has the package.
         grep -qvE '^[[:space:]]*(#|$)' "$file" || continue
         output=$ARTIFACTS_DIR/$(basename "$file" .yml).json
-        if ! "${MAPPINGS_PYTHON:?}" -m kiqbridge.aws.mapping.check "$file" --json "$output"; then
+        if ! "${MAPPINGS_PYTHON:?}" -m kiqbridge.features.mappings.check "$file" --json "$output"; then
             echo "$file: was not translated for Lambda; correct it, or run make up if kiqbridge is not installed" >&2
             exit 1
         fi

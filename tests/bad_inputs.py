@@ -19,10 +19,10 @@ from support.project import template_text
 import kiqbridge
 from kiqbridge import Client, Job, KiqbridgeError, job
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import main as command_line
 from kiqbridge.config import settings_file
 from kiqbridge.config.merge import merge
+from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.template import TemplateError, read_schedules
 
 NOWHERE = "redis://127.0.0.1:1/0"

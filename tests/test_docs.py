@@ -30,11 +30,11 @@ from support.waiting import PATIENT_S
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
-from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import build_parser
 from kiqbridge.config import settings_file
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.merge import merge
+from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 

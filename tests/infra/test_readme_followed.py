@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
 NOTICING = (
-    "tests/unit/test_mapping_check.py",
+    "tests/features/mappings/test_mapping_check.py",
     f"{TEMPLATE}::test_the_reader_finds_the_same_rules_as_sam",
     f"{TEMPLATE}::test_its_jobs_are_allowed_by_the_default_parameters",
 )
@@ -67,7 +67,7 @@ def test_the_copy_has_the_jobs_and_the_rule_of_the_readme(followed):
         ("ruff", "format", "--check"),
         ("kiqbridge", "schedule", "lint", "--template", "template.yaml"),
         (
-            *("kiqbridge.aws.mapping.check", "lambdas/enqueue/mappings.yml"),
+            *("kiqbridge.features.mappings.check", "lambdas/enqueue/mappings.yml"),
             *("--template", "template.yaml"),
         ),
     ],

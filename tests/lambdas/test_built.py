@@ -16,7 +16,7 @@ from support.lambda_build import MACHINE, PARTS, ROOT, THIS_PYTHON, Build, build
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 
 from kiqbridge import Schedule, Schedules
-from kiqbridge.aws.mapping.check import main as check_mappings
+from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.template import read_schedules
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.aws import sources
-from kiqbridge.aws.mapping import check, declared
-from kiqbridge.aws.mapping.document import load
-from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.record import leaves
 from kiqbridge.aws.requests import read_jobs
+from kiqbridge.features.mappings import check, declared
+from kiqbridge.features.mappings.document import load
+from kiqbridge.features.mappings.mapper import Mapper
 from kiqbridge.wire.guards import Identity
 
 FOLDER = Path(__file__).parent

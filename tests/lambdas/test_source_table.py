@@ -15,11 +15,11 @@ from support.sources import closed, opened, places, recorded
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.mapping import declared, document
-from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.record import Delivery
 from kiqbridge.aws.requests import read_jobs
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.features.mappings import declared, document
+from kiqbridge.features.mappings.mapper import Mapper
 
 TAKE_ALL = "mappings: [{match: {source: '*'}, class: HealthPulse, args: []}]"
 NEVER_ACCEPTED = {"warm-up", "unknown"}

@@ -3,9 +3,9 @@
 import textwrap
 from pathlib import Path
 
-from kiqbridge.aws.mapping import declared, document
-from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.record import Record
+from kiqbridge.features.mappings import declared, document
+from kiqbridge.features.mappings.mapper import Mapper
 
 
 def write(folder: Path, text: str, name: str = "mappings.yml") -> Path:

@@ -6,17 +6,7 @@ import time
 import pytest
 
 from kiqbridge.api.sources import fetch_sources, parse_guard
-from kiqbridge.web.pages.sources import read_mappings
 from kiqbridge.wire.guards import DAY_S, Identity, Source, event_identity, guard_field
-
-MAPPINGS = """
-mappings:
-  - name: new object
-    match: {detail-type: Object Created, source: aws.s3}
-    class: HealthPulse
-    queue: low
-    args: [detail.object.key]
-"""
 
 
 def test_what_is_not_configured_is_said_plainly(browser, redis, monkeypatch, tmp_path):
@@ -24,7 +14,6 @@ def test_what_is_not_configured_is_said_plainly(browser, redis, monkeypatch, tmp
 
     text = browser.open("/sources").text
 
-    assert "This process sees no file of mappings" in text
     assert "No stack has published its schedules." in text
     assert "No delivery is remembered." in text
 
@@ -80,21 +69,3 @@ def test_stacks_show_what_they_published(browser, redis):
 
     assert "shop 2 7 ! rolled back" in page.text
     assert "/schedules?name=shop%2F" in page.links
-
-
-def test_mappings_are_shown_in_words_with_what_is_wrong(tmp_path):
-    (tmp_path / "mappings.yml").write_text(MAPPINGS)
-
-    found = read_mappings({}, tmp_path)
-
-    assert found.rows == [
-        ("new object", "detail-type Object Created, source aws.s3", "HealthPulse into low")
-    ]
-    assert found.fault == ""
-    (tmp_path / "mappings.yml").write_text(MAPPINGS + "    filtre: x\n")
-    assert "mappings.yml:8" in read_mappings({}, tmp_path).fault
-    (tmp_path / "mappings.yml").write_text("mappings: [")
-    assert "mappings.yml" in read_mappings({}, tmp_path).fault
-    assert (
-        "which does not exist" in read_mappings({"KIQBRIDGE_MAPPINGS": "gone.yml"}, tmp_path).fault
-    )

@@ -24,6 +24,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
+| `mapper` | once in each enqueue function | `function(environ, folder: Path) -> Mapped`, or None: it has no mappings; raises `ConfigError` |
 | `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
 | `source` | when the page Sources is read, at most each 30 s | `function(environ) -> tuple[str, object]`: as `now` |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
@@ -122,6 +123,7 @@ class Feature:
     now: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
+    mapper: str = ""
     pusher: str = ""
     source: str = ""
     schedules: str = ""

@@ -15,27 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from kiqbridge import feature
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
-from kiqbridge.aws.mapping import document
 from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.push import FleetPusher, HeldBack, Pusher, Pushing, in_order
 from kiqbridge.aws.record import Record, Result, answer_of, leaves
-from kiqbridge.aws.requests import read_jobs, stamped
+from kiqbridge.aws.requests import ArgumentSchemas, EventMapper, Mapped, read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited
 from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import ForFunctions, features_of
 from kiqbridge.config.setting import read
-from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
+from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, PayloadError
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from kiqbridge.aws.mapping.mapper import Mapper
-    from kiqbridge.aws.mapping.schemas import JobSchemas
     from kiqbridge.aws.publishing import Publisher
 
 UNKNOWN = "unknown"
@@ -95,8 +93,8 @@ class Enqueuer:
 
     pusher: Pushing
     allowed: AllowList
-    mapper: "Mapper | None" = None
-    schemas: "JobSchemas | None" = None
+    mapper: EventMapper | None = None
+    schemas: ArgumentSchemas | None = None
     auth: Sequence[str] = sources.DEFAULT_AUTH
     max_event_bytes: int = ForFunctions.max_event_bytes.default
     shows_arguments: bool = True
@@ -128,24 +126,20 @@ class Enqueuer:
                 from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is one
 
                 publisher = Publisher(client, stack)
-        allowed, mapper, schemas = AllowList.from_environment(environ), None, None
-        name = read(ForFunctions.mappings, environ)
-        path = None if folder is None else document.find(folder, name)
-        if path is not None and (found := document.load(path)) is not None:
-            # Loaded only where there are mappings: a cold start waits for each module.
-            from kiqbridge.aws.mapping import declared  # noqa: PLC0415
-            from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
-            from kiqbridge.aws.mapping.schemas import JobSchemas  # noqa: PLC0415
-
-            content = declared.read(found)
-            allowed = replace(allowed, rules=content.rules)
-            mapper = Mapper(found, content)
-            schemas = JobSchemas(found, content.schemas) if content.schemas else None
+        allowed, mapped = AllowList.from_environment(environ), Mapped()
+        if folder is not None and (owner := feature.named(ForFunctions.mappings.feature)):
+            mapped = owner.load(owner.mapper)(environ, folder) or mapped
+        elif folder is not None and any(map(_declares, folder.glob("mappings.*"))):
+            raise ConfigError(
+                f"{folder}: its mappings need the feature {ForFunctions.mappings.feature}, which is not here; remove the file"
+            )
+        if mapped.rules is not None:
+            allowed = replace(allowed, rules=mapped.rules)
         return cls(
             pusher,
             allowed,
-            mapper,
-            schemas,
+            mapped.mapper,
+            mapped.schemas,
             read(ForFunctions.http_auth, environ),
             max_event_bytes=read(ForFunctions.max_event_bytes, environ),
             shows_arguments=read(ForFunctions.log_arguments, environ),
@@ -279,6 +273,12 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
             pushing: Pushing = each.load(each.pusher)(pusher, environ)
             return pushing
     return pusher
+
+
+def _declares(path: Path) -> bool:
+    """Whether a file holds more than comments."""
+    lines = path.read_text("utf-8").splitlines()
+    return any(line.strip() and not line.lstrip().startswith("#") for line in lines)
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

@@ -32,11 +32,12 @@ from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.wire import active_job, payload
+from kiqbridge.wire import active_job, json_text, payload
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, task_identity
 from kiqbridge.wire.tick_mark import Overlap, policy_faults
 
+_LONGEST_ARGS: Final = 200
 JOB_KEYS: Final = frozenset({"class", "args", "jobs", active_job.KEY})
 OWN_KEYS: Final = ("in", "at", "dedupe_key")
 """Keys of a job that are ours; they do not go into the payload as they are."""
@@ -374,3 +375,14 @@ def _seconds(value: object, field: str, fault: str) -> float:
         return float(payload.epoch_seconds(value, field=field))
     except PayloadError as error:
         raise PayloadError(f"{field}: {redaction.shorten(value)} {fault}") from error
+
+
+def described(job: JobRequest) -> str:
+    """A job as `make check` and `kiqbridge enqueue --dry-run` show it, arguments included."""
+    item = job.item
+    args = json_text.dumps(item["args"]).decode()
+    if len(args) > _LONGEST_ARGS:
+        args = f"{args[:_LONGEST_ARGS]}…"
+    queue = item.get("queue", payload.DEFAULT_OPTIONS["queue"])
+    at = f", at {item['at']}" if "at" in item else ""
+    return f"{item.get('class', item.get(active_job.KEY))} {args} into {queue}{at}"

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, NamedTuple, Protocol
 
+from kiqbridge.aws.allow_list import SourceRule
 from kiqbridge.aws.job_forms import JobRequest, is_job_form, parse_jobs, resembles_job
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
@@ -11,14 +12,45 @@ from kiqbridge.runtime.redaction import shorten, shorten_argument
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import new_jid
 
-if TYPE_CHECKING:
-    from kiqbridge.aws.mapping.mapper import Mapper
-
 _LONGEST_LIST: Final = 160
 """Characters of what was seen of a record, in a refusal."""
 
 
-def read_jobs(record: Record, now: float, mapper: "Mapper | None" = None) -> Record:
+class EventMapper(Protocol):
+    """Makes jobs of records that are none."""
+
+    def read_jobs(self, record: Record, now: float) -> Record | None:
+        """The record with its jobs; None = no mapping takes it."""
+
+    def find(self, record: Record) -> tuple[Any, str]:
+        """The mapping that takes it, or None."""
+
+    def place(self, mapping: Any) -> str:
+        """File, line and name of a mapping."""
+
+
+class ArgumentSchemas(Protocol):
+    """What arguments must be."""
+
+    def check(self, item: Mapping[str, Any]) -> None:
+        """Raises PayloadError."""
+
+
+class Mapped(NamedTuple):
+    """What a function's file of mappings declares.
+
+    Attributes:
+        mapper: makes jobs of events that are none.
+        schemas: what the arguments of a class must be; None = anything.
+        rules: per source, beside the allow-list; None = there are none.
+    """
+
+    mapper: EventMapper | None = None
+    schemas: ArgumentSchemas | None = None
+    rules: tuple[SourceRule, ...] | None = None
+
+
+def read_jobs(record: Record, now: float, mapper: EventMapper | None = None) -> Record:
     """The record with its jobs and their tick, checked so far as Redis is not needed for it.
 
     Args:
@@ -56,7 +88,7 @@ def read_jobs(record: Record, now: float, mapper: "Mapper | None" = None) -> Rec
     raise EventError(_no_job(record))
 
 
-def _of_parts(record: Record, now: float, mapper: "Mapper | None") -> Record:
+def _of_parts(record: Record, now: float, mapper: EventMapper | None) -> Record:
     """The record with the jobs of all its parts."""
     jobs: list[JobRequest] = []
     ignored = ""

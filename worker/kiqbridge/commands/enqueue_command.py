@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
-from kiqbridge.aws.job_forms import parse_jobs
-from kiqbridge.aws.mapping.check import described
+from kiqbridge.aws.job_forms import described, parse_jobs
 from kiqbridge.aws.push import HeldBack, looked_up
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import Client

@@ -64,6 +64,7 @@ class ForFunctions:
     )
 
     mappings = Setting(
+        feature="mappings",
         help="file beside the function that maps events to jobs",
         default_text="mappings.yml",
     )

@@ -5,14 +5,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.aws.mapping import declared
-from kiqbridge.aws.mapping.check import check as check_mappings
-from kiqbridge.aws.mapping.document import find, load
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.check.events import event_problems
 from kiqbridge.features.check.inputs import Application, input_problems
 from kiqbridge.features.check.rights import right_problems
 from kiqbridge.features.check.view import View
+from kiqbridge.features.mappings import declared
+from kiqbridge.features.mappings.check import check as check_mappings
+from kiqbridge.features.mappings.document import find, load
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import (
     ENQUEUE_CODE_URI,

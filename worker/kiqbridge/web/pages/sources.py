@@ -1,91 +1,25 @@
 """Sources and spill: what makes jobs of events, what came in, and what waits in SQS while Redis was away."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge import feature
 from kiqbridge.api.sources import fetch_sources
-from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.setting import read
-from kiqbridge.errors import ConfigError
 from kiqbridge.web.context import render, view_of
 
-if TYPE_CHECKING:
-    from kiqbridge.aws.mapping.declared import EventMapping
-
-FUNCTION_FOLDER: Final = Path("lambdas/enqueue")
-"""The enqueue function in a checkout of the project; a name in KIQBRIDGE_MAPPINGS counts from there."""
 FILE_FRESH_S: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mappings:
-    """The file of mappings.
-
-    Attributes:
-        path: of the file; empty if this process sees none.
-        rows: of each entry its name, which events it takes, and classes and queues of the jobs that it makes of one.
-        fault: why it cannot be read, or what is wrong in it; else empty.
-    """
-
-    path: str = ""
-    rows: Sequence[tuple[str, str, str]] = ()
-    fault: str = ""
 
 
 def show(request: Request) -> Response:
     """All sources of jobs besides clients."""
     view = view_of(request)
     found = view.read(("sources",), lambda: fetch_sources(view.operator))
-    mappings = view.read(("mappings",), lambda: read_mappings(os.environ), FILE_FRESH_S)
     parts = [
         view.read(("source", claim.feature.name), partial(claim, os.environ), FILE_FRESH_S)
         for claim in feature.found("source")
     ]
-    return render(request, "sources.html", found=found, mappings=mappings, parts=parts)
-
-
-def read_mappings(environ: Mapping[str, str], folder: Path = FUNCTION_FOLDER) -> Mappings:
-    """What mappings.yml declares, if this process can see it."""
-    from kiqbridge.aws.mapping.document import find, load  # noqa: PLC0415 - other pages need none
-
-    try:
-        path = find(folder, read(ForFunctions.mappings, environ))
-        if path is None:
-            return Mappings()
-        document = load(path)
-    except ConfigError as error:
-        return Mappings(fault=str(error))
-    except ModuleNotFoundError as error:
-        return Mappings(
-            fault=f"{error.name} is not installed: pip install 'kiqbridge[lambda,worker]'"
-        )
-    if document is None:
-        return Mappings(path=str(path))
-    from kiqbridge.aws.mapping.declared import examine  # noqa: PLC0415 - as above
-
-    declared, faults = examine(document)
-    return Mappings(
-        path=str(path),
-        rows=[_row(each) for each in declared.mappings],
-        fault="; ".join(f"{document.place(fault.path)}: {fault.text}" for fault in faults),
-    )
-
-
-def _row(mapping: "EventMapping") -> tuple[str, str, str]:
-    match = [f"{key} {' or '.join(globs)}" for key, globs in mapping.match.items()]
-    if mapping.filter:
-        match.append(f"where {mapping.filter}")
-    each = f"for each of {mapping.each}: " if mapping.each else ""
-    jobs = ", ".join(
-        f"{job.fixed.get('class', job.fixed.get('active_job'))} into {job.fixed.get('queue', 'default')}"
-        for job in mapping.jobs
-    )
-    return mapping.name, ", ".join(match), f"{each}{jobs}"
+    return render(request, "sources.html", found=found, parts=parts)

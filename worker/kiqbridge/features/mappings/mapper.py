@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
 from kiqbridge.aws.job_forms import parse_mapped
-from kiqbridge.aws.mapping import declared
-from kiqbridge.aws.mapping.declared import Declared, EventMapping, JobTemplate
-from kiqbridge.aws.mapping.document import Document
-from kiqbridge.aws.mapping.expressions import search
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.features.mappings import declared
+from kiqbridge.features.mappings.declared import Declared, EventMapping, JobTemplate
+from kiqbridge.features.mappings.document import Document
+from kiqbridge.features.mappings.expressions import search
 from kiqbridge.wire.bulk import BATCH_SIZE
 
 ORIGIN_KEYS: Final = frozenset(

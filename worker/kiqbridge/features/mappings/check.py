@@ -1,4 +1,4 @@
-"""The check of a file of mappings: `python -m kiqbridge.aws.mapping.check FILE [--template template.yaml]`.
+"""The check of a file of mappings: `python -m kiqbridge.features.mappings.check FILE [--template template.yaml]`.
 
 `make check` runs it, `make deploy` with the remembered `--answers`. It prints the jobs that each mapping makes of its examples, or every fault with file,
 line and key. `make build` runs it with `--json OUTPUT`, to write what the function reads.
@@ -19,21 +19,19 @@ from typing import Any, Final
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import CLASSES, QUEUES, AllowList
-from kiqbridge.aws.job_forms import JobRequest, is_job_form
-from kiqbridge.aws.mapping import declared
-from kiqbridge.aws.mapping.declared import Declared, EventMapping, Fault
-from kiqbridge.aws.mapping.document import Document, load
-from kiqbridge.aws.mapping.expressions import ExpressionFault, check_expression
-from kiqbridge.aws.mapping.mapper import Mapper
-from kiqbridge.aws.mapping.schemas import JobSchemas, SchemaFault, compiled
+from kiqbridge.aws.job_forms import described, is_job_form
 from kiqbridge.aws.record import Record, leaves
 from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
+from kiqbridge.features.mappings import declared
+from kiqbridge.features.mappings.declared import Declared, EventMapping, Fault
+from kiqbridge.features.mappings.document import Document, load
+from kiqbridge.features.mappings.expressions import ExpressionFault, check_expression
+from kiqbridge.features.mappings.mapper import Mapper
+from kiqbridge.features.mappings.schemas import JobSchemas, SchemaFault, compiled
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
 from kiqbridge.wire import active_job, json_text
-from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
-_LONGEST_ARGS: Final = 200
 _MATCH_KEYS: Final = frozenset(
     [
         "account",
@@ -101,7 +99,7 @@ _MATCH_KEYS: Final = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the mappings make of their examples, or all faults; the exit code is 0 or 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m kiqbridge.aws.mapping.check", description=main.__doc__
+        prog="python -m kiqbridge.features.mappings.check", description=main.__doc__
     )
     parser.add_argument("file", type=Path, help="such as lambdas/enqueue/mappings.yml")
     parser.add_argument("--template", type=Path, help="the SAM template of the function")
@@ -249,17 +247,6 @@ class _Checking:
                     self._schemas.check(job)
                 except PayloadError as error:
                     self.faults.append(Fault("schemas", f"{schedule.where}: {error}"))
-
-
-def described(job: JobRequest) -> str:
-    """A job as `make check` and `kiqbridge enqueue --dry-run` show it, arguments included."""
-    item = job.item
-    args = json_text.dumps(item["args"]).decode()
-    if len(args) > _LONGEST_ARGS:
-        args = f"{args[:_LONGEST_ARGS]}…"
-    queue = item.get("queue", DEFAULT_OPTIONS["queue"])
-    at = f", at {item['at']}" if "at" in item else ""
-    return f"{item.get('class', item.get(active_job.KEY))} {args} into {queue}{at}"
 
 
 def _summary(mapping: EventMapping) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kiqbridge.aws.mapping.document import Document
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.features.mappings.document import Document
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
 

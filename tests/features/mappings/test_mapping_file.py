@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support.mappings import document_of, write
 from support.processes import run_python
 
-from kiqbridge.aws.mapping import declared
-from kiqbridge.aws.mapping.document import Document, find, load
-from kiqbridge.aws.mapping.expressions import ExpressionFault, check_expression, search
-from kiqbridge.aws.mapping.schemas import JobSchemas, SchemaFault, compiled
 from kiqbridge.errors import ConfigError, EventError, PayloadError
+from kiqbridge.features.mappings import declared
+from kiqbridge.features.mappings.document import Document, find, load
+from kiqbridge.features.mappings.expressions import ExpressionFault, check_expression, search
+from kiqbridge.features.mappings.schemas import JobSchemas, SchemaFault, compiled
 
 TEXT = """\
 # mappings
@@ -117,7 +117,7 @@ class TestLoad:
 
 
 HEAVY = {"yaml", "jmespath", "fastjsonschema"}
-MAPPER = "kiqbridge.aws.mapping.mapper"
+MAPPER = "kiqbridge.features.mappings.mapper"
 
 
 def loaded_by_a_function(folder):

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from kiqbridge.aws.allow_list import SourceRule
 from kiqbridge.aws.job_forms import OWN_KEYS, parse_jobs
-from kiqbridge.aws.mapping.document import Document
 from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
+from kiqbridge.features.mappings.document import Document
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job
 

@@ -8,7 +8,7 @@ import pytest
 from support.enqueue_function import EVENTS, ROOT, event_file
 from support.mappings import write
 
-from kiqbridge.aws.mapping.check import main
+from kiqbridge.features.mappings.check import main
 
 SHIPPED = ROOT / "lambdas" / "enqueue" / "mappings.yml"
 TEMPLATE = ROOT / "template.yaml"

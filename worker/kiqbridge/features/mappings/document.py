@@ -16,6 +16,7 @@ from kiqbridge.runtime.records import dataclass
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
+
 DEFAULT_NAME: Final = "mappings.yml"
 _SCHEMAS: Final = "schemas"
 _LAST_PART: Final = re.compile(r"(\[\d+\]|\.[^.\[]*|^[^.\[]+)$")
