@@ -86,8 +86,8 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
         if not name.startswith(left_out) and not is_of_all and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    for place, name in said("LINES").items():
-        if name in gone:
+    for place, names in said("LINES").items():
+        for name in set(names.split()) & set(gone):
             path = folder / "worker/kiqbridge" / place
             named = re.escape(f"kiqbridge.features.{name}.")
             # A block of `if TYPE_CHECKING:` may hold nothing else.

@@ -66,6 +66,7 @@ NEEDS = {
     "for_ruby": "",
     "imports": "",
     "limiters": "",
+    "iterable": "",
     "lint": "",
     "mappings": "",
     "missed_ticks": "",
@@ -83,9 +84,13 @@ NEEDS = {
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.
-DOORS = {"flow/limiter.py": "limiters"}
+DOORS = {"enumerators.py": "iterable", "flow/limiter.py": "limiters"}
 # Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.
-LINES = {"__init__.py": "depends", "testing/__init__.py": "depends"}
+LINES = {
+    "__init__.py": "depends iterable",
+    "api/__init__.py": "iterable",
+    "testing/__init__.py": "depends",
+}
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
 for _feature in TopologicalSorter({each: NEEDS[each].split() for each in NEEDS}).static_order():
     if (SOURCE / "features" / _feature).exists():  # unless it is taken away (.make/without.py)
@@ -138,7 +143,10 @@ def test_the_kernel_knows_no_feature():
         for target in targets_of(node, [PACKAGE, *path.relative_to(SOURCE).parent.parts])
         if target.startswith((f"{PACKAGE}.features", *doors))
         if not target.startswith(
-            f"{PACKAGE}.features.{LINES.get(path.relative_to(SOURCE).as_posix(), ' ')}."
+            tuple(
+                f"{PACKAGE}.features.{name}."
+                for name in LINES.get(path.relative_to(SOURCE).as_posix(), "").split()
+            )
         )
     ]
 

@@ -9,11 +9,11 @@ from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
 
-from kiqbridge import IterableJob, Job, job
+from kiqbridge import Job, job
 from kiqbridge.client.server import Server
 
 PLENTY_S = 60
-NAMES = ("OnThread", "OnLoop", "AsClass", "Iterating")
+NAMES = ("OnThread", "OnLoop", "AsClass")
 
 
 @pytest.fixture
@@ -33,13 +33,6 @@ def received():
         class AsClass(Job):
             def perform(self, day: date) -> None:
                 seen.append(("AsClass", day))
-
-        class Iterating(IterableJob):
-            def build_enumerator(self, day: date, *, cursor: int | None):
-                yield 1, 1
-
-            def each_iteration(self, item: int, day: date) -> None:
-                seen.append(("Iterating", day))
 
         yield seen
 

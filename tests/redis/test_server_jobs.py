@@ -6,7 +6,7 @@ import time
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge import Client, ConfigError, IterableJob, configure, job
+from kiqbridge import Client, ConfigError, configure, job
 from kiqbridge import server as server_
 from kiqbridge.api import DeadSet, RetrySet
 from kiqbridge.client.default_client import default_client
@@ -110,28 +110,6 @@ def test_a_job_that_client_middleware_of_the_worker_stops_is_not_moved(
 
     assert jobs.drain() == 0
     assert redis.zcard("schedule") == 0
-
-
-def test_an_iterable_job_keeps_its_progress_on_the_server(jobs, redis, seen):
-    class Count(IterableJob):
-        def build_enumerator(self, end, *, cursor):
-            return ((number, number) for number in range(cursor or 0, end))
-
-        def each_iteration(self, number, _end):
-            seen.append(number)
-            if seen == [0, 1]:
-                raise OSError("once")
-
-    jid = Count.perform_async(3)
-    jobs.drain(raise_errors=False)
-    assert redis.hget(f"it-{jid}", "c") == b"1"
-    [(member, _)] = redis.zscan_iter("retry")
-    redis.zadd("retry", {member: time.time() - 1})
-
-    jobs.drain()
-
-    assert seen == [0, 1, 1, 2]
-    assert redis.exists(f"it-{jid}") == 0
 
 
 def test_resources_are_open_until_the_end(redis_url, note, seen, monkeypatch):

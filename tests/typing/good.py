@@ -1,13 +1,13 @@
 """What users write: neither mypy --strict nor pyright in its strict mode has anything to say about it."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import ClassVar
 from uuid import UUID
 
-from kiqbridge import ArgumentMismatch, Client, IterableJob, Job, JobHandle, job
+from kiqbridge import ArgumentMismatch, Client, Job, JobHandle, job
 
 DAY = date(2026, 1, 1)
 
@@ -67,30 +67,6 @@ class Fetch(Job):
         """On the event loop."""
 
 
-class Import(IterableJob):
-    """An iterable job."""
-
-    def build_enumerator(self, path: str, *, cursor: int | None) -> Iterator[tuple[str, int]]:
-        """One row."""
-        yield path, cursor or 0
-
-    def each_iteration(self, item: str, path: str) -> None:
-        """Its signature behind the item is that of the job."""
-
-
-class Crawl(IterableJob):
-    """An asynchronous iterable job."""
-
-    async def build_enumerator(
-        self, host: str, depth: int = 1, *, cursor: str | None
-    ) -> AsyncIterator[tuple[str, str]]:
-        """One page."""
-        yield host, cursor or str(depth)
-
-    async def each_iteration(self, item: str, host: str, depth: int = 1) -> None:
-        """On the event loop."""
-
-
 def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[date]) -> None:
     """Without a loop."""
     jid: str | None = send.perform_async(42)
@@ -139,13 +115,6 @@ def enqueue(customer: UUID, rows: Sequence[tuple[int, bool]], days: Iterable[dat
     SubReport.perform_async(DAY)
     Fetch.perform_async("https://example.com")
 
-    Import.perform_async("users.csv")
-    Import.perform_in(5, path="users.csv")
-    Import.set(queue="low").perform_async("users.csv")
-    Import.perform_bulk([("users.csv",)])
-    Import.perform_bulk([Import.with_args("users.csv")])
-    Crawl.perform_async("example.com", depth=3)
-
 
 async def enqueue_on_loop(client: Client) -> list[str | None]:
     """On a loop."""
@@ -159,8 +128,6 @@ async def enqueue_on_loop(client: Client) -> list[str | None]:
     await Report.aperform_async(DAY)
     await Report.aperform_in(5, DAY, title="Sales")
     await Report.aperform_bulk([(DAY, "Sales")])
-    await Import.aperform_async("users.csv")
-    await Import.aperform_at(1_700_000_000, "users.csv")
     await client.apush({"class": send, "args": [42]})
     await client.apush_bulk({"class": send, "args": [[1], [2]]})
     return await send.aperform_bulk([send.with_args(1)], batch_size=10)

@@ -1,10 +1,9 @@
 """Mistakes that both checkers find: each line that ends with the mark has one, and no other line has."""
 
-from collections.abc import Iterator
 from datetime import date, timedelta
 from uuid import UUID
 
-from kiqbridge import Client, IterableJob, Job, job
+from kiqbridge import Client, Job, job
 
 DAY = date(2026, 1, 1)
 
@@ -30,17 +29,6 @@ class Report(Job):
 
     def perform(self, day: date, title: str = "Report") -> None:
         """Nothing."""
-
-
-class Import(IterableJob):
-    """An iterable job."""
-
-    def build_enumerator(self, path: str, *, cursor: int | None) -> Iterator[tuple[str, int]]:
-        """One row."""
-        yield path, cursor or 0
-
-    def each_iteration(self, item: str, path: str) -> None:
-        """One item."""
 
 
 class Unfinished(Job):
@@ -129,7 +117,6 @@ def options() -> None:
     send.set(queue="high").perform_in(5)  # E
     Report.set(quue="high").perform_async(DAY)  # E
     Report.set(queue="high").perform_async(5)  # E
-    Import.set(queue="high").perform_async(5)  # E
 
 
 def bulk() -> None:
@@ -144,7 +131,6 @@ def bulk() -> None:
     send.set(queue="high").perform_bulk([("1", True)])  # E
     Report.perform_bulk([(5, "Sales")])  # E
     Report.perform_bulk([Report.with_args(5)])  # E
-    Import.perform_bulk([(5,)])  # E
 
 
 def classes() -> None:
@@ -156,10 +142,6 @@ def classes() -> None:
     Report.perform_in(5, 5)  # E
     Report.perform_at(5, DAY, 6)  # E
     Report.perform_inline(5)  # E
-    Import.perform_async(5)  # E
-    Import.perform_async("users.csv", 5)  # E
-    Import.perform_in(5)  # E
-    Import.perform_async("users.csv", cursor=3)  # E
     Unfinished.perform_async()  # E
 
 
@@ -171,7 +153,6 @@ async def on_loop(client: Client) -> None:
     await send.aperform_bulk([("1", True)])  # E
     await send.set(queue="high").aperform_async("42")  # E
     await Report.aperform_async(5)  # E
-    await Import.aperform_in(5, 5)  # E
     (await send.aperform_async(42)).upper()  # E
     send.aperform_async(42).upper()  # E
     await client.apush("send")  # E

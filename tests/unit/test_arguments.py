@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from uuid import UUID
 import pytest
 from support.processes import run_python
 
-from kiqbridge import ArgumentMismatch, IterableJob, Job, configure, job
+from kiqbridge import ArgumentMismatch, Job, configure, job
 from kiqbridge.client import rails
 from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import PayloadError
@@ -139,23 +138,6 @@ class TestPerforming:
         assert seen == [ID, at, Line(ID), DAY, date(2026, 1, 2)]
         assert from_wire("crawl", []) == []  # a wrong number is the error of the call
         assert from_wire("crawl", ["2026-01-01", 5]) == [DAY, 5]
-
-    def test_an_iterable_job_gets_them_back_in_both_methods(self, seen):
-        class Import(IterableJob):
-            def build_enumerator(
-                self, day: date, *, cursor: int | None
-            ) -> Iterator[tuple[int, int]]:
-                seen.append(day)
-                yield 1, 1
-
-            def each_iteration(self, item: int, day: date) -> None:
-                seen.append(day)
-
-        Import.perform_inline(DAY)
-
-        assert seen == [DAY, DAY]
-        with pytest.raises(PayloadError, match="day of Import: expected date"):
-            Import.perform_async(5)
 
     def test_what_middleware_changes_is_checked_before_the_job_is_called(self, seen):
         @job

@@ -10,7 +10,6 @@ import pytest
 from kiqbridge import (
     Client,
     ConfigError,
-    IterableJob,
     Job,
     JobNotFound,
     JobTimeout,
@@ -356,23 +355,3 @@ class TestFailing:
         checks.perform_async()
         with pytest.raises(pytest.fail.Exception, match="seen by the test"):
             jobs.drain(raise_errors=False)
-
-    def test_an_iterable_job_goes_on_at_its_cursor(self, jobs, seen):
-        class Count(IterableJob):
-            def build_enumerator(self, end, *, cursor):
-                return ((number, number) for number in range(cursor or 0, end))
-
-            def each_iteration(self, number, _end):
-                seen.append(number)
-                if seen == [0, 1, 2]:
-                    raise OSError("once")
-
-        jid = Count.perform_async(4)
-        jobs.drain(raise_errors=False)
-        assert jobs.memory.values[f"it-{jid}"]
-
-        jobs.clock.move(minutes=1)
-        jobs.drain()
-
-        assert seen == [0, 1, 2, 2, 3]
-        assert f"it-{jid}" not in jobs.memory.values

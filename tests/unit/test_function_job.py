@@ -2,7 +2,7 @@
 
 import pytest
 
-from kiqbridge import IterableJob, Job, job
+from kiqbridge import Job, job
 from kiqbridge.errors import ConfigError, PayloadError
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
@@ -30,14 +30,6 @@ def test_the_elements_of_a_bulk_are_lists_tuples_or_made_by_the_job(pushes):
     assert args == [[1], [2, True], [3, True], [4]]
 
 
-class Row(IterableJob, abstract=True):
-    def build_enumerator(self, path: str, limit: int = 5, *, cursor: int | None):
-        yield path, limit
-
-    def each_iteration(self, item: str, path: str, limit: int = 5) -> None:
-        pass
-
-
 def test_a_class_and_a_job_with_options_take_what_perform_takes(pushes):
     class Nightly(Job):
         def perform(self, day: str, title: str = "Report") -> None:
@@ -50,22 +42,6 @@ def test_a_class_and_a_job_with_options_take_what_perform_takes(pushes):
     assert args == [["a", "b"], ["c"], ["d"], ["e"]]
     with pytest.raises(PayloadError, match="Nightly cannot be called like this"):
         Nightly.perform_async("a", titel="b")
-
-
-def test_an_iterable_job_takes_what_its_methods_take_without_item_and_cursor(pushes):
-    class Import(Row):
-        pass
-
-    Import.perform_async("users.csv", limit=7)
-    Import.perform_bulk([Import.with_args("more.csv"), ("other.csv", 8)])
-
-    assert [payload["args"] for _declared, payload in pushes.calls] == [
-        ["users.csv", 7],
-        ["more.csv"],
-        ["other.csv", 8],
-    ]
-    with pytest.raises(PayloadError, match="cursor"):
-        Import.perform_async("users.csv", cursor=3)
 
 
 def test_a_class_without_perform_is_refused(pushes):

@@ -9,7 +9,7 @@ import pickle
 import orjson
 import pytest
 
-from kiqbridge import Client, IterableJob, JobHandle, configure, job
+from kiqbridge import Client, JobHandle, configure, job
 from kiqbridge.errors import JobFailed, PayloadError, ResultTimeout
 from kiqbridge.flow import Batch
 from kiqbridge.testing import fake
@@ -160,31 +160,3 @@ def test_it_can_be_an_argument_and_a_key_as_its_text_can(jobs, double):
         [str(handle), {str(handle): [str(handle), "é"]}],
         [str(handle), {}],
     ]
-
-
-def test_an_iteration_that_pushes_a_job_does_not_wait_for_it(jobs, double):
-    class Doubles(IterableJob):
-        def build_enumerator(self, *, cursor: int | None):
-            yield from ((number, number) for number in range(3))
-
-        def each_iteration(self, item: int) -> object:
-            return double.perform_async(item)
-
-    Doubles.perform_inline()
-
-    assert len(jobs.enqueued(double)) == 3
-
-
-def test_an_iterable_job_is_asked_to_end(jobs):
-    class Endless(IterableJob):
-        def build_enumerator(self, *, cursor: int | None):
-            yield from ((1, 1) for _ in iter(int, 1))
-
-        def each_iteration(self, item: int) -> None:
-            pass
-
-    handle = Endless.perform_async()
-
-    assert handle.cancel() == handle.cancel() > 0
-    jobs.drain()
-    assert handle.status() == "unknown"

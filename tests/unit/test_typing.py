@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.any_python]
 ROOT = Path(__file__).parents[2]
 FILES = [
     *(ROOT / "tests" / "typing" / name for name in ("good.py", "mistakes.py")),
-    *sorted((ROOT / "tests/features").glob("*/typed.py")),
+    *sorted((ROOT / "tests/features").glob("*/typed*.py")),
 ]
 MARK = "  # E"
 LEAST = 20

@@ -5,15 +5,7 @@ import json
 import pytest
 from support.running_system import OURS
 
-from kiqbridge.api import WorkSet, read_audit
-
 pytestmark = pytest.mark.usefixtures("system")
-
-
-def iterable_of(operator):
-    return next(
-        each.job.jid for each in WorkSet(operator) if each.job.job_class == "ImportCustomers"
-    )
 
 
 def test_jobs_of_python_and_ruby_are_listed_the_longest_running_first(browser):
@@ -24,13 +16,6 @@ def test_jobs_of_python_and_ruby_are_listed_the_longest_running_first(browser):
     assert "7 of 22 threads, 1 for more than 1 h" in text
     assert "2 h 5 min ! long" in text
     assert "Sidekiq rails-1.example.internal:2117 t1" in text
-
-
-def test_an_iterable_job_shows_how_far_it_is(browser):
-    assert (
-        'iterable at ["eu",48211], execution 3, 21 min before this one'
-        in browser.open("/busy").text
-    )
 
 
 def test_what_was_taken_and_not_begun_is_listed_and_what_runs_is_not_among_it(browser):
@@ -58,25 +43,6 @@ def test_what_a_worker_without_a_heartbeat_may_be_stuck_in_is_marked(browser, re
 
 def test_jobs_that_must_run_alone_are_named(browser):
     assert "default 1 ResizeImage" in browser.open("/busy").text
-
-
-def test_an_iterable_job_is_cancelled_and_that_is_audited(browser, operator, redis):
-    jid = iterable_of(operator)
-
-    answer = browser.send("/busy/cancel", form_at="/busy", jid=jid)
-
-    assert f"{jid} was asked to end" in answer.text
-    assert "! cancelled" in answer.text
-    assert int(redis.hget(f"it-{jid}", "cancelled")) > 0
-    [entry] = read_audit(operator)
-    assert (entry.action, entry.target) == ("cancel", f"job:{jid}")
-
-
-def test_a_job_that_is_not_iterable_cannot_be_cancelled(browser, redis):
-    answer = browser.send("/busy/cancel", 404, form_at="/busy", jid="f" * 24)
-
-    assert "is not iterable" in answer.text
-    assert redis.exists(f"it-{'f' * 24}") == 0
 
 
 def test_a_hostile_job_is_shown_as_text(browser, system, redis):

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kiqbridge.client.current import interrupted, log_context
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.default_client import configure
-    from kiqbridge.client.iterable import IterableJob
     from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.job_handle import JobHandle
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
     from kiqbridge.features.depends.filling import Depends
+    from kiqbridge.features.iterable.iterable import IterableJob
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Client": "client",
     "Depends": "kiqbridge.features.depends.filling",
-    "IterableJob": "iterable",
+    "IterableJob": "kiqbridge.features.iterable.iterable",
     "Job": "job",
     "JobHandle": "job_handle",
     "RemoteJob": "job",

@@ -14,6 +14,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
+| `calls` | by the public method of that name, each time | `function(…)`: see the method |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
 | `jobs` | once in each worker, when its code is loaded | `function(config: Config) -> None`, which declares jobs |
@@ -23,6 +24,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[Chore]` |
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
+| `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 | `mapper` | once in each enqueue function | `function(environ, folder: Path) -> Mapped`, or None: it has no mappings; raises `ConfigError` |
 | `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
@@ -112,6 +114,7 @@ class Feature:
     puts_off: Mapping[str, str] = field(default_factory=dict)
     seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
+    calls: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     prepare: str = ""
     jobs: str = ""
@@ -121,6 +124,7 @@ class Feature:
     chores: str = ""
     missed: str = ""
     now: str = ""
+    busy: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
     mapper: str = ""
@@ -276,6 +280,19 @@ def missing() -> Mapping[str, str]:
     return {attribute: name for attribute, name in ATTRIBUTES.items() if named(name) is None}
 
 
+def call(name: str) -> Callable[..., Any]:
+    """What carries out the public method of that name.
+
+    Raises:
+        ConfigError: the feature that does is not here.
+    """
+    for each in shipped():
+        if (place := each.calls.get(name)) is not None:
+            function: Callable[..., Any] = each.load(place)
+            return function
+    raise ConfigError(f"{name}: the feature that has it is not here; reinstall kiqbridge")
+
+
 def verbs(parent: str = "") -> Iterator[Verb]:
     """The commands of all features, or their verbs of one command, with the names of their modules in this package."""
     for feature in shipped():
@@ -303,6 +320,7 @@ def found(
         "chores",
         "missed",
         "now",
+        "busy",
         "pages",
         "source",
         "schedules",

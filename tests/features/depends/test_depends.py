@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from kiqbridge import ConfigError, Depends, IterableJob, Job, PayloadError, job
+from kiqbridge import ConfigError, Depends, Job, PayloadError, job
 from kiqbridge.testing import fake, inline, override
 
 NOTES = []
@@ -204,11 +204,3 @@ def test_a_job_is_refused_where_it_is_declared():
     ):
         with pytest.raises(ConfigError, match=reason):
             job(declared)
-    with pytest.raises(ConfigError, match=r"iterable job.*db"):
-
-        class Walk(IterableJob):
-            def build_enumerator(self, db=Depends(database), *, cursor):
-                return iter(())
-
-            def each_iteration(self, item, db):
-                pass

@@ -5,12 +5,13 @@ Ruby included, and raises for none of it; each action is atomic and audited. It 
 nor hold more than a page of a set in memory.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kiqbridge.api.actions import Action, Applied
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
-from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.job_list import Page
 from kiqbridge.api.memory import KindOfKeys, MemoryByKind, fetch_memory_by_kind
 from kiqbridge.api.metrics import (
@@ -36,6 +37,15 @@ from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, JobState, JobStatus, find_job, find_state
 from kiqbridge.engine.inflight.unregistered import search_unregistered
+
+if TYPE_CHECKING:
+    from kiqbridge.features.iterable.progress import Iteration, fetch_iterations
+
+_OF_FEATURES: dict[str, str] = {
+    "Iteration": "kiqbridge.features.iterable.progress",
+    "fetch_iterations": "kiqbridge.features.iterable.progress",
+}
+"""Names that features bring: the module of each."""
 
 __all__ = [
     "Action",
@@ -103,3 +113,11 @@ __all__ = [
     "search_unregistered",
     "top_jobs",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if (home := _OF_FEATURES.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - its name shall not be one of this package
+
+    return getattr(import_module(home), name)

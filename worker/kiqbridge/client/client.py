@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kiqbridge import feature
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.current import COLLECTOR, collector_of
 from kiqbridge.client.job_handle import JobHandle
@@ -508,9 +509,9 @@ class Client:
             PayloadError: that is no jid.
             RedisUnavailable: nothing was written.
         """
-        from kiqbridge.client.iteration import request_cancel  # noqa: PLC0415 - few clients cancel
-
-        return request_cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
+        cancel = feature.call("cancel")
+        asked: int = cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
+        return asked
 
     def deploy_mark(self, label: str) -> "DeployMark":
         """Draw a deployment into the charts of the Web UI, at this minute (§12.5).

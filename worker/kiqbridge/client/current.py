@@ -3,6 +3,7 @@
 Context variables, so that an `async def` job sees its own and not that of its neighbour on the loop.
 """
 
+import enum
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,12 @@ class Runtime:
     max_iteration_runtime_s: float | None
     incarnation: Callable[[], str] = str
     troubles: "Troubles | None" = None
+
+
+class Cancelled(enum.Enum):
+    """What `perform` of a job returns that was cancelled before it was complete."""
+
+    CANCELLED = "cancelled"
 
 
 RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=None)

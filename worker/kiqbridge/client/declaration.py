@@ -135,6 +135,7 @@ def define(
     perform_of: Callable[[Any], Callable[..., Any]],
     signature: inspect.Signature,
     active_job: bool = False,
+    cancellable: bool = False,
 ) -> registry.JobDefinition:
     """A checked definition; see `JobDefinition` for the other arguments.
 
@@ -172,6 +173,7 @@ def define(
                 else None
             ),
             active_job=active_job,
+            cancellable=cancellable,
         )
         beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
         if beside:

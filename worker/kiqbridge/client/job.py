@@ -141,6 +141,7 @@ class Job(ClassCalls):
     jid: str
     _is_remote: ClassVar[bool] = False
     _is_active_job: ClassVar[bool] = False
+    _is_cancellable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         features = {name: kwargs.pop(name) for name in list(kwargs) if feature.owner_of(name)}
@@ -184,6 +185,7 @@ class Job(ClassCalls):
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
             active_job=cls._is_active_job,
+            cancellable=cls._is_cancellable,
         )
         setattr(cls, registry.MARK, definition)
         if cls._is_remote:

@@ -149,6 +149,7 @@ class JobDefinition:
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         place: where it is declared; None = unknown.
         active_job: it is enqueued as Rails' Active Job, with arguments of Rails' types, and keywords.
+        cancellable: it ends early when that is asked for, see `Client.cancel`.
         plain_options: `options`, if nothing of the declaration asks for more at a push than to write them; else
             None.
     """
@@ -166,6 +167,7 @@ class JobDefinition:
     rule: "Rule | None" = None
     place: Place | None = field(default=None, repr=False, compare=False)
     active_job: bool = False
+    cancellable: bool = False
     plain_options: Mapping[str, Any] | None = field(init=False, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)

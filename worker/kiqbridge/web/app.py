@@ -52,7 +52,6 @@ _OWN: Final[list[BaseRoute]] = [
     Route("/jobs/{jid:path}", searching(job.show)),
     _post("/jobs/{jid:path}", job.act),
     Route("/busy", busy.show),
-    _post("/busy/cancel", busy.cancel),
     Route("/schedules", schedules.show),
     _post("/schedules/act", schedules.act),
     Route("/schedules/{name:path}", schedules.show_one),

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 
-from kiqbridge.client.iterable import is_iterable
 from kiqbridge.engine.perform.execution import Execution, Run
 from kiqbridge.engine.settle.failure import not_performed
 from kiqbridge.engine.settle.settlement import Settlement
@@ -113,7 +112,7 @@ class RunMarks(LazyRole):
             )
             return self._left_out(execution, "skipped", why)
         self._held[mark] = execution.run = MarkedRun(self, mark)
-        if execution.definition is not None and is_iterable(execution.definition):
+        if execution.definition is not None and execution.definition.cancellable:
             for jid in begun.others:
                 self._cancel(jid)
         return None

@@ -23,8 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client import rails
-from kiqbridge.client.current import CONTEXT, RUNTIME
-from kiqbridge.client.iteration import Cancelled
+from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
 from kiqbridge.client.registry import Handling, JobDefinition, Registry
 from kiqbridge.engine.settle.dying import dead, dead_unread
 from kiqbridge.engine.settle.ending import ending, wants_output

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kiqbridge.client.iteration import Cancelled
+from kiqbridge.client.current import Cancelled
 from kiqbridge.engine.host.process_state import Start, look_at_start
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.settle.error_report import Failure

@@ -37,9 +37,8 @@ from kiqbridge import feature
 from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.current import RUNTIME, Cancelled, Runtime
 from kiqbridge.client.default_client import adopt_default_client
-from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import LoopResources, ProcessResources, server

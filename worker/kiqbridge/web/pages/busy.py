@@ -3,23 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from starlette.datastructures import FormData
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kiqbridge import feature
 from kiqbridge.api import (
     Limits,
     Operator,
     ProcessSet,
     WorkSet,
     fetch_in_flight,
-    fetch_iterations,
     fetch_suspects,
-    record_audit,
 )
-from kiqbridge.web.context import redirect, render, view_of
-from kiqbridge.web.guard import requires
+from kiqbridge.web.context import render, view_of
 
 LONG_S: Final = Limits().job_s
 """Seconds from which a running job is marked; the same as of the verdict."""
@@ -47,29 +43,11 @@ def fetch(operator: Operator) -> Mapping[str, Any]:
     work = list(WorkSet(operator))
     held = [each for each in fetch_in_flight(operator) if not each.begun]
     running = {each.job.jid for each in work}
+    jids = [each.job.jid for each in work[:SHOWN]]
     return {
         "work": work,
         "processes": {each.identity: each for each in ProcessSet(operator)},
-        "iterations": fetch_iterations((each.job.jid for each in work[:SHOWN]), operator),
+        "parts": [show(operator, jids) for show in feature.found("busy")],
         "held": [each for each in held if each.job.jid not in running],
         "suspects": fetch_suspects(operator, most=HELD_SHOWN),
     }
-
-
-@requires("operator")
-def cancel(request: Request, form: FormData) -> Response:
-    """Ask an iterable job to end."""
-    jid = str(form.get("jid", ""))
-    operator = view_of(request).operator
-    if jid not in fetch_iterations([jid], operator):
-        raise HTTPException(
-            404,
-            "This job has no progress in Redis: it has ended, or is not iterable and cannot be cancelled.",
-        )
-    operator.client.cancel(jid)
-    record_audit(operator, "cancel", f"job:{jid}")
-    return redirect(
-        request,
-        "/busy",
-        notice=f"{jid} was asked to end: it does so before its next item, within about 5 s, and counts as complete.",
-    )

@@ -4,9 +4,17 @@ What was processed, and by whom, stands in a file, a line per event in one write
 """
 
 import pytest
+from support.notes import Notes
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """What the jobs note."""
+    return Notes(tmp_path)
+
 
 JOBS = """
 import asyncio, os, time

@@ -1,7 +1,7 @@
 """The progress of iterable jobs in Redis, as Sidekiq writes and reads it (protocol §13).
 
 A job is run here as a worker runs it, on the test's own thread and clock. Two processes, signals and
-kills: process/test_iterable.py.
+kills: test_processes.py.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from support.proxy import Answer, InterceptingRedis, Lose
 from support.vectors import FILES, of_kind, profile_of, put_state, recorded_state
 
 from kiqbridge import Client, IterableJob, JobInterrupted, JobTimeout, PayloadError
-from kiqbridge.client import iteration
 from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.client.registry import definition_of
 from kiqbridge.enumerators import sequence
 from kiqbridge.errors import RedisRefused, Shutdown
+from kiqbridge.features.iterable import iteration
 from kiqbridge.store.redis_pool import RedisPool
 
 JID = "17e7ab1e0000000000000001"

@@ -15,17 +15,17 @@ When the worker stops, or the execution has lasted too long, the progress is sav
 has the worker push the job again to the end of its queue. `iteration` has the steps of an execution.
 """
 
-import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
 from kiqbridge.client.arguments import signature_of
-from kiqbridge.client.iteration import Abort, Cancelled, Iteration, finish
+from kiqbridge.client.current import Cancelled
 from kiqbridge.client.job import Job
-from kiqbridge.client.registry import MARK, JobDefinition, filled_among
+from kiqbridge.client.registry import MARK, filled_among
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.iterable.iteration import Abort, Iteration, finish
 
 _OURS = "__kiqbridge_iteration__"
 
@@ -43,6 +43,7 @@ class IterableJob(Job):
     """
 
     max_iteration_runtime_s: ClassVar[float | None] = None
+    _is_cancellable: ClassVar[bool] = True
     _kiqbridge_run: "Iteration | None" = None  # a name that no job has by chance
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -118,13 +119,6 @@ class IterableJob(Job):
                 its queue, and goes on with the current item.
         """
         raise Abort(completed)
-
-
-def is_iterable(definition: JobDefinition) -> bool:
-    """Whether a declared job is iterable, so that it can be cancelled."""
-    made = definition.instantiate
-    declared = made.args[0] if isinstance(made, functools.partial) and made.args else None
-    return isinstance(declared, type) and issubclass(declared, IterableJob)
 
 
 def _check_declaration(cls: type[IterableJob], *, abstract: bool) -> None:

@@ -12,14 +12,13 @@ when a process is killed is processed again, with all since the last flush. The 
 which is Sidekiq's: a job may be interrupted by a Ruby process and go on here, or be cancelled from either side.
 """
 
-import enum
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kiqbridge import errors
-from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
+from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled, Runtime
 from kiqbridge.runtime import frames, job_forks, user_code
 from kiqbridge.runtime.interruption import PENDING, check
 from kiqbridge.runtime.redaction import shorten
@@ -29,7 +28,7 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile, check_json
 
 if TYPE_CHECKING:
-    from kiqbridge.client.iterable import IterableJob
+    from kiqbridge.features.iterable.iterable import IterableJob
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +46,6 @@ TTL_S = 30 * 86_400
 T = TypeVar("T")
 
 _END: Any = object()
-
-
-class Cancelled(enum.Enum):
-    """What `perform` of an iterable job returns that was cancelled; one that is complete returns None."""
-
-    CANCELLED = "cancelled"
 
 
 class Abort(BaseException):

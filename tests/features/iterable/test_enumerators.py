@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import CSV_ROWS
 
-from kiqbridge import enumerators
+from kiqbridge.features.iterable import enumerators
 
 
 def taken(pairs, count):
