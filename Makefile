@@ -50,7 +50,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-all test-tiers test-redis test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick scale
+.PHONY: help up test test-all test-tiers test-redis test-pythons prove e2e without check fmt docs capture site redis dist build deploy bench bench-quick scale
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,8 @@ prove: $(VENV)/.dev .venv-sam/.sam ## Prove at full size, in an hour, that no jo
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
 ifeq ($(strip $(ARGS)),)
+	@echo "== without all features, and without each"
+	@$(PY) .make/without.py all --some 99
 	@echo "== models with ten times the examples"
 	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/unit tests/redis tests/lambdas tests/features
 	@echo "== ten planted faults"
@@ -91,6 +93,9 @@ endif
 
 e2e: $(VENV)/.dev .venv-sam/.sam .venv-e2e/.e2e ## Deploy the template to LocalStack and let each source deliver (ARGS='SQS S3' for some)
 	@$(FOREGROUND) $(PY) tests/e2e/run.py $(ARGS)
+
+without: $(VENV)/.dev ## Show that all else works without all features at once, and without one at random (ARGS='limiters' without these)
+	@$(PY) .make/without.py $(or $(strip $(ARGS)),all --some 1 --quick)
 
 check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; changes nothing
 	$(PY) -m ruff check

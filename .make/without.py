@@ -1,16 +1,18 @@
-"""`without.py NAME…` or `all`: whether the rest works where features are taken away.
+"""`without.py NAME…`: whether the rest works where features are taken away; `all` names all of them at once.
 
 Copies the tree, removes the folders of these features and of those that need them, with their tests, and runs there:
 the checker of types, the layering test, the tests of the kernel, and `kiqbridge dev` until a job was performed.
 
-    .venv/bin/python .make/without.py limiters
-    .venv/bin/python .make/without.py all --tests tests/unit
+    .venv/bin/python .make/without.py limiters                 without this one
+    .venv/bin/python .make/without.py all --some 1 --quick     as CI: all at once, and one at random; few tests
+    .venv/bin/python .make/without.py all --some 99            as `make prove`: all at once, and each
 """
 
 # ruff: noqa: INP001, S603, T201 - a script of the Makefile, in no package, with its own arguments
 import argparse
 import ast
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -23,7 +25,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FEATURES = "worker/kiqbridge/features"
 PLACES = (FEATURES, "tests/features", "lambdas")
-TESTS = ("tests/unit", "tests/redis")
+TESTS = ("tests/test_layers.py", "tests/unit", "tests/redis")
+FEW = (
+    "tests/unit/test_execution.py",
+    "tests/unit/test_job.py",
+    "tests/redis/test_client.py",
+    "tests/operate/test_parser.py",
+)
 JOB = "HealthPulse"
 PATIENT_S = 120.0
 
@@ -32,7 +40,8 @@ def main() -> int:
     """Returns 1 if something of it does not work."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="+", metavar="NAME", help="a feature, or all")
-    parser.add_argument("--tests", nargs="+", default=TESTS, help="run these tests of the kernel")
+    parser.add_argument("--some", type=int, default=0, help="then so many more, one by one")
+    parser.add_argument("--quick", action="store_true", help="run types, few tests and dev")
     options = parser.parse_args()
     known = sorted(path.parent.name for path in (ROOT / FEATURES).glob("*/__init__.py"))
     unknown = set(options.names) - {*known, "all"}
@@ -41,9 +50,13 @@ def main() -> int:
             f"there is no feature {', '.join(sorted(unknown))}; there are {', '.join(known)}"
         )
     gone = known if "all" in options.names else with_dependants(options.names)
-    with tempfile.TemporaryDirectory(prefix="kiqbridge-without-") as folder:
-        copy_without(Path(folder), gone)
-        return run_all(Path(folder), gone, options.tests)
+    some = random.sample(known, min(options.some, len(known)))
+    failed = 0
+    for names in (gone, *(with_dependants([name]) for name in some)):
+        with tempfile.TemporaryDirectory(prefix="kiqbridge-without-") as folder:
+            copy_without(Path(folder), names)
+            failed |= run_all(Path(folder), names, is_quick=options.quick)
+    return failed
 
 
 def with_dependants(names: Sequence[str]) -> list[str]:
@@ -97,15 +110,16 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
             path.write_text(re.sub(rf"^.*{named}.*\n", "", text, flags=re.MULTILINE), "utf-8")
 
 
-def run_all(folder: Path, gone: Sequence[str], tests: Sequence[str]) -> int:
+def run_all(folder: Path, gone: Sequence[str], *, is_quick: bool) -> int:
     """Run all that must work, and name what does not."""
     python = str(ROOT / ".venv/bin/python")
     env = {**os.environ, "PYTHONPATH": str(folder / "worker")}
-    steps = {
-        "types": ["-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache_without")],
-        "layers": ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_layers.py"],
-        "tests": ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4", *tests],
-    }
+    test = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    steps = {"types": ["-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache_without")]}
+    if is_quick:
+        steps["tests"] = [*test, *FEW]
+    else:
+        steps["tests"] = [*test, "-n", "4", *TESTS]
     failed = []
     for name, words in steps.items():
         done = subprocess.run(

@@ -66,7 +66,7 @@ class Incarnation:
         parts.pauses.start()
         if self._may_lead:
             parts.poller.start()
-            parts.schedules.start()
+            parts.leader.start()
         run, keys, queues = parts.pool.run, parts.keys, parts.served_queues()
         warn_of_shared_queues(run, keys, queues, "retry")
         warn_of_odd_queues(run, keys, queues, parts.registry)
@@ -80,7 +80,7 @@ class Incarnation:
         parts.poller.quiet()
         parts.manager.stop(time.monotonic() + STOP_S)
         if self._may_lead:
-            parts.schedules.stop()
+            parts.leader.stop()
             parts.poller.stop()
         parts.pauses.stop()
         parts.keeper.stop()

@@ -110,7 +110,7 @@ def test_make_deploy_checks_and_builds_first():
     commands = run.stdout
     checked, built = commands.index("check_template.py"), commands.index(" build ")
     compared = commands.index("--answers samconfig.local.toml")
-    assert checked < built < compared < commands.index(".make/deploy.sh --guided")
+    assert compared < checked < built < commands.index(".make/deploy.sh --guided")
 
 
 class TestPublishingAfterwards:

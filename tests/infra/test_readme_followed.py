@@ -19,7 +19,7 @@ TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
 NOTICING = (
     "tests/features/mappings/test_mapping_check.py",
     f"{TEMPLATE}::test_the_reader_finds_the_same_rules_as_sam",
-    f"{TEMPLATE}::test_its_jobs_are_allowed_by_the_default_parameters",
+    f"{TEMPLATE}::test_the_check_of_users_finds_nothing_in_it",
 )
 """Tests that read the repository's template, its jobs or its mappings, and need no server."""
 

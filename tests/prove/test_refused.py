@@ -140,10 +140,10 @@ def working(server, redis, client, monkeypatch):
         (rights, "EVERY_S"),
     ):
         monkeypatch.setattr(module, name, OFTEN_S)
-    make = EngineParts._make_schedule_steps
+    make = EngineParts._make_chores
     monkeypatch.setattr(
         EngineParts,
-        "_make_schedule_steps",
+        "_make_chores",
         lambda self: [replace(each, every_s=OFTEN_S) for each in make(self)],
     )
     redis.execute_command("ACL", "SETUSER", USER, "reset", "on", ">pw", "~*", "&*", "+@all")
