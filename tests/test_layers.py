@@ -57,6 +57,7 @@ MAY_IMPORT = {
 NEEDS = {
     "alerts": "missed_ticks",
     "check": "mappings",
+    "cluster": "",
     "contract": "",
     "dead_letters": "transfer",
     "depends": "",
@@ -320,6 +321,7 @@ LAYER_HAS = (
         "client",
         "flow",
         "api",
+        "features/cluster",
         "features/depends/__init__",
         "features/depends/filling",
         "features/encryption",

@@ -48,7 +48,7 @@ NOT_LOADED = {
     # several processes, other servers
     "kiqbridge.commands.supervisor",
     "kiqbridge.commands.reloader",
-    "kiqbridge.store.nodes",
+    "kiqbridge.features.cluster.address",
     # other commands, and what operators use
     "kiqbridge.api",
     "kiqbridge.aws",

@@ -2,7 +2,6 @@
 
 import ssl
 from contextlib import ExitStack
-from threading import Event
 
 import pytest
 from support.aws_services import aws_services
@@ -10,14 +9,11 @@ from support.certificates import make_certificate
 from support.proxy import Answer, InterceptingRedis
 from support.servers import debian_server, embedded_server, find_free_port, one_node_cluster
 
-from kiqbridge import Client
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.registration import register_patiently
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import connection_faults
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server
-from kiqbridge.wire.keys import Keys
 
 
 @pytest.fixture(scope="module")
@@ -235,36 +231,6 @@ def test_a_server_in_cluster_mode_needs_a_hash_tag():
 
         with pytest.raises(ConfigError, match="set KIQBRIDGE_NAMESPACE to a name in braces"):
             check_server(pool.run, "jobs:", pool.address)
-
-
-def test_an_address_that_names_one_node_alone_is_warned_of(caplog):
-    with one_node_cluster() as server:
-        url = server.url.replace("redis://", "redis+cluster://")
-
-        for address in (url, server.url):
-            pool = RedisPool(address, namespace="{jobs}")
-            register_patiently(pool, Keys("{jobs}"), lambda: None, Event())
-            client = Client(address, namespace="{jobs}")
-            client.close()
-            pool.close()
-            if address == url:
-                assert caplog.messages == []
-
-    [message] = caplog.messages
-    assert "is a node of a cluster, and REDIS_URL names it alone" in message
-    assert "write redis+cluster://HOST:PORT in place of redis://HOST:PORT" in message
-
-
-def test_a_stored_address_of_a_cluster_is_read_before_it_is_looked_at(caplog):
-    with one_node_cluster() as server, aws_services() as services:
-        arn = services.secret(server.url.replace("redis://", "redis+cluster://"))
-        access = RedisAccess(url="", secret_arn=arn, aws=services.aws, namespace="{jobs}")
-        pool = RedisPool(access)
-
-        register_patiently(pool, Keys("{jobs}"), lambda: None, Event())
-
-        pool.close()
-    assert [each for each in caplog.messages if "names it alone" in each] == []
 
 
 def test_a_server_in_cluster_mode_is_refused_while_ruby_processes_use_the_namespace():

@@ -14,6 +14,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
+| `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> ConnectionPool`; raises `ValueError` |
 | `calls` | by the public method of that name, each time | `function(…)`: see the method |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
@@ -114,6 +115,7 @@ class Feature:
     puts_off: Mapping[str, str] = field(default_factory=dict)
     seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     prepare: str = ""
@@ -267,8 +269,8 @@ def owner_of(option: str) -> Feature | None:
 
 
 @cache
-def by_name(seam: Literal["ends", "pools"]) -> Mapping[str, Callable[..., Any]]:
-    """The functions of a seam by the attribute of a payload, or the kind of pool, that they are for."""
+def by_name(seam: Literal["ends", "pools", "addresses"]) -> Mapping[str, Callable[..., Any]]:
+    """The functions of a seam by the attribute of a payload, the kind of pool or of address that they are for."""
     return {
         name: each.load(place) for each in shipped() for name, place in getattr(each, seam).items()
     }

@@ -1,4 +1,4 @@
-"""Every effect on Redis: connections that retry and reconnect, the scripts, sentinels, clusters, the wire profile.
+"""Every effect on Redis: connections that retry and reconnect, the scripts, the wire profile.
 
 The client, the in-flight lists and the engine call it. It must never decide what becomes of a job.
 """

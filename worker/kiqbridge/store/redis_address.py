@@ -11,12 +11,12 @@ from typing import Any, Final
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from kiqbridge import feature
 from kiqbridge.errors import ConfigError
 from kiqbridge.store.lean_redis import redis
 
 DEFAULT_URL: Final = "redis://localhost:6379/0"
-SENTINEL_SCHEMES: Final = ("redis+sentinel://", "rediss+sentinel://")
-CLUSTER_SCHEMES: Final = ("redis+cluster://", "rediss+cluster://")
+_OF_SEVERAL: Final = re.compile(r"rediss?\+(sentinel|cluster)://")
 CONNECT_TIMEOUT_S: Final = 3.0
 READ_TIMEOUT_S: Final = 3.0
 
@@ -91,7 +91,7 @@ def connection_factory(
     if not any(f"{name}=" in (url or "") for name in _LIBRARY_OPTIONS):
         options.update(_library())
     try:
-        if url and url.startswith((*SENTINEL_SCHEMES, *CLUSTER_SCHEMES)):
+        if url and _OF_SEVERAL.match(url):
             made = _to_several(url, namespace, options)
             _check_options(made, url)
             return made
@@ -132,17 +132,14 @@ def _library() -> dict[str, Any]:
 def _to_several(
     url: str, namespace: str, options: dict[str, Any]
 ) -> redis.connection.ConnectionPool:
-    from kiqbridge.store import nodes  # noqa: PLC0415 - few have several
-    from kiqbridge.wire.keys import Keys, hash_tag  # noqa: PLC0415 - as above
-
-    prefix = Keys(namespace).prefix
-    if url.startswith(CLUSTER_SCHEMES) and nodes.parse(url) and not hash_tag(prefix):
-        raise UntaggedNamespace(
-            f"REDIS_URL: {without_password(url)!r} is the address of a cluster, and the namespace {namespace!r} "
-            "does not keep all keys in one slot of it: set KIQBRIDGE_NAMESPACE to a name in braces, such as "
-            "{jobs}, for clients and workers alike"
+    scheme = url.partition("://")[0]
+    opens = feature.by_name("addresses").get(scheme.partition("+")[2])
+    if opens is None:
+        raise ConfigError(
+            f"REDIS_URL: the feature that opens {scheme}:// is not here; reinstall kiqbridge"
         )
-    return nodes.connection_pool(url, prefix, protocol=2, **options)
+    made: redis.connection.ConnectionPool = opens(url, namespace, {"protocol": 2, **options})
+    return made
 
 
 def _check_options(pool: redis.connection.ConnectionPool, url: str) -> None:

@@ -210,10 +210,8 @@ class RedisConnection:
                     break
             else:
                 return first
-        if self._source.nodes is not None:
-            from kiqbridge.store.cluster_calls import Attempts  # noqa: PLC0415 - few have one
-
-            return Attempts(self, commands, count, repeatable=repeatable).until_done(first)
+        if (nodes := self._source.nodes) is not None:
+            return nodes.until_done(self, commands, count, first, repeatable=repeatable)
         return self._repeated(commands, first, count, repeatable=repeatable)
 
     def _repeated(

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.connection import AbstractConnection
@@ -22,7 +22,9 @@ from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
     from kiqbridge.config.credentials.iam_token import IamTokens
-    from kiqbridge.store.nodes import ClusterNodes
+    from kiqbridge.store.redis_connection import RedisConnection
+    from kiqbridge.store.round_trip import Command
+    from kiqbridge.store.scripts import Script
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,43 @@ AFTER_OUTAGE_S: Final = 60.0
 """Between two reads because the server could not be reached; most outages are not a move."""
 AFTER_FAILURE_S: Final = 1.0
 """After a read that failed; until then its error is raised again, for all threads."""
+
+
+class Nodes(Protocol):
+    """The nodes of a cluster, as whoever opens such addresses looks after them.
+
+    Attributes:
+        places: host and port of each that the address names.
+    """
+
+    @property
+    def places(self) -> Iterable[tuple[str, int]]: ...  # noqa: D102 - above
+
+    def guarded(self, script: "Script", keys: Sequence[str]) -> "tuple[Script, Sequence[str]]":
+        """The script and its keys, so that no node begins it while their slot is on its way to another one."""
+
+    def until_done(
+        self,
+        connection: "RedisConnection",
+        commands: "Sequence[Command]",
+        count: int,
+        first: list[Any] | None,
+        *,
+        repeatable: bool,
+    ) -> list[Any]:
+        """The replies of a call that was lost or refused in part.
+
+        Args:
+            connection: what it was sent on.
+            commands: with WAIT behind them, if replicas are to confirm.
+            count: how many there are without it.
+            first: the replies of the first attempt; None: lost, and may be repeated.
+            repeatable: whether commands that were executed may be repeated.
+
+        Raises:
+            RedisUnavailable: no node carried it out.
+            ReplyLost: sent, but no reply, and not repeatable.
+        """
 
 
 class RedisSource:
@@ -63,14 +102,14 @@ class RedisSource:
     ) -> None:
         self.known: redis.connection.ConnectionPool | None = factory
         self.address = address
-        self._nodes: ClusterNodes | None = factory.connection_kwargs.get("nodes")
+        self._nodes: Nodes | None = factory.connection_kwargs.get("nodes")
         self.max_age_s = max_age_s
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
 
     @property
-    def nodes(self) -> "ClusterNodes | None":
+    def nodes(self) -> "Nodes | None":
         """The nodes of the cluster; None if the address is not that of a cluster."""
         return self._nodes
 
@@ -145,7 +184,7 @@ class StoredSource(RedisSource):
         self.max_age_s = None
 
     @property
-    def nodes(self) -> "ClusterNodes | None":
+    def nodes(self) -> "Nodes | None":
         """As of `RedisSource`; reads the address if that was not done yet."""
         if self.known is None:
             with contextlib.suppress(redis.exceptions.ConnectionError):

@@ -16,10 +16,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.cluster.address import Place
+from kiqbridge.features.cluster.nodes import OfOwner
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
 from kiqbridge.store.lean_redis import redis
-from kiqbridge.store.nodes import OfOwner, Place
 from kiqbridge.store.replies import ANSWERS, ReplyLost, error_text, is_failover
 from kiqbridge.store.round_trip import Command, pack
 
