@@ -250,7 +250,7 @@ def test_the_readmes_jobs_are_enqueued_by_its_snippets_and_performed_by_its_work
 @of_language("sh")
 def test_a_shell_command_does_what_it_says(block, project):
     for command in block.commands:
-        # tests/redis/test_fleets.py runs those, over two servers.
+        # tests/features/fleets/test_fleets.py runs those, over two servers.
         run = read_kiqbridge if "--fleet" in command.words else runner(command.name)
         if command.words and run is not None:
             run(command, project)

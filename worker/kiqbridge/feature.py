@@ -15,7 +15,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> ConnectionPool`; raises `ValueError` |
-| `calls` | by the public method of that name, each time | `function(…)`: see the method |
+| `calls` | by what the kernel calls so, such as a public method | `function(…)`: see there |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |
 | `jobs` | once in each worker, when its code is loaded | `function(config: Config) -> None`, which declares jobs |
@@ -283,7 +283,7 @@ def missing() -> Mapping[str, str]:
 
 
 def call(name: str) -> Callable[..., Any]:
-    """What carries out the public method of that name.
+    """What carries out what the kernel calls so.
 
     Raises:
         ConfigError: the feature that does is not here.

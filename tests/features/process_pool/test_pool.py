@@ -7,7 +7,6 @@ import socket
 import pytest
 
 from kiqbridge.client.job import job
-from kiqbridge.config.fleets import read_fleets
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import ConfigError
@@ -75,16 +74,13 @@ class TestChannel:
         ours.close()
         assert theirs.receive() is None
 
-    def test_settings_and_fleets_survive_and_show_no_password(self):
-        given = {"mail": {"namespace": "mail", "queues": ["mail", "mail-*"]}}
-        environ = {"KIQBRIDGE_FLEETS": json.dumps(given), "KIQBRIDGE_FLEET": "mail"}
+    def test_settings_survive_and_show_no_password(self):
         settings = ChildSettings(
             require=("jobs.py",),
             log_level="info",
             log_format="json",
             redis=RedisAccess(url="redis://:hunter2@host/0"),
             namespace="mail",
-            fleets=read_fleets(environ),
             profile="7",
             timeout_s=25.0,
         )

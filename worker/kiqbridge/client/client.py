@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 
     import redis
 
-    from kiqbridge.client.fleets import FleetWriters
+    from kiqbridge.client.fleets import Fleets, FleetWriters
     from kiqbridge.client.group_commit import GroupCommit
     from kiqbridge.client.guarded_push import Enqueued
     from kiqbridge.client.tick_push import TickOutcome
-    from kiqbridge.config.fleets import Fleets
     from kiqbridge.store.deploy import DeployMark
     from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
@@ -118,9 +117,7 @@ class Client:
         self._of_fleets: dict[JobWriter, Client] = {}
         self._group: GroupCommit | None = None
         if is_by_settings and environ.get("KIQBRIDGE_FLEETS"):
-            from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
-
-            self.use_fleets(read_fleets(environ))
+            self.use_fleets(feature.call("read_fleets")(environ))
 
     @classmethod
     def of_fleet(cls, name: str) -> "Client":
@@ -129,9 +126,7 @@ class Client:
         Raises:
             ConfigError: there is none of this name, or a setting is wrong.
         """
-        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
-
-        fleets = read_fleets({**os.environ, "KIQBRIDGE_FLEET": name})
+        fleets = feature.call("read_fleets")({**os.environ, "KIQBRIDGE_FLEET": name})
         access = fleets.fleets[name].access
         client = cls(access, namespace=access.namespace)
         client.use_fleets(fleets)
@@ -139,9 +134,7 @@ class Client:
 
     def use_fleets(self, fleets: "Fleets") -> None:
         """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
-        from kiqbridge.client.fleets import FleetWriters  # noqa: PLC0415 - few have fleets
-
-        self.fleets = FleetWriters(fleets, self._writer)
+        self.fleets = feature.call("fleet_writers")(fleets, self._writer)
 
     def writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
         """Writes the jobs of one call.

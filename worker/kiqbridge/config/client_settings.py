@@ -1,19 +1,11 @@
 """The rows of the table that clients read, wherever they are: in a worker, in the enqueue function, alone."""
 
-from typing import Any, Final
+from typing import Final
 
-from kiqbridge.config.parsers import whole_number, wire_profile, words
+from kiqbridge.config.parsers import of_feature, whole_number, wire_profile, words
 from kiqbridge.config.setting import Reader, Setting, rows
 from kiqbridge.runtime.redaction import DEFAULT_KEYS
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
-
-
-def _fleets(value: Any, source: str, _name: str) -> Any:
-    if not value:
-        return None
-    from kiqbridge.config.fleets_setting import parse_fleets  # noqa: PLC0415 - few have fleets
-
-    return parse_fleets(value, source)
 
 
 class ForClients:
@@ -56,13 +48,15 @@ class ForClients:
     )
 
     fleets = Setting(
-        parse=_fleets,
+        feature="fleets",
+        parse=of_feature("fleets", "setting:parse_fleets"),
         default={},
         help="for each name a namespace, queues (globs, the first that matches) and, for another server, url, provider or "
         "secret_arn: jobs are pushed to the fleet of their queue (docs/scaling.md); in the environment as JSON",
     )
 
     fleet = Setting(
+        feature="fleets",
         help="name of the fleet whose namespace and address hold here; commands have --fleet for it",
     )
 

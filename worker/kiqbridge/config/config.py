@@ -19,7 +19,7 @@ from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
 
 if TYPE_CHECKING:
-    from kiqbridge.config.fleets import Fleets
+    from kiqbridge.client.fleets import Fleets
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kiqbridge import feature
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import RedisAccess, base_access
 from kiqbridge.config.setting import read
@@ -14,10 +15,9 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
         ConfigError: a wrong value, or settings that exclude each other.
     """
     if environ.get("KIQBRIDGE_FLEET"):
-        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
-
-        fleets = read_fleets(environ)
-        return fleets.fleets[fleets.own].access
+        fleets = feature.call("read_fleets")(environ)
+        own: RedisAccess = fleets.fleets[fleets.own].access
+        return own
     return base_access(environ)
 
 

@@ -59,9 +59,7 @@ def merge(
         sources[setting.name] = source
     aws = aws_variables(environ)
     if values["fleets"] or values["fleet"]:
-        from kiqbridge.config.fleets import in_fleet  # noqa: PLC0415 - few have fleets
-
-        values |= in_fleet(values, aws, environ)
+        values |= feature.call("in_fleet")(values, aws, environ)
         sources["redis_url"] = "fleets"
     return Config(**values, sources=MappingProxyType(sources), aws=aws)
 

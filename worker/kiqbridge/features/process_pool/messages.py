@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from kiqbridge import feature
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.settle.error_report import Failure, RuleAnswers
 from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
@@ -25,7 +26,7 @@ from kiqbridge.wire.payload import ProfileSetting
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
-    from kiqbridge.config.fleets import Fleets
+    from kiqbridge.client.fleets import Fleets
 
 _HEADER = struct.Struct(">II")
 
@@ -98,9 +99,7 @@ class ChildSettings:
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
         made: dict[str, Any] = {"redis": RedisAccess(**message["redis"])}
         if message.get("fleets"):
-            from kiqbridge.config.fleets import Fleets  # noqa: PLC0415 - few have fleets
-
-            made["fleets"] = Fleets.from_message(message["fleets"])
+            made["fleets"] = feature.call("fleets_from_message")(message["fleets"])
         return cls(**{**message, **lists, **made})
 
 

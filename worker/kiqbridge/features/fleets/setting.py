@@ -11,7 +11,7 @@ from kiqbridge.errors import ConfigError
 _TEXTS: Final = ("namespace", "url", "provider", "secret_arn")
 
 
-def parse_fleets(value: Any, source: str) -> dict[str, dict[str, Any]]:
+def parse_fleets(value: Any, source: str, _setting: str = "") -> dict[str, dict[str, Any]]:
     """The setting: name → `namespace`, `url`, `provider`, `secret_arn`, `queues`.
 
     Raises:

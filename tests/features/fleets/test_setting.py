@@ -6,9 +6,9 @@ import pytest
 from support.processes import run_python
 
 from kiqbridge.config.environment import read_access, read_namespace
-from kiqbridge.config.fleets import Fleets, read_fleets
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.features.fleets.fleets import Fleets, read_fleets
 
 PAY_URL = "redis://pay:6379/0"
 TWO = {

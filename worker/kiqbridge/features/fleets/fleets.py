@@ -72,17 +72,6 @@ class Fleets:
             made[name] = Fleet(name=name, queues=tuple(each["queues"]), access=access)
         return cls(fleets=made, own=own)
 
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Self:
-        """The counterpart of `asdict`, after JSON."""
-        fleets = {
-            name: Fleet(
-                name=name, queues=tuple(each["queues"]), access=RedisAccess(**each["access"])
-            )
-            for name, each in message["fleets"].items()
-        }
-        return cls(fleets=fleets, own=message["own"])
-
     def name_of(self, queue: str) -> str:
         """The name of the first fleet with a glob that matches the queue.
 
@@ -103,6 +92,15 @@ class Fleets:
             return self.name_of(queue) == self.own
         except PayloadError:
             return False
+
+
+def from_message(message: Mapping[str, Any]) -> Fleets:
+    """The counterpart of `asdict`, after JSON."""
+    fleets = {
+        name: Fleet(name=name, queues=tuple(each["queues"]), access=RedisAccess(**each["access"]))
+        for name, each in message["fleets"].items()
+    }
+    return Fleets(fleets=fleets, own=message["own"])
 
 
 def read_fleets(environ: Mapping[str, str]) -> Fleets:
