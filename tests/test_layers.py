@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from support.lambda_build import is_left_out, left_out
 
-from kiqbridge.feature import shipped
+from kiqbridge.seams import shipped
 
 PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
@@ -107,9 +107,14 @@ for _package, _others in MAY_IMPORT.items():
         {each.partition("/")[0] for each in _others.split()} - {_room}
     )
 # Files beside the rooms. What is public imports the folder that holds it; `__main__` is a command.
-ROOT = {"errors", "enumerators", "feature"}
+ROOT = {"errors", "enumerators", "feature", "seams"}
 PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
-FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands", "feature": "runtime"}
+FILES = {
+    **dict.fromkeys(PUBLIC, "client"),
+    "__main__": "commands",
+    "feature": "runtime",
+    "seams": "runtime",
+}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
 CONSTANTS = {"__version__"}
 
@@ -132,14 +137,15 @@ def test_every_module_has_its_place():
 
 
 def test_the_kernel_knows_no_feature():
-    """Not even a type, or within a function; it asks `kiqbridge.feature`."""
+    """Not even a type, or within a function; it asks `kiqbridge.seams`."""
     doors = [
         ".".join([PACKAGE, *PurePosixPath(door).with_suffix("").parts]) for door in sorted(DOORS)
     ]
     named = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in sorted(SOURCE.rglob("*.py"))
-        if "features" not in path.relative_to(SOURCE).parts and path.name != "feature.py"
+        if "features" not in path.relative_to(SOURCE).parts
+        and path.name not in ("feature.py", "seams.py")
         if path.relative_to(SOURCE).as_posix() not in DOORS
         for node in ast.walk(parsed(path))
         for target in targets_of(node, [PACKAGE, *path.relative_to(SOURCE).parent.parts])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.documents import ROOT
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import UNITS
 from kiqbridge.config.config import SETTINGS
@@ -39,7 +39,7 @@ def test_each_setting_is_read_by_something_that_is_no_table_of_settings():
     read = " ".join(text for path, text in SOURCES.items() if path not in tables)
     read += " ".join(re.findall(r"self\.\w+", "".join(SOURCES[path] for path in tables)))
     rows = (*SETTINGS, *FUNCTION_SETTINGS, *WEB_SETTINGS)
-    names = {each.name for each in rows if not each.feature or feature.named(each.feature)}
+    names = {each.name for each in rows if not each.feature or seams.named(each.feature)}
 
     assert len(names) > 80
     words = set(re.findall(r"\w+", read))
@@ -92,6 +92,6 @@ def test_files_that_a_document_names_are_there(document):
     assert len(named) > 10
     of_features = ((name, re.search(r"features/(\w+)/", name)) for name in named)
     here = [
-        name for name, found in of_features if found is None or feature.named(found[1]) is not None
+        name for name, found in of_features if found is None or seams.named(found[1]) is not None
     ]
     assert [name for name in here if name not in ENDINGS and "NAME" not in name] == []

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.sealing import sealing
 
 
@@ -14,14 +14,14 @@ def install(folder: Path, name: str, source: str, *, value: str = "") -> Path:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        f"[{feature.GROUP}]\n{name} = {value or name + ':FEATURE'}\n"
+        f"[{seams.GROUP}]\n{name} = {value or name + ':FEATURE'}\n"
     )
     return folder
 
 
 def forget(folder: Path) -> None:
     """As if nothing had been looked for yet, and no module of the folder had been loaded."""
-    for each in (feature.installed, feature.claims, feature.judge_of, sealing):
+    for each in (seams.installed, seams.claims, seams.judge_of, sealing):
         each.cache_clear()
     for path in folder.glob("*.py"):
         sys.modules.pop(path.stem, None)

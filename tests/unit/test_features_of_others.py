@@ -9,7 +9,7 @@ from support.distributions import forget, install
 from support.jobs import own_declarations
 from support.runners import RunnerStand, kept, payload
 
-from kiqbridge import ConfigError, Job, feature, job
+from kiqbridge import ConfigError, Job, job, seams
 from kiqbridge.client import declaration
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.engine.perform.gate import Gate
@@ -87,7 +87,7 @@ def test_where_no_job_has_its_option_nothing_is_looked_for_and_its_attribute_say
     job(name="Plain")(print)
 
     assert gate().check(payload(deadline_s=60, enqueued_at=NOW - 61)) is None
-    assert feature.installed.cache_info().misses == 0
+    assert seams.installed.cache_info().misses == 0
 
 
 def test_what_fails_at_a_declaration_is_one_line_that_names_the_feature(packages):
@@ -109,8 +109,8 @@ def test_what_fails_later_is_logged_and_loses_nothing(packages, caplog, monkeypa
     checks = gate()
     assert [checks.check(payload(watched=1)) for _ in range(3)] == [None] * 3
     assert [checks.check(payload(answered=1)) for _ in range(3)] == [None] * 3
-    monkeypatch.setattr(feature, "shipped", list)
-    assert list(feature.brought("worker", None)) == list(feature.brought("chores", None)) == []
+    monkeypatch.setattr(seams, "shipped", list)
+    assert list(seams.brought("worker", None)) == list(seams.brought("chores", None)) == []
 
     assert caplog.messages == [
         "feature failing (:fails) failed at a job with watched: such jobs run as without it",
@@ -137,14 +137,14 @@ def test_a_job_whose_error_a_feature_fails_to_judge_has_failed(packages, caplog)
 
 @pytest.mark.parametrize("option", ["shipped", "deadline_s", "other"])
 def test_two_that_claim_one_option_or_attribute_are_refused(packages, option, monkeypatch):
-    of_ours = feature.Feature(package="ours", options={"shipped": ":declare"})
-    monkeypatch.setattr(feature, "shipped", lambda: [of_ours])
+    of_ours = Feature(package="ours", options={"shipped": ":declare"})
+    monkeypatch.setattr(seams, "shipped", lambda: [of_ours])
     install(packages, "deadlines", DEADLINE)
     install(packages, "others", DEADLINE.replace('options={"deadline_s"', f'options={{"{option}"'))
 
     claimed = "attribute deadline_s" if option == "other" else f"option {option}"
     with pytest.raises(ConfigError, match=rf"^features .* both claim the {claimed}; remove"):
-        feature.owner_of("anything")
+        seams.owner_of("anything")
 
 
 @pytest.mark.parametrize("named", ['settings=["deadline"]', 'pages="pages:pages"'])
@@ -155,7 +155,7 @@ def test_one_that_names_a_seam_which_is_not_for_others_is_refused(packages, name
 
     [seam, _] = named.split("=")
     with pytest.raises(ConfigError, match=rf"^feature others names {seam}, .* may name options, "):
-        feature.owner_of("anything")
+        seams.owner_of("anything")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_entry_point_that_leads_to_no_feature_is_refused_and_named(packages, 
 
 
 def test_an_option_whose_feature_is_missing_is_refused(packages, monkeypatch):
-    monkeypatch.setattr(declaration.feature, "shipped", list)
+    monkeypatch.setattr(declaration.seams, "shipped", list)
 
     with pytest.raises(
         ConfigError, match=r"^job 'Any': limiter: the feature that has this option is"

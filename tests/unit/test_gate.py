@@ -63,7 +63,7 @@ def test_a_job_with_a_lock_of_ruby_runs_and_that_is_said_once_for_its_class(lock
 
 
 def test_a_job_of_a_feature_that_is_not_here_is_refused_with_its_name(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.missing", lambda: {"of_it": "the_feature"})
+    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"of_it": "the_feature"})
     gate = gatekeeper(foreign_jobs="run")
 
     assert gate.check(JOB) is None

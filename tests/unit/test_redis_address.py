@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import parse_url
 
-from kiqbridge import Client, feature
+from kiqbridge import Client, seams
 from kiqbridge.config.credentials.stored_address import address_of
 from kiqbridge.config.environment import read_access
 from kiqbridge.config.merge import merge
@@ -82,7 +82,7 @@ def test_no_connection_reads_the_metadata_of_a_package_and_each_names_the_librar
 
 
 def test_an_address_of_several_nodes_names_the_feature_that_is_not_here(monkeypatch):
-    monkeypatch.setattr(feature, "by_name", lambda _seam: {})
+    monkeypatch.setattr(seams, "by_name", lambda _seam: {})
 
     with pytest.raises(ConfigError, match=r"the feature that opens redis\+cluster:// is not here"):
         connection_factory("redis+cluster://:secret@one", None, 1.0)

@@ -462,7 +462,7 @@ class TestErrors:
 
 def test_a_setting_of_a_feature_that_is_not_here_is_refused(monkeypatch):
     alerts = {"rules": {"deaths": None}, "to": [{"job": "NotifyOps"}]}
-    monkeypatch.setattr("kiqbridge.feature.named", lambda _name: None)
+    monkeypatch.setattr("kiqbridge.seams.named", lambda _name: None)
 
     assert merged().alerts is None
     with pytest.raises(

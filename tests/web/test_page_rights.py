@@ -8,7 +8,7 @@ from support.rights import more_of_operators, rules_of
 from support.running_system import fill
 
 from kiqbridge.api import open_operator
-from kiqbridge.feature import shipped
+from kiqbridge.seams import shipped
 from kiqbridge.web import create_app
 
 PAGES = (

@@ -237,7 +237,7 @@ def test_a_thread_that_cannot_start_starts_with_the_next_tick(monkeypatch, caplo
 
 
 def test_a_handler_is_refused_where_the_feature_was_taken_away(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.named", lambda _name: None)
+    monkeypatch.setattr("kiqbridge.seams.named", lambda _name: None)
 
     with pytest.raises(ConfigError, match="needs the feature missed_ticks, which is not here"):
         Server().missed_tick_handler(print)

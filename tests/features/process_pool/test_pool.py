@@ -89,7 +89,7 @@ class TestChannel:
 
 
 def test_without_the_feature_such_a_job_is_refused_at_its_declaration(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.shipped", list)
+    monkeypatch.setattr("kiqbridge.seams.shipped", list)
 
     with pytest.raises(ConfigError, match="feature process_pool, which is not installed"):
         job(pool="process")(print)

@@ -24,7 +24,7 @@ def test_a_longest_run_stays_off_the_wire():
 
 
 def test_without_the_feature_it_is_refused(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.named", lambda _name: None)
+    monkeypatch.setattr("kiqbridge.seams.named", lambda _name: None)
 
     with pytest.raises(ConfigError, match="max_run_s is of the feature reservations"):
         job(max_run_s=60)(print_nothing)

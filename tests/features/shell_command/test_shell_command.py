@@ -292,7 +292,7 @@ def runs(pid):
 
 
 def test_without_the_feature_its_setting_is_refused(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.named", lambda _name: None)
+    monkeypatch.setattr("kiqbridge.seams.named", lambda _name: None)
 
     with pytest.raises(ConfigError, match=r"shell_commands .* needs the feature shell_command"):
         merge(file={"shell_commands": ["mkdir *"]}, environ={}, flags={})

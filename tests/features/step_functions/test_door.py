@@ -41,7 +41,7 @@ def test_other_heartbeats_are_refused(value):
 
 
 def test_without_the_feature_a_token_is_refused(monkeypatch):
-    monkeypatch.setattr("kiqbridge.feature.missing", lambda: {"task_token": "step_functions"})
+    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"task_token": "step_functions"})
     with pytest.raises(
         PayloadError, match="feature step_functions, which is not installed"
     ) as raised:

@@ -370,7 +370,7 @@ def test_without_the_feature_suspects_stay_and_the_worker_is_not_ready(
     redis, redis_url, monkeypatch
 ):
     text = suspect(redis, "Good")
-    monkeypatch.setattr("kiqbridge.feature.found", lambda *_args: iter(()))
+    monkeypatch.setattr("kiqbridge.seams.found", lambda *_args: iter(()))
 
     with launched(redis_url, recover_after_s=3.0) as launcher:
         parts = launcher.parts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import StoredSchedule, known_of
@@ -290,7 +290,7 @@ def others_schedules(operator: Operator, now: float, upcoming: int = 1) -> list[
     Raises:
         RedisUnavailable: nothing was read.
     """
-    return list(feature.brought("schedules", operator, now, upcoming))
+    return list(seams.brought("schedules", operator, now, upcoming))
 
 
 def next_firings(

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.depth import DepthGate
@@ -127,7 +127,7 @@ class Enqueuer:
 
                 publisher = Publisher(client, stack)
         allowed, mapped = AllowList.from_environment(environ), Mapped()
-        if folder is not None and (owner := feature.named(ForFunctions.mappings.feature)):
+        if folder is not None and (owner := seams.named(ForFunctions.mappings.feature)):
             mapped = owner.load(owner.mapper)(environ, folder) or mapped
         elif folder is not None and any(map(_declares, folder.glob("mappings.*"))):
             raise ConfigError(

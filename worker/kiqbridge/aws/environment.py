@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access
@@ -48,7 +48,7 @@ def open_client(environ: Mapping[str, str]) -> Client:
         max_payload_bytes=read(ForClients.max_payload_bytes, environ),
     )
     if environ.get("KIQBRIDGE_FLEETS"):
-        client.use_fleets(feature.call("read_fleets")(environ))
+        client.use_fleets(seams.call("read_fleets")(environ))
     return client
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.current import COLLECTOR, collector_of
 from kiqbridge.client.job_handle import JobHandle
@@ -117,7 +117,7 @@ class Client:
         self._of_fleets: dict[JobWriter, Client] = {}
         self._group: GroupCommit | None = None
         if is_by_settings and environ.get("KIQBRIDGE_FLEETS"):
-            self.use_fleets(feature.call("read_fleets")(environ))
+            self.use_fleets(seams.call("read_fleets")(environ))
 
     @classmethod
     def of_fleet(cls, name: str) -> "Client":
@@ -126,7 +126,7 @@ class Client:
         Raises:
             ConfigError: there is none of this name, or a setting is wrong.
         """
-        fleets = feature.call("read_fleets")({**os.environ, "KIQBRIDGE_FLEET": name})
+        fleets = seams.call("read_fleets")({**os.environ, "KIQBRIDGE_FLEET": name})
         access = fleets.fleets[name].access
         client = cls(access, namespace=access.namespace)
         client.use_fleets(fleets)
@@ -134,7 +134,7 @@ class Client:
 
     def use_fleets(self, fleets: "Fleets") -> None:
         """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
-        self.fleets = feature.call("fleet_writers")(fleets, self._writer)
+        self.fleets = seams.call("fleet_writers")(fleets, self._writer)
 
     def writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
         """Writes the jobs of one call.
@@ -502,7 +502,7 @@ class Client:
             PayloadError: that is no jid.
             RedisUnavailable: nothing was written.
         """
-        cancel = feature.call("cancel")
+        cancel = seams.call("cancel")
         asked: int = cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
         return asked
 

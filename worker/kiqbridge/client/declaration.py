@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypedDict, cast, get_args
 
-from kiqbridge import feature
+from kiqbridge import feature, seams
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.option_values import check_values, is_number
@@ -88,7 +88,7 @@ def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _owners(options: Mapping[str, Any]) -> dict[str, feature.Feature]:
     """The options that features have, and whose each is; raises ConfigError for one that there is not."""
-    owners = {name: feature.owner_of(name) for name in options if name not in KNOWN}
+    owners = {name: seams.owner_of(name) for name in options if name not in KNOWN}
     for name, owner in owners.items():
         if owner is None and name in FEATURE_OPTIONS:
             raise ConfigError(
@@ -283,7 +283,7 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
             f"pool {pool!r} is not thread or process; an `async def` job runs on the event loop, or in a process "
             "with pool='process'"
         )
-    if pool == "process" and not any(pool in each.pools for each in feature.shipped()):
+    if pool == "process" and not any(pool in each.pools for each in seams.shipped()):
         raise ConfigError("pool 'process' is of the feature process_pool, which is not installed")
     if pool == "async" and not is_async:
         raise ConfigError("pool 'async' is for `async def` jobs")
@@ -302,7 +302,7 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
                 f"on_error {kind.__name__}: {action!r} is not one of {', '.join(registry.ERROR_ACTIONS)} or a number of "
                 "seconds above 0"
             )
-    if max_run_s is not None and feature.named("reservations") is None:
+    if max_run_s is not None and seams.named("reservations") is None:
         raise ConfigError("max_run_s is of the feature reservations, which is not installed")
     return registry.Handling(
         pool=pool or ("async" if is_async else "thread"),

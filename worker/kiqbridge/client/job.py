@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack, cast, overload
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client import declaration, registry
 from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
@@ -144,7 +144,7 @@ class Job(ClassCalls):
     _is_cancellable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        features = {name: kwargs.pop(name) for name in list(kwargs) if feature.owner_of(name)}
+        features = {name: kwargs.pop(name) for name in list(kwargs) if seams.owner_of(name)}
         super().__init_subclass__(**kwargs)
         perform = getattr(cls, "perform", None)
         if perform is None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.errors import DecryptionFailed
-from kiqbridge.feature import loaded
+from kiqbridge.seams import loaded
 
 
 class Sealing(Protocol):

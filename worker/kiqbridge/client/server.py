@@ -25,7 +25,7 @@ from contextlib import (
 )
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime import user_code
@@ -315,7 +315,7 @@ class Server:
         Raises:
             ConfigError: the feature that calls it is not here.
         """
-        if feature.named("missed_ticks") is None:
+        if seams.named("missed_ticks") is None:
             raise ConfigError(
                 "missed_tick_handler: it needs the feature missed_ticks, which is not here; remove the handler"
             )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from kiqbridge import __version__, errors, feature
+from kiqbridge import __version__, errors, seams
 from kiqbridge.commands.arguments import HelpFormatter, Verbs, add
 from kiqbridge.commands.table import groups, load
 from kiqbridge.feature import Verb
@@ -185,7 +185,7 @@ def _add_each(
             continue
         load(verb, command, is_shared=shared[verb.module] > 1)
         if (inner := _inner(command)) is not None:
-            brought = list(feature.verbs(verb.name))
+            brought = list(seams.verbs(verb.name))
             _add_each(inner, brought, "".join(words[:1]), words[1:], complete=complete)
         if verb.has_fleet and not verb.parent:
             _add_fleet(command)

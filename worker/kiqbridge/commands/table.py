@@ -9,7 +9,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kiqbridge.feature import Verb, verbs
+from kiqbridge.feature import Verb
+from kiqbridge.seams import verbs
 
 _JOBS: Final = "commands.jobs_command"
 _PAUSES: Final = "commands.pause_command"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all, resolved
 from kiqbridge.client.server import server
@@ -99,13 +99,13 @@ def run(options: argparse.Namespace) -> int:
     notifier = take_notifier()
     ignore_others()
     end_while_loading()
-    for prepare in feature.found("prepare", config):
+    for prepare in seams.found("prepare", config):
         prepare(config)
     load_all(config.require)
     _refuse_green_threads()
     # For child processes, whenever they start.
     config = replace(config, require=resolved(config.require))
-    for declare in feature.found("jobs", config):
+    for declare in seams.found("jobs", config):
         declare(config)
     config = _with_queues(config)
     # Not by the interpreter's own exit: a thread that is stuck, or standard output that is not read,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import RedisAccess, base_access
 from kiqbridge.config.setting import read
@@ -15,7 +15,7 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
         ConfigError: a wrong value, or settings that exclude each other.
     """
     if environ.get("KIQBRIDGE_FLEET"):
-        fleets = feature.call("read_fleets")(environ)
+        fleets = seams.call("read_fleets")(environ)
         own: RedisAccess = fleets.fleets[fleets.own].access
         return own
     return base_access(environ)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.config.parsers import Parser, switch, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
 from kiqbridge.config.setting import Reader, Setting, rows
@@ -184,7 +184,7 @@ def features_of(environ: Mapping[str, str]) -> Iterator[Feature]:
         if each.feature and environ.get(each.env[0])
     }
     for name, variable in names.items():
-        if (found := feature.named(name)) is None:
+        if (found := seams.named(name)) is None:
             raise ConfigError(
                 f"{variable}: it needs the feature {name}, which is not here; remove the variable"
             )

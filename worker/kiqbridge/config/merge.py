@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.redis_access import aws_variables, refuse_shards
 from kiqbridge.config.setting import pick
@@ -52,14 +52,14 @@ def merge(
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parsed(raw, source)
         is_given = source != "default" and values[setting.name]
-        if setting.feature and is_given and feature.named(setting.feature) is None:
+        if setting.feature and is_given and seams.named(setting.feature) is None:
             raise ConfigError(
                 f"{setting.name} (from {source}): it needs the feature {setting.feature}, which is not here; remove the setting"
             )
         sources[setting.name] = source
     aws = aws_variables(environ)
     if values["fleets"] or values["fleet"]:
-        values |= feature.call("in_fleet")(values, aws, environ)
+        values |= seams.call("in_fleet")(values, aws, environ)
         sources["redis_url"] = "fleets"
     return Config(**values, sources=MappingProxyType(sources), aws=aws)
 

@@ -6,7 +6,7 @@ Those with arguments of their own build a parser.
 from collections.abc import Callable
 from typing import Any
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.payload import ProfileSetting, parse_profile
 
@@ -17,7 +17,7 @@ def of_feature(name: str, place: str) -> Parser:
     """That of a feature, `module:function` in its folder; without the feature the value stays, and is refused."""
 
     def parse(value: Any, source: str, setting: str) -> Any:
-        owner = feature.named(name) if value else None
+        owner = seams.named(name) if value else None
         return owner.load(place)(value, source, setting) if owner else value or None
 
     return parse

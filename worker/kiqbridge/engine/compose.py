@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from kiqbridge import __version__, feature
+from kiqbridge import __version__, seams
 from kiqbridge.client.current import Runtime
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
 from kiqbridge.engine.heartbeat import (
@@ -46,9 +46,9 @@ def load_before_fork() -> None:
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
-    for each in (*feature.found("worker"), *feature.found("chores")):
+    for each in (*seams.found("worker"), *seams.found("chores")):
         each.load()
-    feature.by_name("pools")
+    seams.by_name("pools")
 
 
 def build_capsules(parts: EngineParts) -> None:
@@ -120,7 +120,7 @@ def build_around_capsules(
         metrics=parts.metrics,
     )
     parts.on_lost = on_lost
-    parts.brought = list(feature.brought("worker", parts, config=parts.config))
+    parts.brought = list(seams.brought("worker", parts, config=parts.config))
     if parts.suspects is not None:
         parts.counters.append(parts.suspects)
     elif parts.config.fetch != "basic":

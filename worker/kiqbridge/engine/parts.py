@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import ProcessResources, Server
@@ -133,7 +133,7 @@ class EngineParts:
         self.missed_watch = MissedWatch(
             self.client,
             identity=self.identity,
-            hooks=lambda: feature.brought("missed", self),
+            hooks=lambda: seams.brought("missed", self),
         )
         self.leader = Leader(
             self._make_chores,
@@ -144,7 +144,7 @@ class EngineParts:
             keys=self.keys, connection=self.connect(), track=self.pool.raw_connection
         )
         self.pools: dict[str, JobPool] = {
-            kind: make(self) for kind, make in feature.by_name("pools").items()
+            kind: make(self) for kind, make in seams.by_name("pools").items()
         }
         self.outage = Outage(self.troubles)
         self.bookkeeper = Bookkeeper(
@@ -296,7 +296,7 @@ class EngineParts:
             horizon_s=self.config.schedule_horizon_s,
             notify=self.missed_watch.notify,
         )
-        brought = feature.brought("chores", self, config=self.config)
+        brought = seams.brought("chores", self, config=self.config)
         watch, gone = self.missed_watch.chore, GoneJobs(self.keys).chore
         return (*dynamic, watch, gone, *brought, self.rights.chore)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.errors import ConfigError
 from kiqbridge.store.lean_redis import redis
 
@@ -133,7 +133,7 @@ def _to_several(
     url: str, namespace: str, options: dict[str, Any]
 ) -> redis.connection.ConnectionPool:
     scheme = url.partition("://")[0]
-    opens = feature.by_name("addresses").get(scheme.partition("+")[2])
+    opens = seams.by_name("addresses").get(scheme.partition("+")[2])
     if opens is None:
         raise ConfigError(
             f"REDIS_URL: the feature that opens {scheme}:// is not here; reinstall kiqbridge"

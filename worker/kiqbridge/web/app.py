@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.runtime.redaction import Redactor
@@ -82,7 +82,7 @@ TITLES: Mapping[int, str] = {
 
 def routes() -> list[BaseRoute]:
     """All pages, those of features included."""
-    return [*_OWN, *(route for make in feature.found("pages") for route in make())]
+    return [*_OWN, *(route for make in seams.found("pages") for route in make())]
 
 
 def create_app(

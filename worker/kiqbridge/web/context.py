@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from kiqbridge import __version__, feature
+from kiqbridge import __version__, seams
 from kiqbridge.api import Operator
 from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
@@ -244,9 +244,7 @@ def _notice(request: Request) -> str:
 def build_templates() -> Environment:
     """The pages' environment: everything is escaped, an unknown name is an error; compiled once in a process."""
     templates = Environment(
-        loader=FileSystemLoader(
-            [FOLDER / "templates", *(each.folder for each in feature.shipped())]
-        ),
+        loader=FileSystemLoader([FOLDER / "templates", *(each.folder for each in seams.shipped())]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -263,7 +261,7 @@ def build_templates() -> Environment:
 def navigation() -> list[tuple[str, str]]:
     """The tabs of all pages, that of the page Now first."""
     links = list(LINKS)
-    for tab in (tab for each in feature.shipped() for tab in each.tabs):
+    for tab in (tab for each in seams.shipped() for tab in each.tabs):
         paths = [path for path, _ in links]
         place = paths.index(tab.after) + 1 if tab.after in paths else len(links)
         links.insert(place, (tab.path, tab.label))

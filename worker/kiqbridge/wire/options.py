@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from kiqbridge.client.unique import Debounce, Throttle, Unique
 
 from kiqbridge.errors import PayloadError, did_you_mean
-from kiqbridge.feature import shipped
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.seams import shipped
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
 

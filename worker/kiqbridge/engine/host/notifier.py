@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.engine.host.status import Status, faults_of
 
 TURN_S = 10.0
@@ -71,5 +71,5 @@ class Notifier:
 
 def take_notifier() -> Notifier:
     """The notifier that the environment of this process asks for, out of which it is taken."""
-    made = (take(os.environ, os.getpid()) for take in feature.found("host"))
+    made = (take(os.environ, os.getpid()) for take in seams.found("host"))
     return next((each for each in made if each is not None), Notifier())

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any, Protocol
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
@@ -106,8 +106,8 @@ class Gate:
         self._declared = declared
         self._foreign_jobs = foreign_jobs
         self._route = routed_queue(unknown_class)
-        self._missing = feature.missing()
-        self._rules = feature.claims("gates")
+        self._missing = seams.missing()
+        self._rules = seams.claims("gates")
         self._looks_always = bool(self._route or self._missing or self._rules)
         self._rng = rng
         self._wall_now = wall_now
@@ -180,7 +180,7 @@ class Gate:
         return next(filter(None, asked), None)
 
     def _asked(
-        self, attribute: str, rule: feature.Claim, payload: Mapping[str, Any]
+        self, attribute: str, rule: seams.Claim, payload: Mapping[str, Any]
     ) -> Refusal | None:
         try:
             refusal = rule(payload, self._wall_now())

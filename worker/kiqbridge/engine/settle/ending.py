@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.engine.settle.failed_payload import error_class, error_message
 from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.errors import ConfigError, JobSkipped
@@ -110,7 +110,7 @@ def ending(
         effect
         for attribute, effects_of in {
             FLOW: _flow_end,
-            **feature.by_name("ends"),
+            **seams.by_name("ends"),
             TICK: _tick_end,
         }.items()
         if attribute in payload
@@ -128,7 +128,7 @@ def wants_output(payload: Mapping[str, Any]) -> bool:
     """Whether what the job returns is to be encoded: a feature watches for its end, or its `flow` keeps it."""
     flow = flow_of(payload)
     return (flow is not None and _keeps_value(flow)) or any(
-        name in payload for name in feature.by_name("ends")
+        name in payload for name in seams.by_name("ends")
     )
 
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.settle.error_report import failure_of
 from kiqbridge.runtime import user_code
@@ -53,7 +53,7 @@ def put_off_after(
     if (failure := failure_of(error)) is not None:
         return None if failure.put_off is None else PutOff(**failure.put_off)
     kind: type = type(error)
-    if (judge := feature.judge_of(kind)) is None:
+    if (judge := seams.judge_of(kind)) is None:
         return None
     kind, rule = judge
     on_error = definition.handling.on_error if definition is not None else {}

@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
@@ -236,7 +236,7 @@ class JobChild:
         self, name: str, order: Mapping[str, Any], text: bytes
     ) -> tuple[dict[str, Any], bytes]:
         """What a feature makes of a job here: the answer, and the text that goes along."""
-        asked = feature.named(name)
+        asked = seams.named(name)
         assert asked is not None  # noqa: S101 - the worker has it, and this is its code
         answer: tuple[dict[str, Any], bytes] = asked.load(asked.in_child)(self, order, text)
         return answer

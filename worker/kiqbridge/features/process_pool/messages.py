@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.settle.error_report import Failure, RuleAnswers
 from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
@@ -99,7 +99,7 @@ class ChildSettings:
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
         made: dict[str, Any] = {"redis": RedisAccess(**message["redis"])}
         if message.get("fleets"):
-            made["fleets"] = feature.call("fleets_from_message")(message["fleets"])
+            made["fleets"] = seams.call("fleets_from_message")(message["fleets"])
         return cls(**{**message, **lists, **made})
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api import (
     Limits,
     Operator,
@@ -47,7 +47,7 @@ def fetch(operator: Operator) -> Mapping[str, Any]:
     return {
         "work": work,
         "processes": {each.identity: each for each in ProcessSet(operator)},
-        "parts": [show(operator, jids) for show in feature.found("busy")],
+        "parts": [show(operator, jids) for show in seams.found("busy")],
         "held": [each for each in held if each.job.jid not in running],
         "suspects": fetch_suspects(operator, most=HELD_SHOWN),
     }

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api import DeadSet, Operator, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.errors import RedisRefused
@@ -67,7 +67,7 @@ def fetch(view: View) -> Mapping[str, Any]:
 
 def _parts(operator: Operator) -> Iterator[tuple[str, object]]:
     """What features show here; a key of another type must not hide the rest."""
-    for show in feature.found("now"):
+    for show in seams.found("now"):
         with contextlib.suppress(RedisRefused):
             template, part = show(operator)
             yield template, part

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import feature
+from kiqbridge import seams
 from kiqbridge.api.sources import fetch_sources
 from kiqbridge.web.context import render, view_of
 
@@ -20,6 +20,6 @@ def show(request: Request) -> Response:
     found = view.read(("sources",), lambda: fetch_sources(view.operator))
     parts = [
         view.read(("source", claim.feature.name), partial(claim, os.environ), FILE_FRESH_S)
-        for claim in feature.found("source")
+        for claim in seams.found("source")
     ]
     return render(request, "sources.html", found=found, parts=parts)
