@@ -14,6 +14,7 @@ from kiqbridge.client import declaration
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.feature import Feature
 
 DEADLINE = (Path(__file__).parents[2] / "examples/feature_deadline.py").read_text("utf-8")
 FAILING = """
