@@ -143,11 +143,20 @@ def pytest_collection_modifyitems(config, items):
         gone = set(left_out)
         items[:] = [each for each in items if each not in gone]
         config.hook.pytest_deselected(items=left_out)
-    if os.environ.get("KIQBRIDGE_TEST_SERVER") == "redis":  # the second run is for what asks it
-        left_out = [each for each in items if "session_server" not in each.fixturenames]
+    if os.environ.get("KIQBRIDGE_TEST_SERVER") == "redis":
+        left_out = [each for each in items if not asks_the_server(each)]
         gone = set(left_out)
         items[:] = [each for each in items if each not in gone]
         config.hook.pytest_deselected(items=left_out)
+
+
+def asks_the_server(item) -> bool:
+    """Whether a test is for the second run: of features not what goes by a command, a page, a function, a process."""
+    of_other_tiers = {"run", "start", "project", "browser", "load", "fleet"}
+    is_of_feature = REST[0].parent / "features" in item.path.parents
+    return "session_server" in item.fixturenames and not (
+        is_of_feature and of_other_tiers.intersection(item.fixturenames)
+    )
 
 
 def pytest_collection_finish():

@@ -624,6 +624,7 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     allowed = {"runtime", "wire", "config", "store", "client", "aws"} | {
         "errors",
         "feature",
+        "seams",
         "clock",
         "records",
         "redaction",
