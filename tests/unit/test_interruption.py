@@ -16,6 +16,7 @@ from support.waiting import at_once, wait_until
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.interruption import PENDING, Interruption, checkpoint, settle
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.logs import handler_guard
 from kiqbridge.runtime.logs.log_writer import LogWriter
 from kiqbridge.runtime.origins import OURS
 
@@ -117,7 +118,12 @@ class TestCheckpoint:
         assert pending.is_raised
         checkpoint()
 
-    def test_raises_at_the_end_of_a_log_line(self, pending, tmp_path):
+    @pytest.mark.parametrize("is_guarded", [False, True], ids=["python's", "a worker's"])
+    def test_raises_at_the_end_of_a_log_line(self, pending, tmp_path, is_guarded, monkeypatch):
+        monkeypatch.setattr(logging.Logger, "handle", handler_guard._of_logger)
+        monkeypatch.setattr(logging.Logger, "callHandlers", handler_guard._of_handlers)
+        if is_guarded:
+            handler_guard.guard_handlers()
         with (tmp_path / "log").open("w") as stream:
             log = own_logger()
             handler = LogWriter(stream)

@@ -24,6 +24,8 @@ class Origin(Enum):
 
 OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")  # noqa: PTH118, PTH120, PTH100 - compared as texts
 _STANDARD = os.path.join(os.path.dirname(os.__file__), "")  # noqa: PTH118, PTH120 - as above
+_OF_LOGGING = os.path.join(OURS, "runtime", "logs", "handler_guard.py")  # noqa: PTH118 - as above
+"""What a worker puts in the place of two methods of `logging.Logger`."""
 _FROZEN = "<frozen "
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
@@ -68,7 +70,7 @@ def _home_of(name: str) -> str | None:
 def origin_of(file_name: str) -> Origin:
     """Whose code a file is; code without a file (`<string>`) counts as a library's."""
     if file_name.startswith(OURS):
-        return Origin.OURS
+        return Origin.LOGGING if file_name == _OF_LOGGING else Origin.OURS
     if any(file_name.startswith(home) for home in _homes):
         return Origin.USER
     for folder in _INSTALLED:
