@@ -4,14 +4,13 @@ from kiqbridge.errors import OverLimit
 from kiqbridge.features.limiters.limiter import (
     Limiter,
     Per,
-    Within,
     bucket,
     concurrent,
     leaky,
     points,
-    unlimited,
     window,
 )
+from kiqbridge.features.limiters.within import Within, unlimited
 
 __all__ = [
     "Limiter",

@@ -18,29 +18,16 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, Unpack
 
 from kiqbridge.client.current import RUNTIME
 from kiqbridge.client.default_client import default_client
-from kiqbridge.errors import ConfigError, OverLimit
+from kiqbridge.errors import ConfigError
 from kiqbridge.features.limiters import locks as limiter_locks
 from kiqbridge.features.limiters import store as limits
 from kiqbridge.features.limiters.store import Answer, Kind, Lock
-from kiqbridge.features.limiters.within import Attempt, Within, unlimited
+from kiqbridge.features.limiters.within import Attempt, Within
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
     from kiqbridge.store.redis_pool import RedisPool
     from kiqbridge.wire.keys import Keys
-
-__all__ = [
-    "Limiter",
-    "OverLimit",
-    "Per",
-    "Within",
-    "bucket",
-    "concurrent",
-    "leaky",
-    "points",
-    "unlimited",
-    "window",
-]
 
 Per = Literal["second", "minute", "hour", "day"]
 """Names of intervals; others are given in seconds."""
