@@ -33,7 +33,7 @@ SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
 PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
 ARGS ?=
-# What is installed for the tests: `test` for those of `make test`; `unit` is enough for tests/unit, and a third of `dev`.
+# What is installed for the tests: `test` for those of `make test`; `unit` is enough for tests/kernel/unit, and a third of `dev`.
 TOOLS ?= $(if $(strip $(ARGS)),dev,test)
 
 # SAM does not pass the architecture to the build: `make build` passes it to both.
@@ -58,7 +58,7 @@ help: ## List the targets
 up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
 	@$(FOREGROUND) $(VENV)/bin/kiqbridge dev $(ARGS)
 
-test: $(VENV)/.$(TOOLS) ## For everybody: each promise once, in four minutes (ARGS='tests/unit -k cron' runs a part)
+test: $(VENV)/.$(TOOLS) ## For everybody: each promise once, in four minutes (ARGS='tests/kernel/unit -k cron' runs a part)
 	@$(PYTEST) $(or $(strip $(ARGS)),--quick)
 
 test-all: test-tiers test-redis ## For CI and before a merge: every tier, also on redis-server, with Ruby, Chromium and proofs
@@ -67,17 +67,17 @@ test-tiers: $(VENV)/.dev .venv-sam/.sam .debian13/.root ## Of test-all, every ti
 	@$(PYTEST)
 
 # What depends on redis-py's own code: run with the oldest one that is supported, too.
-OF_REDIS_PY := $(addprefix tests/redis/test_,redis_connection.py redis_pool.py round_trip.py wake_connection.py connection_faults.py) \
+OF_REDIS_PY := $(addprefix tests/kernel/redis/test_,redis_connection.py redis_pool.py round_trip.py wake_connection.py connection_faults.py) \
 	tests/features/cluster/test_calls.py
-test-redis: $(VENV)/.dev $(VENV)/oldest/redis ## Of test-all, tests/redis and tests/features on redis-server, and some with the oldest redis-py
+test-redis: $(VENV)/.dev $(VENV)/oldest/redis ## Of test-all, tests/kernel/redis and tests/features on redis-server, and some with the oldest redis-py
 	@PYTHONPATH=$(VENV)/oldest $(PYTEST) $(OF_REDIS_PY)
 	@if command -v redis-server >/dev/null; then \
-		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis tests/features; \
+		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/kernel/redis tests/features; \
 	else \
-		echo "NOT RUN: tests/redis and tests/features on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; \
+		echo "NOT RUN: tests/kernel/redis and tests/features on redis-server. Install: apt-get install redis-server"; [ "$$CI" != true ]; \
 	fi
 
-test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
+test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/kernel/unit)
 	@.make/test_pythons.sh $(PYTHONS)
 
 prove: $(VENV)/.dev .venv-sam/.sam ## Prove at full size, in an hour, that no job is lost and that the tests see faults (ARGS='-k clock' for one proof)
@@ -87,7 +87,7 @@ ifeq ($(strip $(ARGS)),)
 	@echo "== without all features, and without each"
 	@$(PY) .make/without.py all --some 99
 	@echo "== models with ten times the examples"
-	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/unit tests/redis tests/lambdas tests/features
+	@KIQBRIDGE_PROVE=full $(PYTEST) -m hypothesis tests/kernel/unit tests/kernel/redis tests/kernel/lambdas tests/features
 	@echo "== ten planted faults"
 	@$(PY) .make/plant.py --some 10
 endif

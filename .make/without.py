@@ -25,11 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FEATURES = "worker/kiqbridge/features"
 PLACES = (FEATURES, "tests/features", "lambdas")
-TESTS = ("tests/test_layers.py", "tests/unit", "tests/redis")
+TESTS = ("tests/test_layers.py", "tests/kernel/unit", "tests/kernel/redis")
 FEW = (
-    "tests/unit/test_execution.py",
-    "tests/unit/test_job.py",
-    "tests/redis/test_client.py",
+    "tests/kernel/unit/test_execution.py",
+    "tests/kernel/unit/test_job.py",
+    "tests/kernel/redis/test_client.py",
     "tests/operate/test_parser.py",
 )
 JOB = "HealthPulse"

@@ -92,8 +92,8 @@ SLOW_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
 """A file with such a line is not even imported by `make test`."""
 LEFT_OUT = {"slow", *(need.marker for need in NEEDS)}
 BESIDES = (
-    "make test-all runs besides: tests/browser, tests/interop, tests/prove, tests/redis on redis-server, and what "
-    "takes long or needs more than Python in tests/faults, tests/infra, tests/lambdas and tests/process"
+    "make test-all runs besides: tests/browser, tests/interop, tests/prove, tests/kernel/redis on redis-server, and what "
+    "takes long or needs more than Python in tests/kernel/faults, tests/infra, tests/kernel/lambdas and tests/kernel/process"
 )
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}

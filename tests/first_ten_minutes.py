@@ -152,7 +152,7 @@ def play(terminal: Terminal, wheel: str) -> None:
 
 
 def run_it(terminal: Terminal) -> None:
-    """The steps of the app that runs; tests/process/test_recording.py compares what they print now."""
+    """The steps of the app that runs; tests/kernel/process/test_recording.py compares what they print now."""
     terminal.say("### Run it\n")
     terminal.say(
         "The first terminal runs `kiqbridge dev` (or `make up`): server, cron rule, worker and page. The second one enqueues:\n"

@@ -53,7 +53,7 @@ ONLY_READ = {
     "aws": "needs an AWS account",
     "sam": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/features/spill/test_replay.py has one",
-    "python manage.py": "it needs a project; tests/process/test_django_worker.py has one",
+    "python manage.py": "it needs a project; tests/kernel/process/test_django_worker.py has one",
     "pip": "it would change the environment of these tests",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
@@ -92,7 +92,7 @@ EVENT_MAPPING = (
     "mappings: [{match: {source: bus}, class: HealthPulse, args: [detail.object.key]}]\n"
 )
 SOURCE_PAGES = "docs/sources/"
-"""tests/lambdas/test_source_pages.py runs their events and mappings."""
+"""tests/kernel/lambdas/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {
     "KIQBRIDGE_BENCH_SERVER",
     "KIQBRIDGE_ENQUEUES",
@@ -410,7 +410,7 @@ def run_python(command: Command, project: Project) -> None:
 
 
 def run_schedule(command: Command, project: Project) -> None:
-    """`next` and `previous` run here; tests/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
+    """`next` and `previous` run here; tests/kernel/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
     if command.words[2] in {"next", "previous"}:
         project.command(*command.words[1:])
     else:
@@ -460,7 +460,7 @@ def run_web_ui(command: Command, project: Project) -> None:
 def run_lambda_invoke(command: Command, project: Project) -> None:
     """The payload goes to the real handler, whose answer has the keys that the README shows."""
     read_aws(command, project)
-    # tests/process/test_dev_invoke.py invokes the functions of `kiqbridge dev`.
+    # tests/kernel/process/test_dev_invoke.py invokes the functions of `kiqbridge dev`.
     if command.words[2] != "invoke" or "--endpoint-url" in command.words:
         return
     options = dict(zip(command.words[3:-1:2], command.words[4:-1:2], strict=True))

@@ -1,5 +1,5 @@
 """Ruby takes the Active Jobs that our client writes. Rails itself is not there: a stand-in for its
-wrapper notes what it was given; the bytes are compared in tests/redis/test_active_job_vectors.py.
+wrapper notes what it was given; the bytes are compared in tests/kernel/redis/test_active_job_vectors.py.
 """
 
 import datetime as dt

@@ -20,7 +20,9 @@ CHECKS = sized(
     ),
     sample=(("-m", "kiqbridge.schedule.check", "template.yaml"),),
 )
-TESTS = sized(full=("tests/unit", "tests/infra"), sample=("tests/unit/test_template.py",))
+TESTS = sized(
+    full=("tests/kernel/unit", "tests/infra"), sample=("tests/kernel/unit/test_template.py",)
+)
 
 
 def test_checks_and_tests_pass_in_a_copy_in_which_the_readme_was_followed(tmp_path, tell):

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from unit.cron_oracle import MONTHS, WEEKDAYS, allows, day_matches, days_of_its_month
+from kernel.unit.cron_oracle import MONTHS, WEEKDAYS, allows, day_matches, days_of_its_month
 
 DAY = timedelta(days=1)
 

@@ -20,7 +20,7 @@ from kiqbridge.wire.json_text import loads
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "lambdas" / "enqueue" / "app.py"
-EVENTS = ROOT / "tests" / "lambdas" / "events"
+EVENTS = ROOT / "tests" / "kernel" / "lambdas" / "events"
 SAMPLES = ROOT / "events"
 """Those of users, which are of the same form."""
 ENVIRONMENT = {

@@ -15,7 +15,7 @@ from kiqbridge.wire.keys import Keys
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
-JOBS = Path(__file__).parent.parent / "faults" / "jobs" / "marking.py"
+JOBS = Path(__file__).parent.parent / "kernel" / "faults" / "jobs" / "marking.py"
 KEYS = Keys()
 
 

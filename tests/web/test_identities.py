@@ -7,7 +7,7 @@ import pytest
 
 from kiqbridge.web.auth import find_arn
 
-EVENTS = Path(__file__).parents[1] / "lambdas" / "events" / "http"
+EVENTS = Path(__file__).parents[1] / "kernel" / "lambdas" / "events" / "http"
 
 
 def event(name, **changes):

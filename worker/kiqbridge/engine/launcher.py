@@ -205,14 +205,14 @@ class Launcher:
         # Before jobs know: an iterable one makes room at once, and would be claimed here once more.
         if parts.manager is not None:
             parts.manager.quiet()
+        for role in parts.roles:  # before the beat says so: whoever reads it relies on it
+            role.quiet()
         if not self._quiet.is_set():
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
             self._quieting = self._events.fire_aside("quiet")
         for pool in parts.pools.values():
             pool.quiet()
-        for role in parts.roles:
-            role.quiet()
         if parts.manager is not None:  # it may have been made meanwhile
             parts.manager.quiet()
 

@@ -157,7 +157,7 @@ class Poller(Role):
             if time.monotonic() >= self._renew_at and not self.lead():
                 break
             due = read_due(self._connection, source, now, left_out=left)
-            if not due:
+            if not due or self._stopping.is_set():  # a quiet process moves nothing that came later
                 break
             done = self._move(source, due, now)
             moved += done
