@@ -1,7 +1,6 @@
 """A fleet in the midst of a deploy: two builds on one server, pushed to by both, killed again and again.
 
-The older build is of the commit before jobs began to end in one place (engine/settle/ending.py): it writes and applies
-the ends of jobs by scripts of its own.
+The older build is of the commit before features became folders (docs/decisions/0017).
 """
 
 import io
@@ -34,7 +33,7 @@ from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.flow import BatchSet
 
 ROOT = Path(__file__).parents[2]
-OLDER = "a9f28df1a967"
+OLDER = "80e85ef0"
 COUNT = sized(full=2_000, sample=200)
 STORM_S = sized(full=40.0, sample=6.0)
 EVERY_S = sized(full=1.0, sample=0.8)
