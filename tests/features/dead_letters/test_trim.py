@@ -14,8 +14,7 @@ from kiqbridge.features.dead_letters import trim as dead_trim
 from kiqbridge.features.dead_letters.archive import ArchiveFailed, DeadArchive
 from kiqbridge.features.dead_letters.trim import AT_ONCE, GATHER_S, DeadTrim
 from kiqbridge.features.transfer import file
-from kiqbridge.store.forgetting import dropped_in
-from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds
+from kiqbridge.wire.dead_bounds import DeadBounds, dropped_in, fleet_bounds
 from kiqbridge.wire.keys import Keys
 
 DAY_S = 86_400

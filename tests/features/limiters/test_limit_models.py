@@ -39,7 +39,7 @@ def pool_with_clock(redis_url, longer_ms=0):
     """Connections to a server whose scripts read the test's clock; keys last longer by so much."""
     with ExitStack() as stack:
         for name in ("concurrent", "renew", "window", "bucket", "level"):
-            text = scripts.load(name, limits._SCRIPTS).text
+            text = scripts.load(name, limits.__file__).text
             assert text.count("redis.call('TIME')") == 1
             text = text.replace("redis.call('TIME')", f"redis.call('LRANGE', '{CLOCK}', 0, -1)")
             script = scripts.from_text(text.replace("_ms)", f"_ms + {longer_ms})"))

@@ -27,11 +27,17 @@ from kiqbridge.api.record import JobRecord
 from kiqbridge.api.verdict import LIMITS, Limits
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.forgetting import KEPT_S, dropped_in
 from kiqbridge.store.pauses import Pause, pauses_of, server_time
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import is_clustered, parse_info
-from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
+from kiqbridge.wire.dead_bounds import (
+    DEFAULT_BOUNDS,
+    FIELD,
+    KEPT_S,
+    DeadBounds,
+    dropped_in,
+    fleet_bounds,
+)
 from kiqbridge.wire.keys import hash_tag
 from kiqbridge.wire.names import text_of
 

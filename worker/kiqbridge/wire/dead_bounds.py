@@ -1,6 +1,6 @@
 """How many dead jobs are kept and for how long: what a worker publishes, and what holds for a fleet (protocol §8.5)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 FIELD: Final = "kb_dead"
@@ -8,6 +8,9 @@ FIELD: Final = "kb_dead"
 
 WARNING_SHARE: Final = 0.8
 """The share of `max_jobs` from which doctor and page warn."""
+
+KEPT_S: Final = 86_400.0
+"""How long is known how many were dropped."""
 
 
 class DeadBounds(NamedTuple):
@@ -67,3 +70,9 @@ def _read(field: str | bytes | None) -> DeadBounds | None:
         case [most, timeout_s, overflow] if most.isdecimal() and timeout_s.isdecimal():
             return DeadBounds(int(most), int(timeout_s), overflow == "keep")
     return None
+
+
+def dropped_in(notes: Sequence[bytes]) -> int:
+    """The sum of what `trim_dead.lua` has noted; what is no such note counts for nothing."""
+    counts = [note.partition(b" ")[0] for note in notes]
+    return sum(int(count) for count in counts if count.isdigit())

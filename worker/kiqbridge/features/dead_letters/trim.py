@@ -1,6 +1,6 @@
 """Keeping the dead set within its bounds: nothing else of ours removes jobs from it because of them (protocol §8.5).
 
-1. The leader looks every ten seconds how far the set is beyond the bounds (`store/forgetting.py`).
+1. The leader looks every ten seconds how far the set is beyond the bounds.
 2. It trims at once when 1,000 jobs are too many, turn after turn, else once a minute; the oldest first.
 3. With `dead_archive` they are written there first. What cannot be written stays in the set.
 4. A script removes those that are as they were read, and counts what the bound on the number has cost.
@@ -10,10 +10,11 @@ A process that is killed between 3 and 4 leaves them in the set, and the next le
 """
 
 import logging
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kiqbridge.client.rails import performed_class
 from kiqbridge.engine.leader import Chore
@@ -22,11 +23,12 @@ from kiqbridge.features.dead_letters.archive import DeadArchive
 from kiqbridge.features.transfer.form import Place
 from kiqbridge.features.transfer.reading import Read, read_place
 from kiqbridge.runtime import threads
-from kiqbridge.store.forgetting import Excess, read_excess, remove_dead
+from kiqbridge.store import scripts
+from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text
-from kiqbridge.wire.dead_bounds import DeadBounds
+from kiqbridge.wire.dead_bounds import FIELD, KEPT_S, DeadBounds, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown
 from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, UNREADABLE_CLASS
@@ -48,6 +50,79 @@ TURNS: Final = 5
 
 WARN_S: Final = 3600.0
 NAMED: Final = 5
+
+_TRIM: Final = scripts.load("trim_dead", __file__)
+
+
+class Excess(NamedTuple):
+    """How far the dead set is beyond its bounds.
+
+    Attributes:
+        now: of the server, epoch seconds.
+        size: jobs in the set.
+        most: jobs to remove, the first ones of the set.
+        bounds: those that hold.
+    """
+
+    now: float
+    size: int
+    most: int
+    bounds: DeadBounds
+
+    @property
+    def expired_at(self) -> float:
+        """What died up to then has had its time, epoch seconds."""
+        return self.now - self.bounds.timeout_s
+
+
+def read_excess(connection: RedisConnection, keys: Keys, own: DeadBounds) -> Excess:
+    """The dead jobs beyond the bounds of this worker; if there are any, beyond the widest bounds of the living fleet.
+
+    One round trip, and three more if it is beyond.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    (seconds, micros), size, first = connection.run(
+        ("TIME",), ("ZCARD", keys.dead), ("ZRANGE", keys.dead, 0, 0, "WITHSCORES")
+    )
+    now = int(seconds) + int(micros) / 1_000_000
+    if not own.overflow(size) and (not first or float(first[1]) > now - own.timeout_s):
+        return Excess(now, size, 0, own)
+    published = read_infos(connection.run, keys, field=FIELD).values()
+    bounds = fleet_bounds([own.field(), *published])
+    expired = connection.call("ZCOUNT", keys.dead, "-inf", repr(now - bounds.timeout_s))
+    return Excess(now, size, max(int(expired), bounds.overflow(size)), bounds)
+
+
+def remove_dead(
+    connection: RedisConnection,
+    keys: Keys,
+    members: Sequence[bytes],
+    scores: Sequence[bytes],
+    *,
+    now: float,
+    expired_at: float,
+) -> list[bool]:
+    """Remove members that are as they were read; for each whether it was.
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        members, scores: as read.
+        now: epoch seconds.
+        expired_at: what died up to then has had its time; others are counted as dropped.
+
+    Raises:
+        RedisUnavailable: some may have been removed, and are counted then.
+        RedisRefused: a key is of another type; nothing was removed.
+    """
+    args: list[str | bytes | float] = [repr(now), repr(expired_at), secrets.token_hex(6)]
+    args.append(repr(now - KEPT_S))
+    for pair in zip(members, scores, strict=True):
+        args += pair
+    answers = connection.script(_TRIM, [keys.dead, keys.dead_trimmed], args)
+    return [bool(answer) for answer in answers]
 
 
 class DeadTrim:

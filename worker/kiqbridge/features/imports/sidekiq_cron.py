@@ -25,7 +25,7 @@ from kiqbridge.wire.names import shown, text_of
 Status = Literal["enabled", "disabled"]
 
 GEM: Final = "sidekiq-cron"
-_CRON_STATUS = scripts.load("cron_status")
+_CRON_STATUS = scripts.load("cron_status", __file__)
 _PREFIX: Final = "cron_job:"
 _FIELDS: Final = (
     *("cron", "klass", "status", "args", "message", "description", "active_job"),

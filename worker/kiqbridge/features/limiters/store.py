@@ -16,7 +16,6 @@ Times are microseconds since the epoch.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kiqbridge.store import scripts
@@ -31,12 +30,11 @@ LOCKS_TTL_MS: Final = 30 * 86_400_000
 """The locks of a limiter that nobody asked for 30 days are forgotten, and with them a job that ran so long."""
 
 _US: Final = 1_000_000
-_SCRIPTS: Final = Path(__file__).parent / "scripts"
-_CONCURRENT: Final = scripts.load("concurrent", _SCRIPTS)
-_RENEW: Final = scripts.load("renew", _SCRIPTS)
-_WINDOW: Final = scripts.load("window", _SCRIPTS)
-_BUCKET: Final = scripts.load("bucket", _SCRIPTS)
-_LEVEL: Final = scripts.load("level", _SCRIPTS)
+_CONCURRENT: Final = scripts.load("concurrent", __file__)
+_RENEW: Final = scripts.load("renew", __file__)
+_WINDOW: Final = scripts.load("window", __file__)
+_BUCKET: Final = scripts.load("bucket", __file__)
+_LEVEL: Final = scripts.load("level", __file__)
 
 
 class Answer(NamedTuple):

@@ -17,7 +17,7 @@ from kiqbridge.config.setting import read
 from kiqbridge.features.missed_ticks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.features.monitor.fleet import Fleet, read_fleet
 from kiqbridge.features.monitor.orphans import give_back_orphans
-from kiqbridge.store.forgetting import dropped_in
+from kiqbridge.wire.dead_bounds import dropped_in
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""

@@ -48,9 +48,9 @@ CHUNK_BYTES: Final = 1_000_000
 Read = tuple[Sequence[bytes], Sequence[bytes]]
 """Members, and of a set their scores."""
 
-_HOLD = scripts.load("hold_export")
-_RELEASE = scripts.load("release_export")
-_RETURN = scripts.load("return_export")
+_HOLD = scripts.load("hold_export", __file__)
+_RELEASE = scripts.load("release_export", __file__)
+_RETURN = scripts.load("return_export", __file__)
 
 
 def all_places(pool: RedisPool, keys: Keys) -> list[Place]:

@@ -41,9 +41,9 @@ OF_ONE_JOB: Final = ("lock", "replaced", "progress")
 """Kinds that are put in together with their job only, which may have ended by a second time."""
 
 _JID: Final = re.compile(rb'"jid"\s*:\s*"([^"\\]+)"')
-_MARK: Final = scripts.load("mark_away")
-_FORGET: Final = scripts.load("forget_batch")
-_PUT: Final = scripts.load("restore_state")
+_MARK: Final = scripts.load("mark_away", __file__)
+_FORGET: Final = scripts.load("forget_batch", __file__)
+_PUT: Final = scripts.load("restore_state", __file__)
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from kiqbridge.wire.names import bytes_of
 KEPT_S: Final = 30 * 86_400
 """How long is known what was put in."""
 
-_RESTORE = scripts.load("restore_chunk")
+_RESTORE = scripts.load("restore_chunk", __file__)
 
 
 @dataclass(slots=True)

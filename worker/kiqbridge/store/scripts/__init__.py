@@ -30,12 +30,13 @@ class Script:
     sha: str
 
 
-def load(name: str, folder: Path = FOLDER) -> Script:
-    """Read `name`.lua from a folder, by default this one, and put its parts in.
+def load(name: str, beside: str | Path = FOLDER) -> Script:
+    """Read `name`.lua from the folder `scripts` beside a module, by default this one, and put its parts in.
 
     Raises:
         FileNotFoundError: there is no such script, or no such part.
     """
+    folder = Path(beside).parent / "scripts"
     return from_text(assemble(_read(f"{folder}/{name}.lua"), folder))
 
 
