@@ -30,7 +30,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
     kiqbridge/engine/inflight/lease.py kiqbridge/engine/inflight/outage.py
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
-    kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/put_off.py kiqbridge/engine/settle/retry.py
+    kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/check kiqbridge/features/contract kiqbridge/features/dead_letters
     kiqbridge/features/ecs kiqbridge/features/for_ruby kiqbridge/features/imports/[!_fs]* kiqbridge/features/neighbours

@@ -15,7 +15,7 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.sealing import sealing
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 from kiqbridge.features.encryption import arguments as encryption
 from kiqbridge.wire.payload import ENCRYPTED
 

@@ -15,8 +15,8 @@ from support.runners import NOW, kept, payload
 from kiqbridge import ConfigError, job
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.registry import Handling
-from kiqbridge.engine.settle.put_off import put_off_after
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
+from kiqbridge.engine.settle.retry import put_off_after
 from kiqbridge.errors import OverLimit, RedisUnavailable
 from kiqbridge.features.limiters.limiter import Patience
 from kiqbridge.features.limiters.locks import Held, Keeper

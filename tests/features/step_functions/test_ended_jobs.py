@@ -22,7 +22,7 @@ from kiqbridge.client.server import Server
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.gate import Refusal
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 from kiqbridge.errors import JobRefused
 
 

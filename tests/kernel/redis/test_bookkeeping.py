@@ -8,8 +8,8 @@ from support.waiting import wait_until
 
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.notifications import Notifications
-from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 
 JOBS = [b'{"class":"Mail","jid":"%d"}' % number for number in range(4)]

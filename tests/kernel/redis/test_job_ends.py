@@ -4,7 +4,7 @@ import pytest
 from support.engine import in_flight
 
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.settle.settlement import Settlement, Target
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury

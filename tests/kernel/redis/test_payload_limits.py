@@ -18,8 +18,8 @@ from kiqbridge.config.merge import merge
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.notifications import Notifications
-from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool

@@ -13,7 +13,7 @@ from kiqbridge.client.server import Server
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.inflight.claims import route
 from kiqbridge.engine.perform.gate import Gate
-from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused
 

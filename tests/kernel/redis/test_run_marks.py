@@ -10,7 +10,7 @@ from support.waiting import wait_until
 from kiqbridge import RedisUnavailable
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.perform.run_marks import RunMarks
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 from kiqbridge.wire.json_text import dumps
 
 NOW = int(time.time())

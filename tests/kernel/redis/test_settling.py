@@ -6,8 +6,7 @@ from support.engine import in_flight, put_back
 from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.settle.ending import ending
-from kiqbridge.engine.settle.settlement import Settlement, Target
+from kiqbridge.engine.settle.ending import Settlement, Target, ending
 from kiqbridge.engine.settle.settling import Settler, first_batch
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury

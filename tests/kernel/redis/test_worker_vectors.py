@@ -37,7 +37,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.server import Server
 from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.settle.failed_payload import error_class
+from kiqbridge.engine.settle.error_report import error_class
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.json_text import loads
 from kiqbridge.wire.keys import Keys

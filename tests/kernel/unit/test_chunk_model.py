@@ -21,7 +21,7 @@ from support.proving import sized
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import acknowledge, give_back
 from kiqbridge.engine.inflight.lease import Lease
-from kiqbridge.engine.settle.settlement import Settlement, Target
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts

@@ -8,7 +8,7 @@ import pytest
 from support.runners import fail, kept, payload
 
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 from kiqbridge.errors import JobInterrupted, Shutdown
 
 

@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 import kiqbridge
-from kiqbridge.engine.settle.failed_payload import (
-    MESSAGE_LIMIT,
-    error_class,
-    error_message,
-    failed_payload,
-)
+from kiqbridge.engine.settle.error_report import MESSAGE_LIMIT, error_class, error_message
+from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.errors import JobNotFound, PayloadError
 
 NOW = 1_700_000_000.25

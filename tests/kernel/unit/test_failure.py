@@ -20,7 +20,7 @@ from support.runners import (
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.perform.gate import Refusal
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 
 
 class TestTextsThatAreNoJob:

@@ -13,7 +13,7 @@ from kiqbridge import ConfigError, Job, job, seams
 from kiqbridge.client import declaration
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.engine.perform.gate import Gate
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
 from kiqbridge.feature import Feature
 
 DEADLINE = (Path(__file__).parents[3] / "examples/feature_deadline.py").read_text("utf-8")

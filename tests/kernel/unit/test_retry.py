@@ -12,9 +12,8 @@ from hypothesis import given
 from support.strategies import EPOCH_SECONDS, PAYLOADS
 
 from kiqbridge.client.registry import Handling
-from kiqbridge.engine.settle.failed_payload import failed_payload
-from kiqbridge.engine.settle.retry import RetryPolicy, decide, retry_delay
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
+from kiqbridge.engine.settle.retry import RetryPolicy, decide, failed_payload, retry_delay
 from kiqbridge.errors import ArgumentMismatch, KiqbridgeError
 from kiqbridge.wire.json_text import loads
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kiqbridge.engine.perform.running_job import RunningJob, shown_text
-from kiqbridge.engine.settle.failed_payload import failed_payload
+from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.wire.raw_job import failed_text
 from kiqbridge.wire.showable import replacements, showable
 

@@ -17,8 +17,15 @@ from support.runners import RunnerStand, fail, payload
 from support.stacks import installed_library
 
 from kiqbridge.client.registry import Handling
-from kiqbridge.engine.settle.error_report import Failure, failure_of, rule_for, rules_after
-from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
+from kiqbridge.engine.settle.error_report import (
+    Failure,
+    backtrace_lines,
+    error_class,
+    error_message,
+    failure_of,
+    rule_for,
+    rules_after,
+)
 from kiqbridge.errors import ArgumentMismatch, JobNotFound, PayloadError, ProcessDied
 from kiqbridge.runtime import frames, origins, user_code
 from kiqbridge.runtime.logs import tracebacks

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import pushed_text
-from kiqbridge.engine.settle.dying import killed
-from kiqbridge.engine.settle.ending import ending
+from kiqbridge.engine.settle.ending import ending, killed
 from kiqbridge.errors import JobRemoved, KiqbridgeError, PayloadError
 from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect

@@ -32,7 +32,7 @@ from kiqbridge.engine.host.status import run_folder
 from kiqbridge.engine.launcher import KILL_S, Launcher
 from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues
-from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.error_report import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
 from kiqbridge.runtime.monkey_patches import patched_by

@@ -17,17 +17,16 @@ from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.fetch import Fetcher, Fetches
-from kiqbridge.engine.perform.job_pool import JobPool
 from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.processor import Processor, ProcessorContext
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.perform.slots import SlotsByKind
+from kiqbridge.engine.perform.slots import JobPool, SlotsByKind
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.records import dataclass

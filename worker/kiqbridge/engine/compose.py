@@ -31,8 +31,8 @@ from kiqbridge.engine.perform.gate import Gate, Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.running_job import Holder
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.failure import Failures
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.runtime.troubles import fields_of
 from kiqbridge.wire.dead_bounds import FIELD
 

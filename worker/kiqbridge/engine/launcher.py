@@ -45,7 +45,7 @@ from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
-from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.error_report import error_message
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.role import Role, Until

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kiqbridge.engine.capsule_runtime import CapsuleRuntime
     from kiqbridge.engine.heartbeat import Counting, Heartbeat
     from kiqbridge.engine.manager import Manager
-    from kiqbridge.engine.perform.job_pool import JobPool
+    from kiqbridge.engine.perform.slots import JobPool
 
 logger = logging.getLogger(__name__)
 

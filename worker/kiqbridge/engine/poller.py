@@ -21,10 +21,8 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.inflight.unregistered import UnregisteredWatch
-from kiqbridge.engine.settle.dying import dead, dead_unread
-from kiqbridge.engine.settle.ending import stopped_ending
-from kiqbridge.engine.settle.failed_payload import failed_payload
-from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.ending import Settlement, dead, dead_unread, stopped_ending
+from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.runtime import threads, user_code

@@ -30,12 +30,11 @@ from kiqbridge.engine.perform.execution import Execution, JobRunner
 from kiqbridge.engine.perform.gate import Gate, Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.run_marks import RunMarks
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.failure import Failures, not_performed
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED
-from kiqbridge.engine.settle.put_off import PutOff
-from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Target
+from kiqbridge.engine.settle.retry import PutOff, RetryPolicy
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import read_cancelled

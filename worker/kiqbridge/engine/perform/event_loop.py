@@ -40,8 +40,8 @@ from kiqbridge.engine.perform.loop_watch import LoopWatch
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.elastic_executor import ElasticExecutor

@@ -27,7 +27,7 @@ from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.output import NOT_PERFORMED
-from kiqbridge.engine.settle.put_off import PutOff, put_off_after
+from kiqbridge.engine.settle.retry import PutOff, put_off_after
 from kiqbridge.errors import JobInterrupted, PayloadError, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.logs import log_level

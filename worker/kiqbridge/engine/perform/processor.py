@@ -32,15 +32,14 @@ from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
-from kiqbridge.engine.perform.job_pool import JobPool
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
 from kiqbridge.engine.perform.run_lock import FROM_JOBS, RUN_LOCK
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.perform.slots import Slots
+from kiqbridge.engine.perform.slots import JobPool, Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers, Notification
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import Shutdown
 from kiqbridge.runtime import threads, user_code

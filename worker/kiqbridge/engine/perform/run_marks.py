@@ -20,8 +20,8 @@ from contextlib import closing, suppress
 from functools import partial
 
 from kiqbridge.engine.perform.execution import Execution, Run
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.failure import not_performed
-from kiqbridge.engine.settle.settlement import Settlement
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.role import LazyRole

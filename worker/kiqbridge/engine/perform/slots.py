@@ -16,10 +16,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kiqbridge.client.registry import JobDefinition
+    from kiqbridge.engine.perform.execution import Execution, Performing
+    from kiqbridge.engine.settle.retry import RetryPolicy
+    from kiqbridge.runtime.role import Role
 
 WAIT_S = 0.020
 """How long a claimed job waits for a place: as long as one waits behind a job, see `look_ahead.SHORT_S`."""
@@ -189,3 +192,49 @@ def spellings(name: str) -> Sequence[str]:
     plain = json.dumps(name, ensure_ascii=False)[1:-1]
     escaped = json.dumps(name)[1:-1]
     return (plain,) if plain == escaped else (plain, escaped)
+
+
+class JobPool(Protocol):
+    """Another place where jobs run than the threads of a worker, which a feature brings (the seam `pools`).
+
+    It runs jobs of one kind for the threads that have claimed them, each of which waits for the end.
+
+    Attributes:
+        slots: room for these jobs; shut while none can begin.
+        starter: the thread that it needs.
+    """
+
+    slots: Slots
+    starter: "Role"
+
+    def perform_job(
+        self,
+        definition: "JobDefinition",
+        execution: "Execution",
+        thread: "Performing",
+        *,
+        capsule: str,
+        policy: "Callable[[], RetryPolicy]",
+    ) -> None:
+        """Run a job within the middleware of its capsule; what it returned is in the execution.
+
+        Raises:
+            Shutdown: interrupted; the job has been given back.
+            NotBegun: it could not begin.
+            BaseException: what stands for what the job raised.
+        """
+
+    def note_start(self) -> None:
+        """The process is set up: jobs may change it from now on."""
+
+    def quiet(self) -> None:
+        """Let running jobs know that they should come to an end soon."""
+
+    def interrupt(self, owner: object) -> None:
+        """End the job of this thread, which was given back; it performs none after it."""
+
+    def end_one(self, owner: object) -> None:
+        """End the job of this thread, which was taken away; it performs others after it."""
+
+    def stop(self) -> None:
+        """End all jobs."""

@@ -1,6 +1,10 @@
-"""What comes about when a job ends, as effects of the script by which it leaves Redis.
+"""What a job asks for that has ended, before it is written: where it goes, and the effects of its end. Pure.
 
-Who watches for the end of a job is named by an attribute of its payload (wire/job_text.py):
+A job that simply succeeded asks for nothing. `dead`, `dead_unread` and `killed` are the only makers of a dead job: one
+that has no tries left, is refused, overran, killed its child process, cannot be read, cannot become a job when it is
+due, or was killed by an operator. Each death has the text for `dead`, as Ruby's pages can show it.
+
+The effects come about with the script by which the job leaves Redis. Who watches for the end of a job is named by an attribute of its payload (wire/job_text.py):
 
     tick    how it ended is added to the ends of its schedule (wire/tick_mark.py)
     flow    its end is added to `kb:flow:ends`: the outbox frees its lock, counts its batch, begins the next job
@@ -12,21 +16,25 @@ A new consequence of an end is an effect here, and its part in store/scripts/par
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from enum import StrEnum
 from typing import Any, Final
 
 from kiqbridge import seams
-from kiqbridge.engine.settle.failed_payload import error_class, error_message
+from kiqbridge.engine.settle.error_report import error_class, error_message
 from kiqbridge.engine.settle.output import JobOutput
-from kiqbridge.errors import ConfigError, JobSkipped
+from kiqbridge.errors import ConfigError, JobRemoved, JobSkipped
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
+from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.flow_steps import passes_value
-from kiqbridge.wire.job_text import is_watched, watched_payload
+from kiqbridge.wire.job_text import JobText, is_watched, watched_payload
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK
+from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK, Profile
+from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, failed_text, unreadable_job
+from kiqbridge.wire.showable import KEPT_IN, showable
 from kiqbridge.wire.tick_mark import EndKind, JobEnd, tick_mark_of
 
 logger = logging.getLogger(__name__)
@@ -35,6 +43,57 @@ MOST_MESSAGE: Final = 2_000
 """Characters of an error's message that are kept with an end."""
 
 _FAILED: Final = ("dead", "discarded")
+
+
+class Target(StrEnum):
+    """Where a job goes that did not simply succeed.
+
+    REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
+    untouched but for the count of a limiter. ROUTE is the end of another queue, untouched as well. DISCARD leaves
+    Redis: with the acknowledgement of its chunk, or by a script of its own if its end has effects.
+    """
+
+    RETRY = "retry"
+    DEAD = "dead"
+    DISCARD = "discard"
+    REPUSH = "repush"
+    SCHEDULE = "schedule"
+    ROUTE = "route"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What a job asks for that did not simply succeed.
+
+    Attributes:
+        target: where it goes.
+        score: epoch seconds, the time of the retry or of death.
+        text: the job as it shall be kept; without meaning for DISCARD.
+        counted: whether it counts as processed and failed (§11: malformed texts do not).
+        failed: whether it counts as failed, if it is counted.
+        notify: calls the error and death handlers; to be called once it is written, and only then.
+        queue: where a job goes that is routed or pushed again.
+        effects: of its end; they come about with it.
+    """
+
+    target: Target
+    score: float
+    text: bytes
+    counted: bool
+    notify: Callable[[], None] | None = None
+    queue: str = ""
+    failed: bool = True
+    effects: Sequence[Effect] = ()
+
+    @property
+    def leaves_with_chunk(self) -> bool:
+        """Whether it leaves Redis with the acknowledgement of its chunk, and nothing is written of it."""
+        return self.target is Target.DISCARD and not self.effects
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has made room, or was put off, and its run goes on later."""
+        return self.target in (Target.REPUSH, Target.SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +181,91 @@ def stopped_ending(keys: Keys, text: bytes, now: float) -> Sequence[Effect]:
     """The effects of the end of a due job, `text`, whose push client middleware has stopped."""
     error = JobSkipped("client middleware stopped the push of this job when it was due")
     return ending(keys, watched_payload(text), "skipped", now, error=error)
+
+
+def dead(
+    keys: Keys,
+    text: bytes,
+    payload: Mapping[str, Any],
+    kept: Mapping[str, Any],
+    error: BaseException,
+    *,
+    now: float,
+    took_s: float | None = None,
+    notify: Callable[[], None] | None = None,
+) -> Settlement:
+    """A job dies whose text is read.
+
+    Args:
+        keys: the namespace.
+        text: as it was fetched.
+        payload: what that says.
+        kept: the payload with what is recorded of the failure (retry.py).
+        error: the last one.
+        now: epoch seconds.
+        took_s: seconds that its last run took; None = it was not run.
+        notify: calls the handlers, once it is written.
+    """
+    return Settlement(
+        target=Target.DEAD,
+        score=now,
+        text=json_text.dumps_moved(kept, text),
+        counted=True,
+        notify=notify,
+        effects=ending(keys, payload, "dead", now, error=error, took_s=took_s, kept=kept),
+    )
+
+
+def dead_unread(
+    keys: Keys,
+    text: bytes,
+    error: BaseException,
+    *,
+    queue: str,
+    now: float,
+    profile: Profile,
+    is_job: bool = False,
+    notify: Callable[[], None] | None = None,
+) -> Settlement:
+    """A text dies that is not read: it is kept as the argument of a job that every Sidekiq can show.
+
+    Arguments as those of `dead`, and:
+        queue: where it was found.
+        profile: the form of timestamps.
+        is_job: it can be a job, but is no reading: what is recorded of its failure is added to its bytes.
+    """
+    kept, record = text, unreadable_job
+    if is_job:
+        job = JobText(text)
+        if job.is_readable:
+            item = showable({"jid": None, **job.item})
+            kept = json_text.dumps_moved(item, text) if KEPT_IN in item else text
+        if job.is_readable or len(text) > MAX_PARSED_BYTES:
+            record = failed_text
+    return Settlement(
+        target=Target.DEAD,
+        score=now,
+        text=record(
+            kept,
+            error_class=error_class(error),
+            error_message=error_message(error),
+            queue=queue,
+            now=now,
+            profile=profile,
+        ),
+        counted=is_job,
+        notify=notify,
+        effects=ending(keys, watched_payload(text), "dead", now, error=error),
+    )
+
+
+def killed(keys: Keys, job: JobText, by: str, *, now: float, profile: Profile) -> Settlement:
+    """An operator kills a job; `by` says who. It is kept as it is, if its text is an object."""
+    error = JobRemoved(f"{by} killed it")
+    if not job.item:
+        return dead_unread(keys, job.text, error, queue=job.queue, now=now, profile=profile)
+    effects = ending(keys, watched_payload(job.text), "dead", now, error=error)
+    return Settlement(target=Target.DEAD, score=now, text=job.text, counted=False, effects=effects)
 
 
 def wants_output(payload: Mapping[str, Any]) -> bool:

@@ -1,4 +1,6 @@
-"""An error that was raised in a child process, as its worker gets it: names and lines, no object.
+"""An error as text: its class, message and backtrace as they are kept with a job (protocol §8.6).
+
+One that was raised in a child process comes to its worker so, as names and lines, no object:
 
 1. The child describes the error (`describe` in child_messages.py), and what the rules of its class answered about it
    (`RuleAnswers`), since only there the error itself can be given to them.
@@ -8,18 +10,59 @@
 """
 
 import contextlib
+import os
+import re
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from kiqbridge.client.registry import Handling, OnError
-from kiqbridge.errors import ArgumentMismatch, ProcessDied
+from kiqbridge.errors import ArgumentMismatch, JobNotFound, ProcessDied
 from kiqbridge.runtime.records import dataclass
 
 FAILURE = "__kiqbridge_failure__"
 """Attribute of a stand-in: the `Failure` that it stands for."""
+
+MESSAGE_LIMIT = 10_000
+"""Characters of an error message that are kept (§8.6)."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_ENGINE = f"{Path(__file__).parents[2]}{os.sep}"
+
+
+def error_message(error: BaseException) -> str:
+    """The first 10,000 characters, always encodable."""
+    try:
+        text = str(error)
+    except BaseException as unreadable:  # noqa: BLE001 - a broken __str__ must not cost the job
+        text = f"(the message could not be read: {type(unreadable).__name__})"
+    return _SURROGATES.sub("\ufffd", text[:MESSAGE_LIMIT])
+
+
+def error_class(error: BaseException) -> str:
+    """Builtins by name, others `module.QualName`; an unknown class is Ruby's NameError."""
+    if isinstance(error, JobNotFound):
+        return "NameError"
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def backtrace_lines(error: BaseException) -> list[str]:
+    """`FILE:LINE:in 'FUNCTION'`, innermost first, without ours (§8.6)."""
+    failure = failure_of(error)
+    if failure is not None:  # it was raised in a child process
+        return list(failure.backtrace)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_ENGINE)] or list(frames)
+    return [f"{frame.filename}:{frame.lineno}:in '{frame.name}'" for frame in reversed(own)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@
    `{"class":"Mail","args":[7],…,"error_message":"no route","error_class":"ConnectionError","retry_count":0}`
 3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
 4. Answer with a `Settlement`: the target, its time, the text to be kept, the effects of the job's end (ending.py),
-   and what calls the handlers. A dead job is made by dying.py.
+   and what calls the handlers. A dead job is made by `ending.dead`.
 5. Whoever fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
    background (notifications.py).
 
@@ -25,15 +25,18 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
 from kiqbridge.client.registry import Handling, JobDefinition, Registry
-from kiqbridge.engine.settle.dying import dead, dead_unread
-from kiqbridge.engine.settle.ending import ending, wants_output
-from kiqbridge.engine.settle.error_report import rules_after
-from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.ending import (
+    Settlement,
+    Target,
+    dead,
+    dead_unread,
+    ending,
+    wants_output,
+)
+from kiqbridge.engine.settle.error_report import error_message, rules_after
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput, encode_output
-from kiqbridge.engine.settle.put_off import PutOff
-from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
-from kiqbridge.engine.settle.settlement import Settlement, Target
+from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide
 from kiqbridge.errors import JobCancelled, JobSkipped
 from kiqbridge.runtime import job_forks, redaction, user_code
 from kiqbridge.runtime.logs import log_level
@@ -148,7 +151,7 @@ class Failures:
         )
 
     def put_off(self, execution: "Execution", error: BaseException, later: PutOff) -> Settlement:
-        """The job comes back later, without a failure and without a retry (put_off.py)."""
+        """The job comes back later, without a failure and without a retry (`PutOff`)."""
         payload = _with_jid(json_text.loads(execution.text))
         kept = {"queue": execution.queue, **payload, **later.attributes}
         delay_s = later.delay_s * (1 + self.rng.random() * later.jitter)

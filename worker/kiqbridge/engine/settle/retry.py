@@ -5,32 +5,45 @@ As its developer lives it: the job raises, the message is logged, and it is trie
 where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means dead at once and
 `retry: false` discarded at once.
 
-1. A job raised. Its payload gets what is recorded of the failure (failed_payload.py):
+1. A job raised. If its error is one that a feature names (`Feature.puts_off`), it has not failed: it comes back later
+   (`put_off_after`).
+2. Its payload gets what is recorded of the failure (`failed_payload`), with `backtrace: 1` also that line:
    `{"class":"Mail","args":[7],"retry":true,…,"error_class":"OSError","retry_count":0,"failed_at":1700000000.5}`.
-2. The rule that `on_error` of its class has for the error counts first: `"discard"`, `"kill"`, seconds.
+3. The rule that `on_error` of its class has for the error counts first: `"discard"`, `"kill"`, seconds.
    An argument that does not fit (`ArgumentMismatch`) is `"kill"`: the next try would meet the same one.
-3. Without `retry` it is discarded, nothing is recorded. With no tries left it is dead, unless
+4. Without `retry` it is discarded, nothing is recorded. With no tries left it is dead, unless
    `retries_exhausted` or `dead: false` discards it.
-4. Else it is tried again after `retry_in` of its class, or count⁴ + 15 s, and a jitter.
+5. Else it is tried again after `retry_in` of its class, or count⁴ + 15 s, and a jitter.
 
 The functions of a class are called here; all else is given: payload, error, settings, time and chance.
 Writing the decision is one script (settling.py).
 """
 
+import base64
+import json
 import logging
 import random
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kiqbridge.client.registry import Handling
+from kiqbridge import seams
+from kiqbridge.client.registry import Handling, JobDefinition
 from kiqbridge.client.server import BacktraceCleaner
-from kiqbridge.engine.settle.error_report import rule_for
-from kiqbridge.engine.settle.failed_payload import failed_payload, whole_number
-from kiqbridge.engine.settle.settlement import Target
+from kiqbridge.engine.settle.ending import Target
+from kiqbridge.engine.settle.error_report import (
+    backtrace_lines,
+    error_class,
+    error_message,
+    failure_of,
+    rule_for,
+)
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import Profile, read_timestamp, timestamp
+from kiqbridge.wire.showable import showable
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +75,7 @@ class RetryPolicy:
     def failed(
         self, payload: Mapping[str, Any], error: BaseException, *, queue: str, now: float
     ) -> dict[str, Any]:
-        """The payload of a job with what is recorded of its failure at `now` (failed_payload.py)."""
+        """The payload of a job with what is recorded of its failure at `now`."""
         return failed_payload(
             payload,
             error,
@@ -177,3 +190,115 @@ def retry_delay(count: int, rng: random.Random, seconds: float | None = None) ->
     count = min(max(count, 0), LONGEST_S)
     base = count**4 + 15 if seconds is None else seconds
     return min(base + rng.randrange(10) * (count + 1), LONGEST_S)
+
+
+class PutOff(NamedTuple):
+    """How a job is put off that has not failed.
+
+    Attributes:
+        delay_s: for so many seconds.
+        jitter: up to this part of the delay is added to it, so that jobs do not come back together.
+        attributes: what is changed in its payload.
+        line: what the log says in place of `done`.
+        said: follows the delay in the log, such as "for the 3. time".
+    """
+
+    delay_s: float
+    jitter: float = 0.0
+    attributes: Mapping[str, Any] = {}
+    line: str = "put off"
+    said: str = ""
+
+
+def put_off_after(
+    text: bytes, error: BaseException, definition: JobDefinition | None
+) -> PutOff | None:
+    """How a job is put off that ended with this error; None: it has failed.
+
+    The error is of a class that a feature names, or of one derived from it; classes are compared by their names, so that
+    no feature is loaded for it. A rule for it in `on_error` of the job's class counts instead, and so does a failure of
+    the feature's function. A child process asks, as the error is there; its worker gets the answer with the error
+    (`Failure.put_off`).
+
+    Args:
+        text: the job, as fetched.
+        error: what it ended with.
+        definition: of its class, if it was found.
+    """
+    if (failure := failure_of(error)) is not None:
+        return None if failure.put_off is None else PutOff(**failure.put_off)
+    kind: type = type(error)
+    if (judge := seams.judge_of(kind)) is None:
+        return None
+    kind, rule = judge
+    on_error = definition.handling.on_error if definition is not None else {}
+    if any(issubclass(each, kind) and isinstance(error, each) for each in on_error):
+        return None
+    failed = f"a feature's rule for {kind.__qualname__} failed: the job counts as failed"
+    found = user_code.call(rule, json_text.loads(text), error, log=logger, failed=failed)
+    return found if isinstance(found, PutOff) else None
+
+
+def failed_payload(
+    payload: Mapping[str, Any],
+    error: BaseException,
+    *,
+    queue: str,
+    profile: Profile,
+    now: float,
+    cleaner: BacktraceCleaner | None = None,
+) -> dict[str, Any]:
+    """The payload with what is recorded about a failure, in Ruby's order (§3.4, §8.1).
+
+    What Ruby's readers cannot show is put aside: see `showable`.
+
+    Args:
+        payload: the job as it was fetched.
+        error: what it raised.
+        queue: where it was fetched from.
+        profile: the form of timestamps.
+        now: epoch seconds.
+        cleaner: chooses the lines of a backtrace.
+    """
+    failed = showable(dict(payload))
+    failed["queue"] = payload.get("retry_queue") or queue
+    failed["error_message"] = error_message(error)
+    failed["error_class"] = error_class(error)
+    count = payload.get("retry_count")
+    if count is None:
+        failed["failed_at"] = timestamp(now, profile)
+        failed["retry_count"] = 0
+    else:
+        failed["retried_at"] = timestamp(now, profile)
+        failed["retry_count"] = whole_number(count) + 1
+        if failed["retry_count"] <= 0 and failed.get("failed_at") is None:
+            failed["failed_at"] = failed["retried_at"]  # Ruby's page of the job shows this one then
+    lines = payload.get("backtrace")
+    if lines:
+        most = None if lines is True else whole_number(lines)
+        failed["error_backtrace"] = _backtrace(error, most, cleaner)
+    return failed
+
+
+def whole_number(value: object) -> int:
+    """An integer out of whatever a foreign producer wrote; 0 when there is none."""
+    try:
+        return int(float(str(value)))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _backtrace(error: BaseException, most: int | None, cleaner: BacktraceCleaner | None) -> str:
+    """Base64 of deflated JSON, without line breaks (§8.6)."""
+    lines = backtrace_lines(error)
+    if cleaner is not None:
+        cleaned = user_code.call(
+            cleaner,
+            lines,
+            log=logger,
+            failed="a backtrace cleaner failed, and the lines stay as they are",
+        )
+        if cleaned and isinstance(cleaned, list) and all(type(line) is str for line in cleaned):
+            lines = cleaned
+    text = json.dumps(lines[:most], ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"))).decode("ascii")

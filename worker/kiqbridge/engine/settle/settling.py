@@ -21,8 +21,8 @@ from itertools import takewhile
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import repush, route, settle, settle_all
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.notifications import Notification
-from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.batches import count_by_bytes

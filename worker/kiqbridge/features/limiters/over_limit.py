@@ -10,8 +10,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kiqbridge.engine.settle.failed_payload import whole_number
-from kiqbridge.engine.settle.put_off import PutOff
+from kiqbridge.engine.settle.retry import PutOff, whole_number
 from kiqbridge.errors import OverLimit
 
 COUNT: Final = "kb_over_limit"

@@ -51,11 +51,9 @@ from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.engine.settle.ending import wants_output
-from kiqbridge.engine.settle.error_report import RuleAnswers
-from kiqbridge.engine.settle.failed_payload import error_message
+from kiqbridge.engine.settle.error_report import RuleAnswers, error_message
 from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
-from kiqbridge.engine.settle.put_off import PutOff
-from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
+from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide
 from kiqbridge.errors import JobNotFound
 from kiqbridge.features.process_pool.messages import Channel, ChildSettings, describe
 from kiqbridge.runtime import descriptors, job_forks, redaction

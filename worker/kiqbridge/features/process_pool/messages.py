@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kiqbridge import seams
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.settle.error_report import Failure, RuleAnswers
-from kiqbridge.engine.settle.failed_payload import backtrace_lines, error_class, error_message
-from kiqbridge.engine.settle.put_off import PutOff
+from kiqbridge.engine.settle.error_report import (
+    Failure,
+    RuleAnswers,
+    backtrace_lines,
+    error_class,
+    error_message,
+)
+from kiqbridge.engine.settle.retry import PutOff
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.logs import tracebacks
 from kiqbridge.runtime.records import dataclass

@@ -26,7 +26,7 @@ from kiqbridge.engine.inflight.claims import take_away
 from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
-from kiqbridge.engine.settle.dying import dead
+from kiqbridge.engine.settle.ending import dead
 from kiqbridge.errors import JobOverran
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.engine.settle.ending import EndedJob
-from kiqbridge.engine.settle.failed_payload import error_class, error_message
+from kiqbridge.engine.settle.error_report import error_class, error_message
 from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.features.step_functions.task import REFUSED, Task, task_of
 from kiqbridge.runtime.records import dataclass

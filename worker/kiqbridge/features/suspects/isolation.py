@@ -28,7 +28,7 @@ from kiqbridge.engine.inflight.outage import Outage, retry_until_written
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.settle.settlement import Settlement
+from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import KiqbridgeError, ProcessDied, Shutdown
 from kiqbridge.features.process_pool.child import Child, TimeLimitReached

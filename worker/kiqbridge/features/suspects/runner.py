@@ -12,11 +12,10 @@ from typing import Any
 from kiqbridge.client import rails
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Server
-from kiqbridge.engine.settle.dying import dead_unread
+from kiqbridge.engine.settle.ending import Settlement, Target, dead_unread
 from kiqbridge.engine.settle.error_report import Failure
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.clock import wall_now

@@ -19,10 +19,10 @@ from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.engine.settle.settlement import Settlement, Target
 from kiqbridge.errors import JobTimeout
 from kiqbridge.features.process_pool.messages import ChildSettings, describe
 from kiqbridge.wire.keys import Keys
