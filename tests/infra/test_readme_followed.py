@@ -1,7 +1,6 @@
 """Who follows the README to the letter finds `make check` and the tests as green as before.
 
-In a copy of the repository with the README's jobs and its rule. Here is what can notice them in seconds;
-`make prove` runs all checks, and the tiers without a server, on such a copy.
+In a copy of the repository with the README's jobs and its rule: what can notice them, in seconds.
 """
 
 import os

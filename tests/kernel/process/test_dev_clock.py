@@ -7,53 +7,13 @@ from support.dev_project import interrupt, lines_of, wait_for_job
 
 pytestmark = pytest.mark.slow
 
-IN_THE_HOUR = "cron(30 2 * * ? *)"
-"""Of NightlyReport in Paris: left out in spring, twice on the clock in autumn."""
-
 YEARS_WITHOUT_A_LEAP = ("2019-03-01T02:58:30", "2190-03-01T01:58:30Z")
-
-
-@pytest.fixture
-def project(project):
-    project.change("cron(0 3 * * ? *)", IN_THE_HOUR)
-    return project
 
 
 def instants_of(run, rule):
     """When the ticks of a rule were due, as its lines say in UTC."""
     ticks = [line for line in lines_of(run, "tick") if f" {rule} " in line]
     return [re.search(r"due ([^;]*)", line)[1] for line in ticks]
-
-
-def wait_for_pulse(run, clock):
-    """Wait until the rules' clock has passed a time of the day, by a rule that fires every five minutes."""
-    run.wait_for(
-        lambda: any(clock in instant for instant in instants_of(run, "HealthPulse")),
-        30,
-        f"the pulse of {clock}",
-    )
-
-
-class TestTheDaysOfTheClockChange:
-    def test_in_autumn_a_rule_of_the_repeated_hour_fires_once(self, project):
-        run = project.dev("--at", "2026-10-25T00:26:00Z", "--speed", "1200")
-
-        wait_for_pulse(run, "02:00 UTC")
-
-        assert instants_of(run, "NightlyReport") == ["Sun 2026-10-25 02:30 CEST = 00:30 UTC"]
-        [line] = [line for line in lines_of(run, "tick") if "NightlyReport" in line]
-        assert "next Mon 2026-10-26 02:30 CET = 01:30 UTC" in line
-        assert interrupt(run) == 0
-
-    def test_in_spring_a_rule_of_the_hour_that_is_left_out_does_not_fire(self, project):
-        run = project.dev("--at", "2026-03-29T00:26:00Z", "--speed", "1200")
-
-        wait_for_pulse(run, "02:00 UTC")
-
-        assert instants_of(run, "NightlyReport") == []
-        [row] = re.findall(r"^  NightlyReport .*$", run.output, re.MULTILINE)[:1]
-        assert row.endswith("Mon 2026-03-30 02:30 CEST = 00:30 UTC")
-        assert interrupt(run) == 0
 
 
 class TestATimeFarAway:

@@ -50,41 +50,6 @@ def wait_for_each_second(instants):
     return wait
 
 
-def test_one_that_is_saved_while_a_worker_runs_fires_each_second_once(
-    start, seen, instants, schedules, wait_for_each_second
-):
-    start()
-
-    schedules.save(Schedule("seconds", "nop", every=1))
-
-    wait_until(lambda: len(instants("seconds")) >= 6, 60)
-    wait_for_each_second("seconds")
-    assert Counter(instants("seconds")).most_common(1)[0][1] == 1
-    assert all(note["at"] >= note["due"] for note in seen.all("seconds"))
-
-
-def test_a_change_a_pause_and_a_deletion_take_effect_while_it_runs(
-    redis, start, instants, schedules
-):
-    start()
-    schedules.save(Schedule("old", "nop", every=1))
-    wait_until(lambda: len(instants("old")) >= 2, 60)
-
-    schedules.pause("old", reason="test")
-    schedules.save(Schedule("new", "nop", every=1))
-    wait_until(lambda: len(instants("new")) >= 3, 60)
-    paused_at = json.loads(redis.hget("kb:schedules:state", "old"))["paused"]["at"]
-    assert max(instants("old")) <= paused_at
-
-    schedules.resume("old")
-    wait_until(lambda: max(instants("old")) > paused_at + 1, 60)
-    assert schedules.delete("new")
-    wait_until(lambda: redis.zcard("kb:placed:new") == 0)
-    last, so_far = int(time.time()), len(instants("old"))
-    wait_until(lambda: len(instants("old")) >= so_far + 3, 60)
-    assert max(instants("new")) <= last
-
-
 def test_when_the_leader_is_killed_another_one_goes_on_and_nothing_is_missing(
     redis, start, instants, schedules, wait_for_each_second
 ):

@@ -140,26 +140,6 @@ class TestAServerThatCannotBeUsed:
         assert words in line
         assert "s3cret" not in line
 
-    def test_a_cluster_without_a_hash_tag(self, start):
-        with embedded_server(cluster_enabled="yes") as server:
-            line = self.ends(start(url=server.url))
-
-        assert "cluster mode" in line
-        assert "KIQBRIDGE_NAMESPACE" in line
-
-    def test_one_that_is_too_old(self, start, server):
-        text = b"redis_version:6.2.14\r\n"
-        with InterceptingRedis(server.port) as proxy:
-            proxy.decide = lambda command: (
-                Answer(b"$%d\r\n%b\r\n" % (len(text), text))
-                if command == [b"INFO", b"server"]
-                else None
-            )
-            line = self.ends(start(url=proxy.url))
-
-        assert "is redis 6.2.14, which is too old" in line
-        assert "upgrade to Redis 7.0, Valkey 7.2, or newer" in line
-
     def test_one_that_is_still_loading_is_waited_for(self, start, server):
         with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda _command: Answer(b"-LOADING Redis is loading\r\n")

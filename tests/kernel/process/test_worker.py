@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 import redis as redis_py
@@ -12,8 +11,8 @@ from support.servers import embedded_server, find_free_port
 from support.workers import find_identity
 
 JOBS = """
-import logging, threading, time
-from kiqbridge import Job, job
+import threading, time
+from kiqbridge import job
 from support.noting import hold, note
 
 @job
@@ -51,16 +50,6 @@ def stuck_in_lock():
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
-
-@job(retry=3, backtrace=True)
-def failing(name):
-    raise ValueError("no luck with " + name)
-
-class Named(Job):
-    class_name = "Shop::Named"
-    def perform(self):
-        logging.getLogger("shop").info("hello from the job")
-        note("jid " + self.jid)
 """
 JID = "0123456789abcdef01234567"
 
@@ -95,59 +84,6 @@ class TestPerforming:
         assert worker.stop() == 0
         assert redis.get("stat:processed") == b"20"
         nothing_is_left(redis)
-
-    def test_a_job_knows_its_id_and_its_log_lines_carry_it(self, redis, start, seen):
-        worker = start()
-        enqueue(redis, text("Shop::Named"))
-
-        worker.wait_for_output('"msg":"done"')
-
-        assert seen.events() == [f"jid {JID}"]
-        lines = [json.loads(line) for line in worker.output.splitlines()]
-        about_it = [line for line in lines if line.get("ctx", {}).get("jid") == JID]
-        assert [line["msg"] for line in about_it] == ["start", "hello from the job", "done"]
-        assert about_it[-1]["ctx"]["class"] == "Shop::Named"
-        assert about_it[-1]["ctx"]["elapsed"] >= 0
-
-    def test_the_dead_are_kept_within_the_bounds_of_the_file_and_what_goes_is_archived(
-        self, redis, start, tmp_path
-    ):
-        settings, archive = tmp_path / "settings.yml", tmp_path / "archive"
-        settings.write_text(f"dead_max_jobs: 11\ndead_archive: {archive}\n")
-        redis.zadd("dead", {text("note_it", str(number)): time.time() for number in range(30)})
-
-        worker = start("-C", str(settings))
-
-        worker.wait_for(lambda: f"20 jobs (note_it 20); they are in {archive}" in worker.output)
-        assert redis.zcard("dead") == 10
-        assert len(list(archive.iterdir())) == 1
-        worker.wait_for(lambda: redis.smembers("processes"))
-        [identity] = redis.smembers("processes")
-        assert redis.hget(identity, "kb_dead") == b"11 15552000 drop"
-
-    def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, seen):
-        worker = start()
-        redis.zadd("retry", {text("note_it", "retried"): 1.0})
-        redis.zadd("schedule", {text("note_it", "scheduled"): time.time() + 0.2})
-
-        worker.wait_for(lambda: sorted(seen.events()) == ["retried", "scheduled"])
-
-
-class TestWireProfile:
-    @pytest.mark.parametrize(("version", "kind"), [("8.1.7", int), ("7.3.10", float)])
-    def test_auto_writes_failures_as_the_ruby_processes_read_them(
-        self, redis, start, version, kind
-    ):
-        redis.sadd("processes", "ruby:1:abc")
-        redis.hset("ruby:1:abc", "info", json.dumps({"version": version, "labels": []}))
-        worker = start(KIQBRIDGE_WIRE_PROFILE="auto")
-
-        enqueue(redis, text("failing", "x"))
-        worker.wait_for(lambda: redis.zcard("retry"))
-
-        [failed] = redis.zrange("retry", 0, -1)
-        assert type(json.loads(failed)["failed_at"]) is kind
-        assert worker.stop() == 0
 
 
 class TestLookAhead:
@@ -218,16 +154,6 @@ class TestTerm:
 
             assert worker.stop() == 0
             nothing_is_left(redis)
-
-    def test_while_redis_is_away(self, redis, start, seen):
-        port = find_free_port()
-        with embedded_server(port=port) as server:
-            worker = start("-c", "1", "-t", "0.5", url=server.url)
-        worker.wait_for_output("cannot be reached")
-
-        assert worker.stop(timeout_s=20) == 0
-        assert "Traceback" not in worker.output
-        assert worker.output.rstrip().endswith('"msg":"bye"}')
 
     def test_while_redis_is_frozen_it_ends_soon_and_its_job_is_not_lost(
         self, redis, server, start, seen
@@ -533,11 +459,3 @@ class TestRequire:
         enqueue(redis, text(known))
 
         worker.wait_for(lambda: seen.events() == [known])
-
-
-def test_a_server_that_evicts_is_warned_of_at_the_start(start):
-    with embedded_server(maxmemory_policy="volatile-lru") as server:
-        worker = start(url=server.url, ready="is ready")
-
-        assert "the eviction policy volatile-lru" in worker.output
-        worker.close()

@@ -1,12 +1,10 @@
 """A schedule of another form as EventBridge's expressions, and what AWS takes and refuses."""
 
-import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.brute_force import random_line
 from support.proving import sized
 
 from kiqbridge.schedule.cron import parse
@@ -138,22 +136,29 @@ def test_the_rules_of_a_line_are_due_when_it_is(line, day):
     assert_same(days, at_midnight, start, start + timedelta(days=1827))
 
 
-def test_the_rules_of_lines_with_days_from_the_end_and_nth_weekdays_are_due_when_they_are(tell):
-    rng, said, refused = random.Random(5), 0, 0
-    for _ in range(200):
-        line = random_line(rng)
-        year = rng.randint(1971, 2190)
-        try:
-            rules = [parse(text) for text in texts(line)]
-        except ExpressionError:
-            refused += 1
-            continue
-        assert_same(parse_expression(line), rules, utc(year, 1, 1), utc(year + 3, 1, 1))
-        said += 1
-    assert said > refused
-    tell(
-        f"EventBridge rules of {said} random lines are due when they are; {refused} cannot be said"
-    )
+FROM_THE_END = st.tuples(
+    st.integers(0, 59).map(str),
+    st.integers(0, 23).map(str),
+    st.sampled_from(["*", "*/5", "1-7", "L", "-2", "15,L"]),
+    st.just("*") | field(1, 12),
+    st.sampled_from(["*", "*/3", "MON-FRI", "5-7", "MON#2", "5#-1,0", "SAT#L"]),
+).map(" ".join)
+
+
+@settings(max_examples=sized(full=1000, sample=50), deadline=None, database=None)
+@given(FROM_THE_END, st.integers(1971, 2190))
+@example("0 3 L * MON#2", 2026)
+@example("0 3 15,L * SAT#L", 2026)
+@example("0 3 * * 5#-1,0", 2026)
+def test_the_rules_of_lines_with_days_from_the_end_and_nth_weekdays_are_due_when_they_are(
+    line, year
+):
+    try:
+        rules = [parse(text) for text in texts(line)]
+    except ExpressionError:
+        return
+
+    assert_same(parse_expression(line), rules, utc(year, 1, 1), utc(year + 3, 1, 1))
 
 
 def assert_same(schedule, rules, start, end):
