@@ -38,7 +38,7 @@ EXPECTED = (
     "kiqbridge/store/scripts/parts/*.lua",
     "kiqbridge/features/*/scripts/*.lua",
     "kiqbridge/features/*/scripts/parts/*.lua",
-    "kiqbridge/aws/sources/*.json",
+    "kiqbridge/features/*/*.json",
     "kiqbridge/web/templates/*.html",
     "kiqbridge/features/*/*.html",
     "kiqbridge/web/static/*",

@@ -22,7 +22,7 @@ set -eu
 
 # What no function loads, nor what a function may import to declare and enqueue jobs: commands with what only they use,
 # the worker's rooms of the engine, tests, and dateutil's copy of the time zones, of which the system has its own.
-# tests/kernel/lambdas/test_layer.py compares these lists with what is loaded.
+# tests/features/test_layer.py compares these lists with what is loaded.
 IN_NO_FUNCTION='
     kiqbridge/commands kiqbridge/compat kiqbridge/dev kiqbridge/testing kiqbridge_pytest
     kiqbridge/engine/[!_]*.py kiqbridge/engine/host kiqbridge/engine/outbox

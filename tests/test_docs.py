@@ -92,7 +92,7 @@ EVENT_MAPPING = (
     "mappings: [{match: {source: bus}, class: HealthPulse, args: [detail.object.key]}]\n"
 )
 SOURCE_PAGES = "docs/sources/"
-"""tests/kernel/lambdas/test_source_pages.py runs their events and mappings."""
+"""tests/features/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {
     "KIQBRIDGE_BENCH_SERVER",
     "KIQBRIDGE_ENQUEUES",

@@ -66,19 +66,24 @@ NEEDS = {
     "encryption": "",
     "fleets": "",
     "for_ruby": "",
+    "http_events": "",
     "imports": "",
     "limiters": "",
     "iterable": "",
     "lint": "",
+    "log_events": "",
     "mappings": "",
     "missed_ticks": "",
     "monitor": "missed_ticks",
     "neighbours": "",
     "process_pool": "",
     "reservations": "",
+    "s3_events": "",
+    "service_events": "",
     "shell_command": "",
     "spill": "",
     "step_functions": "",
+    "streams": "",
     "suspects": "process_pool",
     "systemd": "",
     "telemetry": "",
@@ -400,7 +405,7 @@ LAYER_HAS = (
     *(
         f"features/{each.name}/{place.partition(':')[0]}"
         for each in shipped()
-        for place in (each.mapper, each.pusher)
+        for place in (each.mapper, each.pusher, *each.events.values())
         if place
     ),
 )

@@ -31,6 +31,11 @@ SETTING = """\
         default="hello", flags=("--greeting",), metavar="WORD", help="what is said first"
     )
 """
+FEATURE = """\
+from kiqbridge.feature import Feature
+
+FEATURE = Feature(package=__name__, events={"parrot": "parrot"})
+"""
 SOURCE = '''\
 """Events of parrots: what they said is the job."""
 
@@ -57,9 +62,14 @@ def package(tmp_path_factory) -> Path:
         '    """What a worker runs with; times in seconds."""\n\n',
         SETTING,
     )
-    (package / "aws/sources/parrot.py").write_text(SOURCE)
+    feature = package / "features/parrots"
+    feature.mkdir()
+    (feature / "__init__.py").write_text(FEATURE)
+    (feature / "parrot.py").write_text(SOURCE)
+    sources = package / "aws/sources/__init__.py"
+    put_behind(sources, "FEATURES: Final[dict[str, str]] = {\n", '    "parrot": "parrots",\n')
     put_behind(
-        package / "aws/sources/__init__.py",
+        sources,
         "BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {\n",
         '    "parrot": lambda event: "parrot" in event,\n',
     )

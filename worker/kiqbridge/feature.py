@@ -29,6 +29,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 | `mapper` | once in each enqueue function | `function(environ, folder: Path) -> Mapped`, or None: it has no mappings; raises `ConfigError` |
 | `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
+| `events` | by the first event of a family, of `FEATURES` in aws/sources | a module: `read(event) -> Delivery`; what other sources call of it, see there |
 | `source` | when the page Sources is read, at most each 30 s | `function(environ) -> tuple[str, object]`: as `now` |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
 """
@@ -119,6 +120,7 @@ class Feature:
     tabs: Sequence[Tab] = ()
     mapper: str = ""
     pusher: str = ""
+    events: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     schedules: str = ""
 

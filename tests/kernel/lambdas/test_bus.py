@@ -1,6 +1,6 @@
 """Events of buses and of schedules: what finds a mapping, and what is the same event.
 
-Jobs as the detail, and replays: test_enqueue.py. Objects of S3: test_s3.py.
+Jobs as the detail, and replays: test_enqueue.py. Objects of S3: tests/features/s3_events.
 """
 
 import json
@@ -29,7 +29,6 @@ mappings:
         ("bus_alarm", 'account: "123456789012"', "detail.state.value"),
         ("bus_step_functions", "source: aws.states", "detail.name"),
         ("bus_batch", "source: aws.batch", "detail.jobId"),
-        ("s3_object_created", "bucket: shop-uploads, prefix: orders", "detail.object.key"),
     ],
 )
 def test_an_event_of_a_service_or_a_partner_is_mapped_and_enqueued_once(

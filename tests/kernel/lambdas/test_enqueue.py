@@ -395,9 +395,9 @@ REFUSED = {
         "source: 'aws.events' delivered a schedule that names no job; give its target an Input",
     ),
     "foreign bus event": (
-        read_event("s3_object_created"),
+        read_event("bus_ec2"),
         EventError,
-        "no mapping takes it (source: 'bus', origin: 'aws.s3', detail-type: ",
+        "no mapping takes it (source: 'bus', origin: 'aws.ec2', detail-type: ",
     ),
     "bus event of text": (
         read_event("bus_event", detail="{}"),

@@ -101,7 +101,7 @@ def test_nothing_of_it_is_loaded_unless_it_is_asked_for(redis_url):
     assert loaded.isdisjoint(
         {
             "aws_xray_sdk",
-            "kiqbridge.aws.sources.http",
+            "kiqbridge.features.http_events.http",
         }
     )
     assert "kiqbridge.aws.sources.direct" in loaded

@@ -1,15 +1,17 @@
-"""Who sent an event, and what of it asks for jobs: one file a family of services.
+"""Who sent an event, and what of it asks for jobs: one module a family of services.
 
 `aws.enqueue` calls `read`. A source must never know of Redis, allow-lists or mappings. Each module has
-`read(event) -> Delivery | Done`, raises EventError for what it cannot read as a whole, and is loaded by
-the first event that needs it.
+`read(event) -> Delivery`, raises EventError for what it cannot read as a whole, and is loaded by
+the first event that needs it. Direct invocations, buses and queues are here; of the other families the forms
+alone, what reads them is a feature.
 """
 
 import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeGuard, cast
+from functools import cache
+from typing import Any, Final, TypeGuard
 
+from kiqbridge import seams
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, answer_of, ignored
 from kiqbridge.aws.sources.reading import service_of
@@ -23,7 +25,7 @@ OF_RECORDS: Final[dict[str, str]] = {
     "aws:dynamodb": "streams",
     "aws:kinesis": "streams",
 }
-"""`eventSource` (or `EventSource`) of the records → module; records of others are `services`."""
+"""`eventSource` (or `EventSource`) of the records → family; records of others are `services`."""
 
 WARM_UPS: Final = ("keep-warm", "keep_warm", "warmer", "warmup", "serverless-plugin-warmup")
 """What tools that keep functions warm send: as a key, or as the `source`."""
@@ -43,7 +45,7 @@ def is_http(event: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 WARM_UP: Final = "warm-up"
-"""In the place of a module: pings that keep an environment warm are answered, and nothing is enqueued."""
+"""In the place of a family: pings that keep an environment warm are answered, and nothing is enqueued."""
 
 BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "direct": is_job_form,
@@ -54,7 +56,18 @@ BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "s3_batch": lambda event: "invocationSchemaVersion" in event and "tasks" in event,
     WARM_UP: lambda event: event.get("source") in WARM_UPS or any(key in event for key in WARM_UPS),
 }
-"""Module → whether an event is one of its own; the first that says so reads it."""
+"""Family → whether an event is one of its own; the first that says so reads it."""
+
+FEATURES: Final[dict[str, str]] = {
+    "http": "http_events",
+    "logs": "log_events",
+    "s3": "s3_events",
+    "s3_batch": "s3_events",
+    "streams": "streams",
+    "destination": "service_events",
+    "services": "service_events",
+}
+"""Family → the feature that reads its events; others are modules of this package."""
 
 DEFAULT_AUTH: Final = ("iam", "jwt", "authorizer")
 """How callers of HTTP must have been authenticated, see `http_request.Caller`."""
@@ -73,29 +86,62 @@ def read(event: object, auth: Sequence[str] = DEFAULT_AUTH) -> Delivery:
     if isinstance(event, list) and event and service_of(event[0]) in OF_RECORDS:
         # A pipe's list of records, of which it reads `batchItemFailures` as an event source mapping does.
         event = {"Records": event}
-    name = _module_of(event)
+    name = _family_of(event)
     if name == WARM_UP:
         return ignored(WARM_UP, "a ping that keeps the function warm", answer_of([]))
-    path = f"{__name__}.{name}"
-    module = sys.modules.get(path) or importlib.import_module(path)
+    if name == "services":
+        return _of_service(event)
     more = [auth] if name == "http" else []
-    return cast("Delivery", module.read(event, *more))
+    delivery: Delivery = family(name).read(event, *more)
+    return delivery
+
+
+@cache
+def family(name: str) -> Any:
+    """The module that reads the events of a family.
+
+    Raises:
+        EventError: its feature is not here.
+    """
+    if (feature := FEATURES.get(name)) is None:
+        return importlib.import_module(f"{__name__}.{name}")
+    if (found := seams.named(feature)) is None:
+        raise EventError(
+            f"event: the feature {feature}, which reads events of this form, is not here; reinstall kiqbridge"
+        )
+    return found.load(found.events[name])
 
 
 def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
     """The answer to an HTTP request when the function itself fails; see `is_http`."""
-    module = importlib.import_module(f"{__name__}.http")
-    return module.failed(event, error)
+    return family("http").failed(event, error)
 
 
-def _module_of(event: object) -> str:
+def _of_service(event: Any) -> Delivery:
+    """An event of a service that the feature knows, or of whoever invoked the function directly."""
+    delivery: Delivery | None = None
+    if seams.named(FEATURES["services"]):
+        delivery = family("services").read(event)
+    if delivery is None and isinstance(event, Mapping) and "Records" in event:
+        first = event["Records"][0]
+        if not isinstance(first, Mapping):
+            raise EventError(f"Records[0]: {shorten(first)} is not an object")
+        service = first.get("eventSource") or first.get("EventSource")
+        raise EventError(
+            f"Records: records of {shorten(service)} are of no service that this function knows; invoke it "
+            "with the job itself, or send them through a queue, a topic or a bus with a mapping"
+        )
+    return delivery or family("direct").read(event)
+
+
+def _family_of(event: object) -> str:
     if not isinstance(event, Mapping):
         return "services" if _is_list_of_others(event) else "direct"
     if len(event) == 1 and "Records" in event:  # no other reader takes that
         return _of_records(event["Records"])
-    for module, is_its_own in BY_KEYS.items():
+    for name, is_its_own in BY_KEYS.items():
         if is_its_own(event):
-            return module
+            return name
     return _of_records(event["Records"]) if "Records" in event else "services"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Record, carry
-from kiqbridge.aws.sources import reading
+from kiqbridge.aws.sources import BY_KEYS, family, reading
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 
@@ -46,23 +46,24 @@ def unwrap(record: Record, value: object) -> Record:
 
 
 def _inner(value: Mapping[str, object], where: str) -> Record | None:
-    """The reader of the carried event; its module is loaded by the first message that needs it."""
+    """The record of the carried event; its module is loaded by the first message that needs it."""
     if value.get("Type") == "Notification" and "TopicArn" in value:
         return notification(value, where)
     if "detail-type" in value:
-        from kiqbridge.aws.sources import event_bridge  # noqa: PLC0415
+        bus = family("event_bridge")
+        is_known = bus.is_of_schedule(value) or bus.is_event(value)
+        read = bus.part if is_known else None
+    elif "Records" in value:
+        read = family("s3").carried if _is_of_s3(value["Records"]) else None
+    else:
+        read = family("destination").part if BY_KEYS["destination"](value) else None
+    return None if read is None else read(value, where)
 
-        is_known = event_bridge.is_of_schedule(value) or event_bridge.is_event(value)
-        return event_bridge.part(value, where) if is_known else None
-    if "Records" in value:
-        from kiqbridge.aws.sources import s3  # noqa: PLC0415
 
-        return s3.carried(value, where) if s3.is_notification(value) else None
-    if "requestContext" in value and "requestPayload" in value:
-        from kiqbridge.aws.sources import destination  # noqa: PLC0415
-
-        return destination.part(value, where)
-    return None
+def _is_of_s3(records: object) -> bool:
+    """Whether they are a notification of S3."""
+    first = records[0] if isinstance(records, list) and records else None
+    return isinstance(first, Mapping) and first.get("eventSource") == "aws:s3"
 
 
 def notification(content: Mapping[str, Any], where: str) -> Record:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Record, carry
+from kiqbridge.aws.sources import family
 from kiqbridge.aws.sources.reading import facets_of, text_at
 from kiqbridge.errors import EventError
 from kiqbridge.runtime.redaction import shorten
@@ -73,8 +74,7 @@ def part(event: Mapping[str, Any], where: str) -> Record:
         identity=_identity(event),
     )
     if source == "aws.s3" and isinstance(detail, Mapping):
-        from kiqbridge.aws.sources import s3  # noqa: PLC0415 - few events need it
-
+        s3 = family("s3")
         identity = None if event.get("replay-name") else s3.identity_of_event(event)
         return replace(
             record,
@@ -82,9 +82,8 @@ def part(event: Mapping[str, Any], where: str) -> Record:
             facets={**record.facets, **s3.facets_of_detail(detail)},
         )
     if source == "lambda" and isinstance(detail, Mapping) and "requestPayload" in detail:
-        from kiqbridge.aws.sources import destination  # noqa: PLC0415 - few events need it
-
-        return replace(carry(record, destination.part(detail, record.where)), event=event)
+        carried = family("destination").part(detail, record.where)
+        return replace(carry(record, carried), event=event)
     return record
 
 

@@ -40,17 +40,6 @@ def read(event: Mapping[str, Any]) -> Delivery:
     return Delivery(source="s3", records=records_of(event, "s3", _change))
 
 
-def is_notification(value: Mapping[str, Any]) -> bool:
-    """Whether the object that a message carries is a notification of S3."""
-    records = value["Records"]
-    return (
-        isinstance(records, list)
-        and bool(records)
-        and isinstance(records[0], Mapping)
-        and records[0].get("eventSource") == "aws:s3"
-    )
-
-
 def carried(value: Mapping[str, Any], where: str) -> Record:
     """The one record of a message that carries a notification.
 

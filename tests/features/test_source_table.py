@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 
 import pytest
-from kernel.lambdas.test_sources import OUTCOMES
+from features.test_sources import OUTCOMES
 from support.enqueue_function import ENVIRONMENT
 from support.sources import closed, opened, places, recorded
 

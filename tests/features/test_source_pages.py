@@ -1,6 +1,6 @@
 """The pages of docs/sources: their events go through the real function, with the mapping above them.
 
-http.md is tested by test_http.py: its blocks are requests.
+http.md is tested in tests/features/http_events: its blocks are requests.
 """
 
 import json
@@ -12,7 +12,7 @@ from support.documents import ROOT, Block, blocks
 from support.sources import records_of
 
 from kiqbridge.aws import sources
-from kiqbridge.aws.sources.services import FORMS
+from kiqbridge.features.service_events.services import FORMS
 from kiqbridge.wire.guards import DAY_S, Source
 
 FOLDER = ROOT / "docs" / "sources"

@@ -13,15 +13,20 @@ from typing import Any, Final
 
 from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.record import Delivery, Record, ignored
-from kiqbridge.aws.sources.http_answer import (
+from kiqbridge.aws.sources.reading import text_limit
+from kiqbridge.features.http_events.http_answer import (
     HttpProblem,
     answered,
     problem_of,
     refused,
     respond,
 )
-from kiqbridge.aws.sources.http_request import Caller, HttpRequest, find_caller, read_request
-from kiqbridge.aws.sources.reading import text_limit
+from kiqbridge.features.http_events.http_request import (
+    Caller,
+    HttpRequest,
+    find_caller,
+    read_request,
+)
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kiqbridge import errors
 from kiqbridge.aws.record import Record, Result, answer_of
-from kiqbridge.aws.sources.http_request import HttpRequest, Integration
+from kiqbridge.features.http_events.http_request import HttpRequest, Integration
 from kiqbridge.wire import json_text
 
 CONTENT_TYPE: Final = "application/problem+json"

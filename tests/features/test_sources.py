@@ -21,8 +21,8 @@ from support.strategies import JSON_VALUES
 from kiqbridge.aws import sources
 from kiqbridge.aws.record import Result
 from kiqbridge.aws.requests import read_jobs
-from kiqbridge.aws.sources import services
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.features.service_events import services
 
 OUTCOMES = json.loads(Path(__file__).with_name("outcomes.json").read_text(encoding="utf-8"))
 """Event → its source, and for each record: whether it is a job, what it carries, what identifies it."""
@@ -141,6 +141,19 @@ def test_of_a_pipe_the_failed_messages_are_answered_as_of_a_queue(invoke, redis)
     assert invoke([*messages, bad]) == {"batchItemFailures": [{"itemIdentifier": "bad"}]}
 
     assert redis.llen("queue:default") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["http/url_iam", "kinesis_jobs", "sqs_s3_one", "s3_object_created"]
+)
+def test_an_event_whose_feature_was_taken_away_is_refused_with_its_name(monkeypatch, name):
+    sources.family.cache_clear()
+    monkeypatch.setattr(sources.seams, "named", lambda _name: None)
+
+    with pytest.raises(
+        EventError, match=r"the feature (http_events|streams|s3_events), which reads"
+    ):
+        parse_event(recorded(name), 1e9)
 
 
 # Changed events

@@ -2,7 +2,7 @@
 
 Nothing in these events is a job. One record carries the whole event. It has an identity if the service
 sends one that it repeats at each attempt; else each delivery is a new event, and the mapping may make a
-`dedupe_key`. What no form recognizes is a direct invocation (`direct`).
+`dedupe_key`.
 
 Sources of the forms: the services' developer guides, and the sample events of `sam local generate-event`.
 """
@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Record, ignored
-from kiqbridge.aws.sources import direct
 from kiqbridge.aws.sources.reading import facets_of, of_service
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import check_json
 
@@ -82,22 +80,19 @@ FORMS: Final[dict[str, Form]] = {
 """Source → its form; the first that fits is taken."""
 
 
-def read(event: Any) -> Delivery:
-    """One record of a known service, or of whoever invoked the function directly.
+def read(event: Any) -> Delivery | None:
+    """One record of a service that is known; None: of no such service.
 
     Args:
         event: an object, or a list of objects that are no jobs.
 
     Raises:
-        EventError: the service waits for an answer that an enqueued job cannot give, or the records
-            are of a service that is not known.
+        EventError: the service waits for an answer that an enqueued job cannot give.
     """
     for source, form in FORMS.items():
         if form.is_its_own(event):
             return _of_form(source, form, event)
-    if isinstance(event, Mapping) and "Records" in event:
-        raise EventError(_unknown_records(at(event, "Records.0")))
-    return direct.read(event)
+    return None
 
 
 def _of_form(source: str, form: Form, event: Any) -> Delivery:
@@ -127,13 +122,3 @@ def _identity(source: str, form: Form, event: object) -> Identity | None:
     except PayloadError as error:
         raise EventError(str(error)) from error
     return of_service(source, *known)
-
-
-def _unknown_records(first: object) -> str:
-    if not isinstance(first, Mapping):
-        return f"Records[0]: {shorten(first)} is not an object"
-    service = first.get("eventSource") or first.get("EventSource")
-    return (
-        f"Records: records of {shorten(service)} are of no service that this function knows; invoke it "
-        "with the job itself, or send them through a queue, a topic or a bus with a mapping"
-    )

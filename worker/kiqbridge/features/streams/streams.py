@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result, carry
+from kiqbridge.aws.sources import family
 from kiqbridge.aws.sources.reading import (
     decoded,
     facets_of,
@@ -76,7 +77,7 @@ def _place(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change(record: Mapping[str, Any], where: str) -> Record:
-    from kiqbridge.aws.sources.attribute_value import plain  # noqa: PLC0415 - Kinesis has none
+    from kiqbridge.features.streams.attribute_value import plain  # noqa: PLC0415 - Kinesis has none
 
     arn, identifier = text_at(record, "eventSourceARN", where), text_at(record, "eventID", where)
     change = mapping_at(record, "dynamodb", where)
@@ -151,7 +152,5 @@ def _data(record: Mapping[str, Any], where: str) -> Record:
         item=item,
     )
     if data.startswith(_GZIP):
-        from kiqbridge.aws.sources import logs  # noqa: PLC0415 - few events need it
-
-        return carry(made, logs.part(data, made.where))
+        return carry(made, family("logs").part(data, made.where))
     return made

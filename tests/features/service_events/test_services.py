@@ -8,7 +8,7 @@ from support.enqueue_function import read_event
 from support.sources import outcome, recorded, records_of
 
 from kiqbridge import EventError
-from kiqbridge.aws.sources.services import FORMS, at
+from kiqbridge.features.service_events.services import FORMS, at
 
 MAPPED = json.loads(Path(__file__).with_name("mapped.json").read_text(encoding="utf-8"))
 REFUSED = {

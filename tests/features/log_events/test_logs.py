@@ -8,7 +8,7 @@ import pytest
 from support.enqueue_function import read_event
 
 from kiqbridge import EventError
-from kiqbridge.aws.sources.logs import LARGEST
+from kiqbridge.features.log_events.logs import LARGEST
 
 BATCH = {
     "messageType": "DATA_MESSAGE",

@@ -4,16 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
-from support.enqueue_function import ENVIRONMENT
+from support.enqueue_function import ENVIRONMENT, EVENTS
 from support.lambda_build import ROOT, is_left_out, left_out
 
 from kiqbridge import Schedule, Schedules
 from kiqbridge.features.mappings.check import main as check_mappings
 
-EVENTS = Path(__file__).parent / "events"
 MAPPINGS = """\
 mappings:
   - match: {source: "*"}
@@ -91,7 +90,7 @@ def test_the_enqueue_function_loads_nothing_that_the_layer_leaves_out(loaded):
 
     modules = loaded("enqueue", events + more)
 
-    assert PurePosixPath("kiqbridge/aws/sources/http.py") in modules
+    assert PurePosixPath("kiqbridge/features/http_events/http.py") in modules
     assert PurePosixPath("kiqbridge/features/mappings/mapper.py") in modules
     unused = left_out("IN_NO_FUNCTION", "IN_NO_LAYER", "NOT_OF_POWERTOOLS")
     assert [each for each in modules if is_left_out(each, unused)] == []

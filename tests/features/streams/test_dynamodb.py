@@ -7,7 +7,7 @@ from support.enqueue_function import arguments, failures, read_event
 from support.sources import records_of
 
 from kiqbridge import EventError
-from kiqbridge.aws.sources.attribute_value import plain
+from kiqbridge.features.streams.attribute_value import plain
 
 CHANGES = """
 mappings:

@@ -1,6 +1,6 @@
 """One mapping for each family of sources: a recorded event becomes exactly these jobs.
 
-`python tests/kernel/lambdas/test_golden_mappings.py` prints what the mappings make today.
+`python tests/features/test_golden_mappings.py` prints what the mappings make today.
 """
 
 import json
@@ -82,7 +82,7 @@ def test_an_http_request_that_is_no_job_is_mapped_by_its_route(tmp_path):
         "    args: [body.order, caller.name, query.parameter2]\n",
         encoding="utf-8",
     )
-    event = event_of("events/http/api_iam.json") | {"body": '{"order": 17}'}
+    event = event_of("../kernel/lambdas/events/http/api_iam.json") | {"body": '{"order": 17}'}
     event["isBase64Encoded"] = False
     [record] = sources.read(event).records
 

@@ -6,9 +6,14 @@ from hypothesis import strategies as st
 from support.enqueue_function import EVENTS, read_event
 from support.strategies import mutated
 
-from kiqbridge.aws.sources.http import require_caller
-from kiqbridge.aws.sources.http_answer import HttpProblem
-from kiqbridge.aws.sources.http_request import HttpRequest, Integration, find_caller, read_request
+from kiqbridge.features.http_events.http import require_caller
+from kiqbridge.features.http_events.http_answer import HttpProblem
+from kiqbridge.features.http_events.http_request import (
+    HttpRequest,
+    Integration,
+    find_caller,
+    read_request,
+)
 
 ROLE = "123456789012 AROAEXAMPLEROLEID4321"
 SUBJECT = "0d1b4b28-2f6f-4a51-9b61-6d0a2a1f4d5b"
