@@ -61,6 +61,7 @@ NEEDS = {
     "contract": "",
     "dead_letters": "transfer",
     "depends": "",
+    "deploy_marks": "",
     "doctor": "lint",
     "ecs": "",
     "encryption": "",

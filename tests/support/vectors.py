@@ -51,7 +51,7 @@ KINDS = {
     "revived": "kernel/redis/test_worker_vectors.py::test_what_an_operator_leaves_runs_here",
     "signal": "kernel/redis/test_worker_vectors.py::test_a_signal_sent_by_the_api_arrives",
     "metrics": "kernel/redis/test_metrics_vectors.py::test_sidekiqs_readers_read_what_we_write",
-    "deploy_mark": "kernel/redis/test_metrics_vectors.py::test_a_deploy_mark_is_the_recorded_one",
+    "deploy_mark": "features/deploy_marks/test_marks.py::test_a_deploy_mark_is_the_recorded_one",
     "cron_time": "features/imports/test_sidekiq_cron.py::test_the_last_time_is_the_recorded_one",
     "cron_refusal": "features/imports/test_sidekiq_cron.py::test_what_sidekiq_cron_refused_is_refused",
     "namespace": "kernel/redis/test_namespace.py::test_the_commands_are_those_of_redis_namespace",

@@ -2,6 +2,7 @@
 
 import calendar
 import json
+import time
 
 import pytest
 from support.metrics_reader import average_ms, minutes_8, ten_minutes_8
@@ -10,12 +11,18 @@ from support.vectors import FILES, of_kind, put_state
 
 from kiqbridge.api import job_metrics, top_jobs
 from kiqbridge.engine.settle.metrics import Metrics
-from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 NOW = calendar.timegm((2026, 2, 3, 8, 7, 30))
 SEVEN, EIGHT, TEN = "j|20260203|8:7", "j|260203|8:07", "j|260203|8:0"
+
+
+def mark(redis, label, at):
+    day, minute = (
+        time.strftime(form, time.gmtime(at)) for form in ("%Y%m%d-marks", "%FT%H:%M:00Z")
+    )
+    redis.hset(day, minute, label)
 
 
 def measure(redis_url, forms="both", at=NOW, identity="host:1:aaa", **milliseconds):
@@ -123,9 +130,9 @@ def test_a_class_that_never_ran_has_nothing(redis, operator):
     assert found.histogram.p99 is None
 
 
-def test_deployments_within_the_span_are_marked(redis, redis_url, operator):
+def test_deployments_within_the_span_are_marked(redis, operator):
     for label, at in (("old", NOW - 7200), ("v7", NOW - 600), ("v8", NOW)):
-        write_mark(RedisPool(redis_url), Keys(), label, at)
+        mark(redis, label, at)
     redis.hset("20260203-marks", "not a time", "odd")
 
     expected = {NOW - 630.0: "v7", NOW - 30.0: "v8"}
@@ -136,7 +143,7 @@ def test_deployments_within_the_span_are_marked(redis, redis_url, operator):
 def test_a_span_over_midnight_has_marks_and_counts_of_both_days(redis, redis_url, operator):
     midnight = calendar.timegm((2026, 2, 3, 0, 0, 0))
     for at, identity in ((midnight - 60, "a:1:a"), (midnight + 60, "b:1:b")):
-        write_mark(RedisPool(redis_url), Keys(), f"at {at}", at)
+        mark(redis, f"at {at}", at)
         measure(redis_url, Mail=[10.0], at=at, identity=identity)
 
     found = top_jobs(10, operator=operator, now=midnight + 90)

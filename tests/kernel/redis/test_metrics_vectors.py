@@ -1,4 +1,4 @@
-"""Metrics and deploy marks as Sidekiq's workers wrote them, and as its readers read them.
+"""Metrics as Sidekiq's workers wrote them, and as its readers read them.
 
 The measurements of a recorded flush are given to our recorder, so the very commands must come out.
 """
@@ -18,7 +18,6 @@ from support.metrics_reader import (
 from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
 
 from kiqbridge.engine.settle.metrics import Measured, Metrics
-from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
@@ -170,19 +169,3 @@ def test_our_reader_in_the_tests_reads_as_sidekiqs(file, name, redis):
     assert top_jobs(redis, ten_minutes_8(now, 24)) == eight["hours"]
     assert for_job(redis, "PyJob", minutes_8(now, 60), "h|") == eight["for_job"]
     assert all(len(hist) == BUCKETS for hist in eight["for_job"]["hist"].values())
-
-
-@pytest.mark.parametrize(("file", "name"), of_kind("deploy_mark"))
-def test_a_deploy_mark_is_the_recorded_one(file, name, redis, redis_url):
-    operation = FILES[file][name]
-    recorded = recorded_state(operation["keys"])
-    [(at, label)] = recorded["20261120-marks"][1].items()
-    hour, minute = map(int, re.search(rb"T(\d\d):(\d\d):00Z", at).groups())
-    now = calendar.timegm((2026, 11, 20, hour, minute, 59)) + 0.9
-
-    mark = write_mark(RedisPool(redis_url), Keys(), label.decode(), now)
-
-    assert (mark.at, mark.standing, mark.new) == (at.decode(), label.decode(), True)
-    assert state_of(redis) == recorded
-    for key in operation["keys"]:
-        assert key["ttl"] - 5 < redis.ttl(key["key"]) <= key["ttl"]

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     import redis
 
+    from kiqbridge.client.deploy_mark import DeployMark
     from kiqbridge.client.fleets import Fleets, FleetWriters
     from kiqbridge.client.group_commit import GroupCommit
     from kiqbridge.client.guarded_push import Enqueued
     from kiqbridge.client.tick_push import TickOutcome
-    from kiqbridge.store.deploy import DeployMark
     from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
@@ -519,9 +519,8 @@ class Client:
             PayloadError: that is no label.
             RedisUnavailable: nothing was written.
         """
-        from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
-
-        return write_mark(self._redis, self.keys, parse_label(label), client_now())
+        mark: DeployMark = seams.call("deploy_mark")(self._redis, self.keys, label, client_now())
+        return mark
 
     def pause_queue(
         self,

@@ -26,7 +26,6 @@ from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
 from kiqbridge.clocks import manifest_store
 from kiqbridge.commands.arguments import Verbs, add, add_changing, add_verb
-from kiqbridge.commands.deploy_mark_command import git
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule import ANSWERS, TEMPLATE
@@ -35,6 +34,7 @@ from kiqbridge.schedule.manifest import Manifest, build_manifest
 
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
+_GIT_TIMEOUT_S = 30.0
 
 
 def add_arguments(verbs: "Verbs[Any]") -> None:
@@ -199,6 +199,22 @@ def _committed_at(template: Path) -> int | None:
         return None
     at = _git(template, "log", "-1", "--format=%ct")
     return int(at) if at and at.isdecimal() else None
+
+
+def git(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the user's own git, in English bytes or others.
+
+    Raises:
+        OSError, subprocess.TimeoutExpired: there is none, or it does not end.
+    """
+    return subprocess.run(  # noqa: S603 - fixed arguments, and the name of a file
+        ["git", *arguments],  # noqa: S607 - whichever the user has
+        capture_output=True,
+        timeout=_GIT_TIMEOUT_S,
+        check=False,
+        encoding="utf-8",
+        errors="replace",
+    )
 
 
 def _git(template: Path, *arguments: str) -> str | None:

@@ -74,7 +74,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
     "schedules": (Verb("schedule", "list, check, simulate, pause, run and import schedules"),),
     "set up": (
         Verb("init", "write a new application: jobs, tests, image, template", has_fleet=False),
-        Verb("deploy-mark", "mark a deployment in the charts of the Web UI"),
         Verb("completion", "print the script that completes commands", has_fleet=False),
     ),
 }

@@ -9,12 +9,12 @@ import time
 from dataclasses import asdict
 
 from kiqbridge.api.operator import open_operator
+from kiqbridge.client.deploy_mark import DeployMark
 from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.output import answer
+from kiqbridge.commands.schedule_publish import git
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.deploy import DeployMark, minute_of, parse_label
-
-GIT_TIMEOUT_S = 30.0
+from kiqbridge.features.deploy_marks.marks import minute_of, parse_label
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,22 +44,6 @@ def run(options: argparse.Namespace) -> int:
             client.close()
     document = asdict(mark) | {"dry_run": options.dry_run}
     return answer(options, document, [_sentence(mark, is_dry=options.dry_run)])
-
-
-def git(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the user's own git, in English bytes or others.
-
-    Raises:
-        OSError, subprocess.TimeoutExpired: there is none, or it does not end.
-    """
-    return subprocess.run(  # noqa: S603 - fixed arguments, and the name of a file
-        ["git", *arguments],  # noqa: S607 - whichever the user has
-        capture_output=True,
-        timeout=GIT_TIMEOUT_S,
-        check=False,
-        encoding="utf-8",
-        errors="replace",
-    )
 
 
 def _label_from_git() -> str:

@@ -1,5 +1,6 @@
 """Deploy marks: one per label and minute, from the client and from the command (protocol §12.5)."""
 
+import calendar
 import json
 import re
 import subprocess
@@ -8,10 +9,12 @@ import time
 import pytest
 from support.proxy import InterceptingRedis, Lose
 from support.servers import find_free_port
+from support.vectors import FILES, of_kind, recorded_state, state_of
 
 from kiqbridge import Client, PayloadError
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.deploy import minute_of, write_mark
+from kiqbridge.features.deploy_marks.marks import minute_of, write_mark
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 NOW = 1_770_015_783.5
@@ -21,6 +24,22 @@ AT, MARKS = "2026-02-02T07:03:00Z", "20260202-marks"
 
 def marks(redis, key=MARKS):
     return {at.decode(): label.decode() for at, label in redis.hgetall(key).items()}
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("deploy_mark"))
+def test_a_deploy_mark_is_the_recorded_one(file, name, redis, redis_url):
+    operation = FILES[file][name]
+    recorded = recorded_state(operation["keys"])
+    [(at, label)] = recorded["20261120-marks"][1].items()
+    hour, minute = map(int, re.search(rb"T(\d\d):(\d\d):00Z", at).groups())
+    now = calendar.timegm((2026, 11, 20, hour, minute, 59)) + 0.9
+
+    mark = write_mark(RedisPool(redis_url), Keys(), label.decode(), now)
+
+    assert (mark.at, mark.standing, mark.new) == (at.decode(), label.decode(), True)
+    assert state_of(redis) == recorded
+    for key in operation["keys"]:
+        assert key["ttl"] - 5 < redis.ttl(key["key"]) <= key["ttl"]
 
 
 class TestMark:

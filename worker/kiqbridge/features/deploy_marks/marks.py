@@ -1,8 +1,9 @@
-"""Deploy marks: when something was deployed, drawn into the Web UI's charts (protocol §12.5)."""
+"""Writing a mark, in one script."""
 
 import time
-from dataclasses import dataclass
+from pathlib import Path
 
+from kiqbridge.client.deploy_mark import DeployMark
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store import scripts
@@ -14,24 +15,7 @@ MARKS_TTL_S = 90 * 86_400
 LOCK_TTL_S = 60
 """A label is marked once within this time, however many machines of a deployment report it."""
 
-_MARK = scripts.load("deploy_mark")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployMark:
-    """What became of a mark.
-
-    Attributes:
-        label: what was to be marked.
-        at: the minute, in ISO 8601 and UTC, at which it stands or was found.
-        standing: the label that stands at that minute; one is kept per minute, the first.
-        new: this call wrote it; False also if it was there already.
-    """
-
-    label: str
-    at: str
-    standing: str
-    new: bool
+_MARK = scripts.load("deploy_mark", Path(__file__).with_name("scripts"))
 
 
 def parse_label(label: object) -> str:
@@ -52,6 +36,11 @@ def parse_label(label: object) -> str:
 def minute_of(now: float) -> str:
     """The minute of `now` (epoch seconds) as marks are written, such as 2026-11-20T11:33:00Z."""
     return time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(now))
+
+
+def mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
+    """As `Client.deploy_mark`."""
+    return write_mark(redis, keys, parse_label(label), now)
 
 
 def write_mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
