@@ -59,6 +59,7 @@ NEEDS = {
     "check": "mappings",
     "cluster": "",
     "contract": "",
+    "current_attributes": "",
     "dead_letters": "transfer",
     "depends": "",
     "deploy_marks": "",
@@ -92,10 +93,14 @@ NEEDS = {
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.
-DOORS = {"enumerators.py": "iterable", "flow/limiter.py": "limiters"}
+DOORS = {
+    "current_attributes.py": "current_attributes",
+    "enumerators.py": "iterable",
+    "flow/limiter.py": "limiters",
+}
 # Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.
 LINES = {
-    "__init__.py": "depends iterable",
+    "__init__.py": "current_attributes depends iterable",
     "api/__init__.py": "iterable",
     "testing/__init__.py": "depends",
 }

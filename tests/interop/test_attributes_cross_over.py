@@ -12,7 +12,7 @@ from support.jobs import own_declarations
 from support.ruby import run_ruby
 
 from kiqbridge import Client
-from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale
+from kiqbridge.features.current_attributes.middleware import CurrentAttributes, Locale, locale
 
 pytestmark = pytest.mark.interop
 

@@ -28,13 +28,13 @@ from kiqbridge.runtime import redaction
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
     from kiqbridge.client.current import interrupted, log_context
-    from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.default_client import configure
     from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.job_handle import JobHandle
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
+    from kiqbridge.features.current_attributes.middleware import locale
     from kiqbridge.features.depends.filling import Depends
     from kiqbridge.features.iterable.iterable import IterableJob
 
@@ -55,7 +55,7 @@ _HOMES = {
     "configure": "default_client",
     "interrupted": "current",
     "job": "job",
-    "locale": "current_attributes",
+    "locale": "kiqbridge.features.current_attributes.middleware",
     "log_context": "current",
     "server": "server",
 }

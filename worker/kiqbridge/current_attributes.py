@@ -1,5 +1,5 @@
 """Values that travel with a job, as Rails' CurrentAttributes and I18n do (docs/middleware.md)."""
 
-from kiqbridge.client.current_attributes import persist, persist_locale
+from kiqbridge.features.current_attributes.middleware import persist, persist_locale
 
 __all__ = ["persist", "persist_locale"]

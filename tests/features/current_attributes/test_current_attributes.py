@@ -15,13 +15,13 @@ from support.vectors import FILES, job_texts, of_kind
 from support.waiting import at_once
 
 from kiqbridge import job
-from kiqbridge.client import current_attributes
 from kiqbridge.client.client import Client
-from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale
 from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.features.current_attributes import middleware as current_attributes
+from kiqbridge.features.current_attributes.middleware import CurrentAttributes, Locale, locale
 from kiqbridge.testing import fake
 from kiqbridge.wire.active_job_values import Symbol, deserialize
 
