@@ -32,7 +32,7 @@ THREADS = (
     "heartbeat",
     "revoker",
     "poller",
-    "schedules",
+    "chores",
     "pauses",
     "isolation",
     "reservations",

@@ -9,7 +9,6 @@ import json
 import random
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from support.waiting import wait_until
 
 from kiqbridge import Client, IterableJob, job
 from kiqbridge.api import fetch_verdict, open_operator
-from kiqbridge.engine import poller, rights
+from kiqbridge.engine import chores, poller
 from kiqbridge.engine.host.status import faults_of
 from kiqbridge.engine.inflight import unregistered
 from kiqbridge.engine.launcher import Launcher
@@ -135,16 +134,16 @@ def working(server, redis, client, monkeypatch):
                 ran.append(name)
 
     for module, name in (
-        *((poller, name) for name in ("CLEANUP_S", "FORGET_S", "RETRY_S")),
+        (poller, "RETRY_S"),
+        (chores, "FORGET_S"),
         *((unregistered, name) for name in ("FIRST_AFTER_S", "PAUSE_S")),
-        (rights, "EVERY_S"),
     ):
         monkeypatch.setattr(module, name, OFTEN_S)
     make = EngineParts._make_chores
     monkeypatch.setattr(
         EngineParts,
         "_make_chores",
-        lambda self: [replace(each, every_s=OFTEN_S) for each in make(self)],
+        lambda self: [(each._replace(every_s=OFTEN_S), call) for each, call in make(self)],
     )
     redis.execute_command("ACL", "SETUSER", USER, "reset", "on", ">pw", "~*", "&*", "+@all")
     url = server.url.replace("redis://", f"redis://{USER}:pw@")

@@ -22,7 +22,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
-| `chores` | once, by the leader of the fleet | `function(parts: EngineParts) -> Iterable[Chore]` |
+| `chores` | once, by who does them: the leader of the fleet, each worker, a function | `function(host: Host) -> Callable[[RedisConnection], object]` of a `Chore` |
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |
@@ -38,9 +38,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kiqbridge.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
+    from kiqbridge.config.config import Config
 
 FOR_OTHERS: Final = ("options", "gates", "puts_off", "worker", "chores")
 """The seams that a feature of others may name."""
@@ -75,6 +79,45 @@ class Tab(NamedTuple):
     path: str
     label: str
     after: str
+
+
+class Chore(NamedTuple):
+    """What one process of a fleet does again and again, on the connection to Redis that it is given.
+
+    It changes Redis only by scripts that compare or claim: two processes may do it at once. After an error it is called
+    again.
+
+    Attributes:
+        name: as in the log.
+        every_s: seconds from one call to the next; a function is invoked each minute.
+        place: what makes it, once; see the table above.
+        where: who does it: the `leader` of the workers, each `worker`, or a function: `tick`, or `monitor`, while no
+            worker lives.
+    """
+
+    name: str
+    every_s: float
+    place: str
+    where: Sequence[str] = ("leader",)
+
+
+class Host(Protocol):
+    """Who does a chore: a worker's `EngineParts`, or an invocation of a function."""
+
+    @property
+    def client(self) -> "Client":
+        """What pushes there."""
+
+    @property
+    def by(self) -> str:
+        """Who it is, for ledgers, such as `worker:IDENTITY`."""
+
+    @property
+    def config(self) -> "Config | None":
+        """The settings of a worker; None: it is a function."""
+
+    def notify(self, ticks: Sequence[Any]) -> None:
+        """Notify of ticks that were not known as missed."""
 
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -112,7 +155,7 @@ class Feature:
     pools: Mapping[str, str] = field(default_factory=dict)
     in_child: str = ""
     worker: str = ""
-    chores: str = ""
+    chores: Sequence[Chore] = ()
     missed: str = ""
     now: str = ""
     busy: str = ""

@@ -1,13 +1,14 @@
 """What the features bring, for a kernel that asks and knows none of them; `kiqbridge.feature` says what a feature is."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, Feature, Verb
+from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, Chore, Feature, Host, Verb
 from kiqbridge.runtime.records import dataclass
 
 logger = logging.getLogger(__name__)
@@ -181,7 +182,6 @@ def found(
         "prepare",
         "jobs",
         "worker",
-        "chores",
         "missed",
         "now",
         "busy",
@@ -203,15 +203,36 @@ def found(
 
 
 def brought(
-    seam: Literal["worker", "chores", "missed", "pages", "schedules"],
+    seam: Literal["worker", "missed", "pages", "schedules"],
     *args: object,
     config: object = None,
 ) -> Iterator[Any]:
     """What features bring at a seam; a feature of others that fails is logged, and brings nothing there."""
     for claim in found(seam, config):
-        try:
-            yield from list(claim(*args))
-        except Exception as error:
-            if isinstance(error, ConfigError) or claim.feature in shipped():
-                raise
-            logger.exception("feature %s failed, and brings no %s", claim, seam)
+        made: Sequence[Any] = ()
+        with _failing_alone(claim, seam):
+            made = list(claim(*args))
+        yield from made
+
+
+def chores(
+    where: Sequence[str], host: Host, features: Iterable[Feature]
+) -> Iterator[tuple[Chore, Callable[..., Any]]]:
+    """The chores of these features that are done there, and what does each; as `brought`."""
+    for feature in features:
+        for chore in feature.chores:
+            if not set(where).isdisjoint(chore.where):
+                claim, made = Claim(feature, chore.place), list[Callable[..., Any]]()
+                with _failing_alone(claim, f"chore {chore.name}"):
+                    made.append(claim(host))
+                yield from ((chore, each) for each in made)
+
+
+@contextmanager
+def _failing_alone(claim: Claim, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ConfigError) or claim.feature.package.startswith(f"{__package__}."):
+            raise
+        logger.exception("feature %s failed, and brings no %s", claim, what)

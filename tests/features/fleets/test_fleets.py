@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis as redis_py
@@ -13,7 +14,7 @@ from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.published import LIVE_S
 from kiqbridge.commands.cli import build_parser, main
 from kiqbridge.contrib.after_commit import DeferringClient
-from kiqbridge.engine.dynamic_schedules import dynamic_chores
+from kiqbridge.engine.dynamic_schedules import declared_schedules, place
 from kiqbridge.errors import ConfigError, NotUnique, PayloadError
 from kiqbridge.flow import Batch, Unique, call, chain
 
@@ -298,10 +299,12 @@ def worker_of(client):
     """The steps of a worker for its declared schedules, and for placing them."""
     registry = Registry()
     registry.register(definition_of(every_minute))
-    declared, placed = dynamic_chores(
-        client, registry, app="shop", identity=str(client), horizon_s=120, notify=print
+    declared = declared_schedules(client, registry, app="shop", identity=str(client))
+    host = SimpleNamespace(
+        client=client, by="worker:1", config=SimpleNamespace(schedule_horizon_s=120), notify=print
     )
-    return lambda: (declared.call(client.pool), placed.call(client.pool))
+    placed = place(host)
+    return lambda: (declared.keep(client.pool), placed(client.pool))
 
 
 def instants_of(raw, namespace="") -> list[int]:

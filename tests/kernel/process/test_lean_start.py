@@ -38,6 +38,7 @@ NOT_LOADED = {
     "kiqbridge.config.credentials",
     "kiqbridge.features.shell_command.shell_job",
     "kiqbridge.engine.dynamic_schedules",
+    "kiqbridge.engine.chores",
     "kiqbridge.features.dead_letters.trim",
     "kiqbridge.engine.gone_jobs",
     "kiqbridge.client.schedule",

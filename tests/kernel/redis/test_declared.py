@@ -10,7 +10,7 @@ from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.declared import READERS, DeclaredSchedules
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.clocks.published import FORGET_S, LIVE_S, REFUSED_S, refused
-from kiqbridge.engine.dynamic_schedules import dynamic_chores
+from kiqbridge.engine.dynamic_schedules import declared_schedules
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
 
@@ -178,15 +178,7 @@ def test_a_new_release_removes_what_its_code_declares_no_more(redis, client, sch
     def release(identity, definition):
         registry = Registry()
         registry.register(definition)
-        keep, _ = dynamic_chores(
-            client,
-            registry,
-            app=setting,
-            identity=identity,
-            horizon_s=60,
-            notify=list,
-        )
-        keep.call(client.pool)
+        declared_schedules(client, registry, app=setting, identity=identity).keep(client.pool)
 
     definition = definition_of(declared_here)
     release("old", definition)

@@ -8,6 +8,7 @@ import pytest
 
 from kiqbridge.clocks.due_ticks import AGAIN_S
 from kiqbridge.clocks.missed import check_missed
+from kiqbridge.engine.chores import check_missed as check_missed_of
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.keys import Keys
@@ -359,14 +360,14 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
     entry = {"version": 1, "hash": "x", "published_at": since, "names": ["shop/A"]}
     redis.hset("kb:manifests", "shop", json.dumps(entry))
     seen = []
-    watch = MissedWatch(
-        client,
-        identity="host:1:abc",
-        hooks=lambda: [SimpleNamespace(put=seen.extend, stop=lambda: None)],
+    watch = MissedWatch(lambda: [SimpleNamespace(put=seen.extend, stop=lambda: None)])
+    worker = SimpleNamespace(
+        client=client, keys=client.keys, by="worker:host:1:abc", notify=watch.notify
     )
 
-    watch.chore.call(pool.connection())
-    watch.chore.call(pool.connection())
+    check = check_missed_of(worker)
+    check(pool.connection())
+    check(pool.connection())
     watch.stop()
 
     assert 4 <= len(seen) == watch.found <= 6

@@ -128,7 +128,6 @@ class TestMoving:
     def test_with_memory_full_due_jobs_are_moved_and_a_leader_is_found(self, redis, poller):
         redis.zadd("schedule", {job(): NOW})
         redis.config_set("maxmemory", 1)
-        poller._clean_up_at = float("inf")  # its lock is an ordinary write
         try:
             assert poller.move_due("schedule", NOW) == 1
             assert poller.lead()
@@ -387,48 +386,6 @@ class TestLeading:
         connection.down = False
 
         wait_until(lambda: queued(redis))
-
-
-class TestProcessCleanup:
-    def test_processes_without_their_hash_leave_the_list(self, redis, redis_url, start):
-        redis.sadd("processes", "gone:1:aaa", "here:2:bbb")
-        redis.hset("here:2:bbb", "info", "{}")
-
-        start(make_poller(redis_url))
-
-        wait_until(lambda: redis.smembers("processes") == {b"here:2:bbb"})
-        assert 0 < redis.ttl("process_cleanup") <= 60
-
-
-class TestForgetting:
-    """Guards and ledgers have no TTL: the leader forgets those that are over."""
-
-    def test_the_leader_forgets_what_is_over(self, redis, redis_url, start):
-        redis.hset("kb:guards", mapping={"key:1:A:old": "1000 j", "key:1:A:new": "9999999999 j"})
-        redis.zadd("kb:guards:until", {"key:1:A:old": 1000, "key:1:A:new": 9_999_999_999})
-        redis.zadd("kb:ledgers", {"gone": 1000, "lives": 9_999_999_999})
-        for name in ("gone", "lives"):
-            redis.zadd(f"kb:ticks:{name}", {"{}": 500})
-
-        start(make_poller(redis_url))
-
-        wait_until(lambda: not redis.exists("kb:ticks:gone"), what="the ledger is forgotten")
-        assert redis.zrange("kb:ledgers", 0, -1) == [b"lives"]
-        assert redis.hkeys("kb:guards") == [b"key:1:A:new"]
-        assert redis.zrange("kb:guards:until", 0, -1) == [b"key:1:A:new"]
-        assert redis.exists("kb:ticks:lives")
-
-    @pytest.mark.parametrize("key", ["kb:guards:until", "kb:ledgers"])
-    def test_a_key_of_a_foreign_type_does_not_hold_up_due_jobs(
-        self, redis, redis_url, start, caplog, key
-    ):
-        redis.set(key, "not what it should be")
-        redis.zadd("schedule", {job(): NOW})
-
-        start(make_poller(redis_url))
-
-        wait_until(lambda: redis.llen("queue:default") == 1, what="the job is moved")
-        assert "removing guards and ledgers that are over fails: " in caplog.text
 
 
 class TestHearingFromTheBeat:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.engine import EngineProcess, poller_on, register
+from support.engine import EngineProcess, register
 
 from kiqbridge.commands import cli
 from kiqbridge.engine.inflight import unregistered as module
@@ -77,17 +77,12 @@ def test_a_namespace_with_signs_of_a_pattern_finds_its_own_lists_only(redis, red
     assert list(found.lists) == [process.keys.inflight_list(process.incarnation, "t1", 1)]
 
 
-def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
-    redis, redis_url, forgotten, caplog, monkeypatch
-):
-    now = [1000.0]
-    monkeypatch.setattr("kiqbridge.engine.poller.time.monotonic", lambda: now[0])
-    pool = RedisPool(redis_url)
-    poller = poller_on(pool)
+def test_the_leader_warns_of_them_once_until_they_are_gone(redis, forgotten, caplog):
+    now, watch, connection = [1000.0], UnregisteredWatch(KEYS), forgotten.connect()
 
     def lead_for(seconds):
         for _ in range(int(seconds / 3)):
-            assert poller.lead()
+            watch.step(connection, now[0])
             now[0] += 3
 
     lead_for(59)

@@ -18,7 +18,7 @@ from kiqbridge.feature import Feature
 
 DEADLINE = (Path(__file__).parents[3] / "examples/feature_deadline.py").read_text("utf-8")
 FAILING = """
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Chore, Feature
 
 FEATURE = Feature(
     package=__name__,
@@ -26,7 +26,7 @@ FEATURE = Feature(
     gates={"watched": ":fails", "answered": ":answers"},
     puts_off={"builtins:LookupError": ":fails"},
     worker=":fails",
-    chores="no_such_module:chores",
+    chores=[Chore("tidy", 1.0, "no_such_module:chores")],
 )
 
 def returns_it(definition, value):
@@ -111,13 +111,14 @@ def test_what_fails_later_is_logged_and_loses_nothing(packages, caplog, monkeypa
     assert [checks.check(payload(watched=1)) for _ in range(3)] == [None] * 3
     assert [checks.check(payload(answered=1)) for _ in range(3)] == [None] * 3
     monkeypatch.setattr(seams, "shipped", list)
-    assert list(seams.brought("worker", None)) == list(seams.brought("chores", None)) == []
+    assert list(seams.brought("worker", None)) == []
+    assert list(seams.chores(["leader"], None, seams.loaded())) == []
 
     assert caplog.messages == [
         "feature failing (:fails) failed at a job with watched: such jobs run as without it",
         "feature failing (:answers) failed at a job with answered: such jobs run as without it",
         "feature failing (:fails) failed, and brings no worker",
-        "feature failing (no_such_module:chores) failed, and brings no chores",
+        "feature failing (no_such_module:chores) failed, and brings no chore tidy",
     ]
 
 

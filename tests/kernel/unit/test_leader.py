@@ -2,8 +2,9 @@
 
 import logging
 
-from kiqbridge.engine.leader import Chore, Leader
+from kiqbridge.engine.leader import Leader
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.feature import Chore
 
 
 class Clock:
@@ -16,6 +17,10 @@ class Clock:
         return self.now
 
 
+def chore(name, every_s, call, **more):
+    return Chore(name, every_s, "", **more), call
+
+
 def leader(*steps, clock, leads=lambda: True):
     return Leader(lambda: steps, connection="connection", leads=leads, monotonic=clock)
 
@@ -23,8 +28,8 @@ def leader(*steps, clock, leads=lambda: True):
 def test_each_step_has_its_own_interval():
     clock, taken = Clock(), []
     steps = [
-        Chore("often", 1.0, lambda connection: taken.append(("often", connection))),
-        Chore("seldom", 10.0, lambda connection: taken.append(("seldom", connection))),
+        chore("often", 1.0, lambda connection: taken.append(("often", connection))),
+        chore("seldom", 10.0, lambda connection: taken.append(("seldom", connection))),
     ]
     it = leader(*steps, clock=clock)
 
@@ -38,7 +43,7 @@ def test_each_step_has_its_own_interval():
 
 def test_who_does_not_lead_or_is_quiet_does_nothing_and_begins_anew_with_the_lead():
     clock, taken, leads = Clock(), [], [True]
-    it = leader(Chore("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
+    it = leader(chore("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
     for lead in (True, False, True):
         leads[0] = lead
         it.run_due()
@@ -60,9 +65,9 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
         raise ZeroDivisionError
 
     it = leader(
-        Chore("a", 1.0, away),
-        Chore("b", 1.0, broken),
-        Chore("c", 1.0, taken.append),
+        chore("a", 1.0, away),
+        chore("b", 1.0, broken),
+        chore("c", 1.0, taken.append),
         clock=clock,
     )
     with caplog.at_level(logging.WARNING):
@@ -72,14 +77,14 @@ def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
 
     assert len(taken) == 2
     assert "no Redis" not in caplog.text  # an outage is reported once, by those who take jobs
-    assert caplog.text.count("schedules: b failed; it is tried again") == 2
+    assert caplog.text.count("chores: b failed; it is tried again") == 2
 
 
 def test_a_step_that_is_always_due_is_called_also_while_another_process_leads():
     calls = []
     steps = (
-        Chore("own", 30.0, lambda _: calls.append("own"), always=True),
-        Chore("fleet", 30.0, lambda _: calls.append("fleet")),
+        chore("own", 30.0, lambda _: calls.append("own"), where=["worker"]),
+        chore("fleet", 30.0, lambda _: calls.append("fleet")),
     )
     it = leader(*steps, clock=Clock(), leads=lambda: False)
     it.run_due()

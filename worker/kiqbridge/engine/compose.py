@@ -23,6 +23,7 @@ from kiqbridge.engine.heartbeat import (
     ProcessView,
 )
 from kiqbridge.engine.host.surroundings import hostname
+from kiqbridge.engine.leader import OF_THE_KERNEL
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.capsule import Capsule, capsules_of
@@ -42,12 +43,11 @@ LABEL = "kiqbridge"
 
 def load_before_fork() -> None:
     """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
-    import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
-    import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
-    import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
-
-    for each in (*seams.found("worker"), *seams.found("chores")):
-        each.load()
+    for claim in seams.found("worker"):
+        claim.load()
+    for feature in (OF_THE_KERNEL, *seams.loaded()):  # a single process loads these on a thread
+        for chore in feature.chores:
+            feature.load(chore.place)
     seams.by_name("pools")
 
 

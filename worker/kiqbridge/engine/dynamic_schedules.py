@@ -4,62 +4,65 @@ The leader of the fleet places their occurrences ahead (clocks/placing.py); each
 declares in Redis (clocks/declared.py).
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.declared import DeclaredSchedules
-from kiqbridge.clocks.placing import Placer
-from kiqbridge.clocks.published import REFRESH_S
-from kiqbridge.engine.leader import Chore
+from kiqbridge.clocks.placing import HORIZON_S, Placer, PlacingReport
+from kiqbridge.feature import Host
 from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:
-    from kiqbridge.clocks.missed import MissedTick
+    from kiqbridge.client.registry import Registry
+    from kiqbridge.engine.parts import EngineParts
     from kiqbridge.schedule.definition import ScheduleDefinition
 
-LOOK_S: Final = 2.0
-"""How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
+
+def place(host: Host) -> Callable[[RedisConnection], PlacingReport]:
+    """The chore that looks whether a schedule was changed, or is to be placed: one round trip if not."""
+    horizon_s = host.config.schedule_horizon_s if host.config else HORIZON_S
+    placer = Placer(host.client, host.client.keys, by=host.by, horizon_s=horizon_s)
+
+    def place_due(connection: RedisConnection) -> PlacingReport:
+        report = placer.place(connection)
+        if report.new:
+            host.notify(report.new)
+        return report
+
+    return place_due
 
 
-def dynamic_chores(
-    client: Client,
-    registry: Registry,
-    *,
-    app: str,
-    identity: str,
-    horizon_s: float,
-    notify: Callable[[Sequence["MissedTick"]], object],
-) -> tuple[Chore, ...]:
-    """The chores of the `Leader` for dynamic schedules.
+def keep_declared(parts: "EngineParts") -> Callable[[RedisConnection], object]:
+    """The chore of each worker for the schedules that its code declares."""
+    return declared_schedules(
+        parts.client, parts.registry, app=parts.config.app, identity=parts.identity
+    ).keep
 
-    Args:
-        client: prepares the jobs.
-        registry: the declared jobs, some with schedules.
-        app: the setting; empty: that of a schedule is the package or file that declares it.
-        identity: of this process, for the ledgers.
-        horizon_s: how far ahead occurrences are placed, at least.
-        notify: called with the occurrences that nobody has placed in time.
+
+def claim(parts: "EngineParts") -> None:
+    """Take the names of the schedules that are declared beside jobs.
+
+    Raises:
+        ConfigError: one of them belongs to another application.
+        RedisUnavailable: call again.
     """
-    placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
-    declared = declared_schedules(client, registry, app=app, identity=identity)
-
-    def place(connection: RedisConnection) -> None:
-        found = placer.place(connection).new
-        if found:
-            notify(found)
-
-    return (
-        Chore("declared schedules", REFRESH_S, declared.keep, always=True),
-        Chore("dynamic schedules", LOOK_S, place),
-    )
+    declared_schedules(
+        parts.client, parts.registry, app=parts.config.app, identity=parts.identity
+    ).claim(parts.pool)
 
 
 def declared_schedules(
-    client: Client, registry: Registry, *, app: str, identity: str
+    client: Client, registry: "Registry", *, app: str, identity: str
 ) -> DeclaredSchedules:
-    """Those that the jobs of a registry declare; the arguments are those of `dynamic_chores`."""
+    """Those that the jobs of a registry declare.
+
+    Args:
+        client: of the fleet.
+        registry: the declared jobs, some with schedules.
+        app: the setting; empty: that of a schedule is the package or file that declares it.
+        identity: of this process.
+    """
     apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     return DeclaredSchedules(
         client,

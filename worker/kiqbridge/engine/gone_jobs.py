@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from kiqbridge.clocks.ledger import read_ledger
-from kiqbridge.engine.leader import Chore
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
@@ -40,9 +40,6 @@ from kiqbridge.wire.tick_mark import JobEnd
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-EVERY_S: Final = 1.0
-"""Seconds from one turn to the next, while a search is going on."""
 
 SEARCH_S: Final = 60.0
 """Seconds from the end of a search to the next one."""
@@ -125,11 +122,6 @@ class GoneJobs:
 
     def __repr__(self) -> str:
         return f"GoneJobs({self.freed} locks freed, {self.ended} jobs ended)"
-
-    @property
-    def chore(self) -> Chore:
-        """For the leader."""
-        return Chore("jobs that are gone", EVERY_S, self.look)
 
     def look(self, connection: RedisConnection) -> None:
         """Do a part of the search that is going on, or begin one if it is time.
@@ -280,6 +272,11 @@ class GoneJobs:
             except (json_text.MalformedJSON, KeyError, TypeError):
                 continue
         return sorted(names)
+
+
+def look_for(parts: EngineParts) -> Callable[[RedisConnection], object]:
+    """The chore of the leader."""
+    return GoneJobs(parts.keys).look
 
 
 def _parts(connection: RedisConnection, key: str) -> Iterator[set[str]]:

@@ -1,17 +1,10 @@
-"""The chore that looks for ticks that do not come."""
+"""Who is notified of ticks that did not come, by the chores that find them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
-
-from kiqbridge.client.client import Client
-from kiqbridge.engine.leader import Chore
-from kiqbridge.store.redis_connection import RedisConnection
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kiqbridge.clocks.missed import MissedTick
-
-MISSED_EVERY_S: Final = 15.0
-"""Seconds from one check of ticks to the next; a tick is missing after its grace time, which is minutes."""
 
 
 class Hooks(Protocol):
@@ -25,45 +18,22 @@ class Hooks(Protocol):
 
 
 class MissedWatch:
-    """Looks for ticks that do not come (clocks/missed.py) while this process leads, and notifies of them.
-
-    What reads schedules, and what notifies, is loaded by the first check, or never: a worker starts the sooner.
+    """Notifies of ticks that did not come; what does is loaded with the first one.
 
     Args:
-        client: enqueues what the policy of a schedule asks for.
-        identity: of this process.
-        hooks: makes those who are notified; called at most once, with the first missed tick.
+        hooks: makes those who are notified; called at most once.
 
     Attributes:
         found: how many missed ticks this process has recorded.
     """
 
-    def __init__(
-        self, client: Client, *, identity: str, hooks: Callable[[], Iterable[Hooks]]
-    ) -> None:
-        self._client = client
-        self._by = f"worker:{identity}"
+    def __init__(self, hooks: Callable[[], Iterable[Hooks]]) -> None:
         self._make_hooks = hooks
         self._hooks: Sequence[Hooks] | None = None
         self.found = 0
 
     def __repr__(self) -> str:
         return f"MissedWatch({self.found} found)"
-
-    @property
-    def chore(self) -> Chore:
-        """For the leader."""
-        return Chore("missed ticks", MISSED_EVERY_S, self.check)
-
-    def check(self, connection: RedisConnection) -> None:
-        """Look once.
-
-        Raises:
-            RedisUnavailable, RedisRefused: it is done by the next look.
-        """
-        from kiqbridge.clocks.missed import check_missed  # noqa: PLC0415 - see above
-
-        check_missed(connection, self._client.keys, self._client, by=self._by, notify=self.notify)
 
     def stop(self) -> None:
         """Wait a little for notifications that are being sent."""

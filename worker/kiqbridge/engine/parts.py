@@ -7,7 +7,7 @@ registered process; launcher.py starts and stops all of it.
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
-from kiqbridge.engine.leader import Chore, Leader
+from kiqbridge.engine.leader import OF_THE_KERNEL, Leader, Made
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.effects import EffectContext
@@ -67,6 +67,8 @@ class EngineParts:
 
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
+        by: the same for ledgers.
+        notify: called with ticks that were not known as missed.
         connect: makes a connection for a thread of its own, which it may share.
         server_middleware: functions around each job; read when the capsules are made.
         client: what the engine and its jobs push through.
@@ -95,6 +97,7 @@ class EngineParts:
         self.server = server
         self.is_quiet = is_quiet
         self.identity = f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.by = f"worker:{self.identity}"
         self.tag = config.tag or Path.cwd().name
         self.server_middleware = server.middleware.copy()
         self.events = server.events.copy()
@@ -130,11 +133,8 @@ class EngineParts:
             track=self.pool.raw_connection,
             max_payload_bytes=config.max_payload_bytes,
         )
-        self.missed_watch = MissedWatch(
-            self.client,
-            identity=self.identity,
-            hooks=lambda: seams.brought("missed", self),
-        )
+        self.missed_watch = MissedWatch(lambda: seams.brought("missed", self))
+        self.notify = self.missed_watch.notify
         self.leader = Leader(
             self._make_chores,
             connection=self.connect(),
@@ -277,28 +277,13 @@ class EngineParts:
             RedisUnavailable: call again.
         """
         if any(each.schedule is not None for each in self.registry):
-            from kiqbridge.engine.dynamic_schedules import declared_schedules  # noqa: PLC0415 - as below
+            from kiqbridge.engine.dynamic_schedules import claim  # noqa: PLC0415 - few workers need it
 
-            declared_schedules(
-                self.client, self.registry, app=self.config.app, identity=self.identity
-            ).claim(self.pool)
+            claim(self)
 
-    def _make_chores(self) -> Sequence[Chore]:
-        # Loaded here, by the thread of the chores: the first job does not wait for it.
-        from kiqbridge.engine.dynamic_schedules import dynamic_chores  # noqa: PLC0415 - see above
-        from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
-
-        dynamic = dynamic_chores(
-            self.client,
-            self.registry,
-            app=self.config.app,
-            identity=self.identity,
-            horizon_s=self.config.schedule_horizon_s,
-            notify=self.missed_watch.notify,
-        )
-        brought = seams.brought("chores", self, config=self.config)
-        watch, gone = self.missed_watch.chore, GoneJobs(self.keys).chore
-        return (*dynamic, watch, gone, *brought, self.rights.chore)
+    def _make_chores(self) -> Iterable[Made]:
+        wanted = [each for each in seams.loaded() if each.is_wanted(self.config)]
+        return seams.chores(("worker", "leader"), self, [OF_THE_KERNEL, *wanted])
 
     def policy(self) -> RetryPolicy:
         """What becomes of a job that fails, as of now."""

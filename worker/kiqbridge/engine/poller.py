@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
-from kiqbridge.engine.inflight.unregistered import UnregisteredWatch
 from kiqbridge.engine.settle.ending import Settlement, dead, dead_unread, stopped_ending
 from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
@@ -29,9 +28,7 @@ from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
-from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead
-from kiqbridge.store.process_set import CLEANUP_S, remove_gone
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import Command
@@ -55,8 +52,6 @@ GATHER_S = 0.005
 LOOK_KEPT_S = 3600
 """For how long it is known what a leader has found when it looked at the clocks; it is written twice as often."""
 
-FORGET_S = 3600.0
-"""How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
 RETRY_S = 1.0
 
 
@@ -97,8 +92,6 @@ class Poller(Role):
         self._renew_at = float("inf")
         self.earliest_due: float | None = None
         self._leads = False
-        self._clean_up_at = 0.0
-        self._forget_at = 0.0
         self._look_at = 0.0
         self._ask_time_at = 0.0
         self._look_written: tuple[float, float] = 0.0, 0.0  # seconds ahead of Redis, until when
@@ -107,7 +100,6 @@ class Poller(Role):
         self._vacant = Hint()
         self._unled_since: float | None = None
         self._heard: tuple[float, float] | None = None
-        self._unregistered = UnregisteredWatch(keys)
 
     @property
     def leads(self) -> bool:
@@ -207,22 +199,8 @@ class Poller(Role):
         """
         self._renew_at = time.monotonic() + RENEW_S
         self._leads = (self._leads and self._lead.take()) or self._take_lead()
-        if self._leads and time.monotonic() >= self._clean_up_at:
-            self._clean_up_at = time.monotonic() + CLEANUP_S
-            self.tried(
-                lambda: remove_gone(self._connection, self._keys),
-                "removing processes that are gone",
-            )
-            if time.monotonic() >= self._forget_at:
-                self.tried(self._forget, "removing guards and ledgers that are over")
         if self._leads:
             self._write_look()
-        now = time.monotonic()
-        if self._leads and self._unregistered.is_due(now):
-            self.tried(
-                lambda: self._unregistered.step(self._connection, now),
-                "looking for jobs in flight of processes that are not registered",
-            )
         return self._leads
 
     def _take_lead(self) -> bool:
@@ -375,8 +353,3 @@ class Poller(Role):
         queue = str(job.item.get("queue") or "default")
         kept = failed_payload(job.item, error, queue=queue, profile=profile, now=now)
         return dead(keys, member, job.item, kept, error, now=now)
-
-    def _forget(self) -> None:
-        """Guards and ledgers that are over, hourly; every minute while more are left than one turn takes."""
-        is_all = forget_what_is_over(self._connection, self._keys)
-        self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)

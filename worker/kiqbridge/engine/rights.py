@@ -8,18 +8,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kiqbridge.engine.leader import Chore
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.lean_redis import redis
-from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.rights import missing_of, needed
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
-
-EVERY_S: Final = 15.0
-"""Seconds from one look to the next, while something is refused."""
 
 TOLERATED: Final = frozenset(("blpop", "wait"))
 """What most workers do without, or later than else (docs/security.md): it is logged, and the worker is ready."""
@@ -49,11 +44,6 @@ class Rights:
         self._troubles = troubles
         self._refused = refused
         self._reported = ""
-
-    @property
-    def chore(self) -> Chore:
-        """For the thread of the schedules, whoever leads."""
-        return Chore("rights", EVERY_S, self._look_again, always=True)
 
     def look(self) -> None:
         """Try all of it, in a few milliseconds; log what is missing, once, and what that means."""
@@ -88,6 +78,7 @@ class Rights:
         else:
             self._troubles.clear(_NAME)
 
-    def _look_again(self, _connection: RedisConnection) -> None:
+    def look_again(self) -> None:
+        """As `look`, if something was missing, or is refused now."""
         if self._reported or any(self._refused()):
             self.look()

@@ -4,6 +4,6 @@ For those who must not lose a dead job, and whose Redis must not fill up with th
 ten seconds, by one command. It must never remove a job that is not as it was read, or not safely archived.
 """
 
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Chore, Feature
 
-FEATURE = Feature(package=__name__, chores="trim:chores")
+FEATURE = Feature(package=__name__, chores=[Chore("dead set", 10.0, "trim:trimming")])

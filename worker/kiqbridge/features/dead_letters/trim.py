@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.client.rails import performed_class
-from kiqbridge.engine.leader import Chore
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.features.dead_letters.archive import DeadArchive
 from kiqbridge.features.transfer.form import Place
@@ -35,7 +34,6 @@ from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, UNREADABLE_CLASS
 
 logger = logging.getLogger(__name__)
 
-EVERY_S: Final = 10.0
 AT_ONCE: Final = 1000
 """Jobs beyond the bounds that are trimmed at once."""
 
@@ -231,16 +229,15 @@ class DeadTrim:
             )
 
 
-def chores(parts: EngineParts) -> list[Chore]:
-    """What the leader does, by the settings of this worker."""
+def trimming(parts: EngineParts) -> Callable[[RedisConnection], object]:
+    """The chore of the leader, by the settings of this worker."""
     config, archive = parts.config, None
     if config.dead_archive:
         # The address of Redis is without a password: it stands in the files of the archive.
         archive = DeadArchive(
             config.dead_archive, source=parts.pool.address, namespace=parts.keys.prefix
         )
-    trim = DeadTrim(parts.keys, config.dead_bounds, archive=archive)
-    return [Chore("dead set", EVERY_S, trim.look)]
+    return DeadTrim(parts.keys, config.dead_bounds, archive=archive).look
 
 
 def _counted(classes: Counter[str]) -> str:

@@ -5,6 +5,12 @@ command line would. Where Ruby asks nothing it costs one command in Redis every 
 the schedules.
 """
 
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Chore, Feature
 
-FEATURE = Feature(package=__name__, chores="chores:chores")
+FEATURE = Feature(
+    package=__name__,
+    chores=[
+        Chore("requests of Ruby", 2.0, "chores:take_requests"),
+        Chore("next occurrences", 15.0, "chores:publish_next"),
+    ],
+)

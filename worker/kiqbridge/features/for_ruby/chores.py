@@ -6,13 +6,13 @@ in `kb:schedules:next`; and it changes nothing itself: `kb:schedules:requests` h
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedules import Schedules
-from kiqbridge.engine.leader import Chore
-from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.feature import Host
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.store.pauses import server_time
@@ -22,8 +22,6 @@ from kiqbridge.wire.names import text_of
 
 logger = logging.getLogger(__name__)
 
-REQUESTS_S: Final = 2.0
-NEXT_S: Final = 15.0
 ANEW_S: Final = 60.0
 """So often all next occurrences are written, whether or not one is over: a definition may have changed."""
 MOST: Final = 100
@@ -103,10 +101,11 @@ class ForRuby:
         logger.info("schedule %s: %s, as %s asked", name, what, by)
 
 
-def chores(parts: EngineParts) -> list[Chore]:
-    """Those of the leader."""
-    ruby = ForRuby(parts.client)
-    return [
-        Chore("requests of Ruby", REQUESTS_S, ruby.take_requests),
-        Chore("next occurrences", NEXT_S, ruby.publish_next),
-    ]
+def take_requests(host: Host) -> Callable[[RedisConnection], object]:
+    """What Ruby asks for is done."""
+    return ForRuby(host.client).take_requests
+
+
+def publish_next(host: Host) -> Callable[[RedisConnection], object]:
+    """Ruby gets to know what comes next."""
+    return ForRuby(host.client).publish_next
