@@ -15,7 +15,7 @@ from kiqbridge.features.monitor.minute import MonitorSettings, look
 def monitor() -> Minutely:
     """The one of this warm environment."""
     settings = MonitorSettings.from_environment(os.environ)
-    return Minutely("monitor", os.environ, lambda turn: look(turn, settings))
+    return Minutely("monitor", os.environ, lambda turn: look(turn, settings), ["missed_ticks"])
 
 
 def lambda_handler(event: Any, context: Any) -> Any:

@@ -15,7 +15,7 @@ from kiqbridge.clocks.placing import place_due
 @functools.cache
 def tick() -> Minutely:
     """The one of this warm environment."""
-    return Minutely("tick", os.environ, place)
+    return Minutely("tick", os.environ, place, [])
 
 
 def lambda_handler(event: Any, context: Any) -> Any:

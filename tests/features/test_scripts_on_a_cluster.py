@@ -15,8 +15,6 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.schedule import Schedule
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.client.unique import Debounce, Throttle, Unique
-from kiqbridge.clocks.manifest_store import publish_manifest
-from kiqbridge.clocks.missed import check_missed
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.claims import acknowledge, repush, route
@@ -29,6 +27,7 @@ from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.features.dead_letters.trim import DeadTrim
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, renew_lock
+from kiqbridge.features.missed_ticks.missed import check_missed
 from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
@@ -37,7 +36,9 @@ from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.flow import Batch, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
+from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
+from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
@@ -69,6 +70,7 @@ class TestCluster:
         assert poller.move_due(keys.schedule, 10.0) == 2
         pool.call("ZADD", keys.ledgers, 1, "over")
         assert poller.lead()
+        assert forget_what_is_over(pool.connection(), keys)
         assert pool.call("ZRANGE", keys.ledgers, 0, -1) == [b"s"]
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0

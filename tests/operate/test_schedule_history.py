@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from kiqbridge.clocks.ledger import read_missed
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.ledger import read_missed
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from support.project import template_text
 
-from kiqbridge.clocks.ledger import read_ledgers
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
+from kiqbridge.store.ledger import read_ledgers
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

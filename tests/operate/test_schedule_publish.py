@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.project import template_text
 
-from kiqbridge.clocks.manifest_store import (
+from kiqbridge.store.manifests import (
     StandingManifest,
     outcome_of,
     publish_manifest,

@@ -29,8 +29,8 @@ from support.proving import (
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.flow import BatchSet
+from kiqbridge.store.ledger import read_ledger
 
 ROOT = Path(__file__).parents[2]
 OLDER = "80e85ef0"

@@ -22,7 +22,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
-| `chores` | once, by who does them: the leader of the fleet, each worker, a function | `function(host: Host) -> Callable[[RedisConnection], object]` of a `Chore` |
+| `chores` | once by the leader of the fleet, by each worker, or by each invocation of a function | `function(host: Host) -> Callable[[RedisConnection], object]` of a `Chore` |
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |
@@ -35,7 +35,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -45,6 +45,7 @@ from kiqbridge.runtime.records import dataclass
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
     from kiqbridge.config.config import Config
+    from kiqbridge.schedule.missed import MissedTick
 
 FOR_OTHERS: Final = ("options", "gates", "puts_off", "worker", "chores")
 """The seams that a feature of others may name."""
@@ -90,7 +91,7 @@ class Chore(NamedTuple):
     Attributes:
         name: as in the log.
         every_s: seconds from one call to the next; a function is invoked each minute.
-        place: what makes it, once; see the table above.
+        place: what makes it; see the table above.
         where: who does it: the `leader` of the workers, each `worker`, or a function: `tick`, or `monitor`, while no
             worker lives.
     """
@@ -116,8 +117,9 @@ class Host(Protocol):
     def config(self) -> "Config | None":
         """The settings of a worker; None: it is a function."""
 
-    def notify(self, ticks: Sequence[Any]) -> None:
-        """Notify of ticks that were not known as missed."""
+    @property
+    def notify(self) -> "Callable[[Sequence[MissedTick]], object]":
+        """To be called with ticks that were not known as missed."""
 
 
 ATTRIBUTES: Final[Mapping[str, str]] = {

@@ -139,6 +139,17 @@ def by_name(seam: Literal["ends", "pools", "addresses"]) -> Mapping[str, Callabl
     }
 
 
+def required(name: str) -> Feature:
+    """As `named`.
+
+    Raises:
+        ConfigError: it is not here.
+    """
+    if (feature := named(name)) is None:
+        raise ConfigError(f"the feature {name} is not here; reinstall kiqbridge")
+    return feature
+
+
 @cache
 def missing() -> Mapping[str, str]:
     """Those of `ATTRIBUTES` whose feature was taken away."""

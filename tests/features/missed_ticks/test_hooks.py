@@ -12,7 +12,6 @@ from support.http_endpoint import body_of, http_endpoint, reply
 from support.waiting import wait_until
 
 from kiqbridge.client.server import Server
-from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.missed_ticks import hooks
 from kiqbridge.features.missed_ticks.hooks import (
@@ -22,6 +21,7 @@ from kiqbridge.features.missed_ticks.hooks import (
     Webhook,
     hooks_of,
 )
+from kiqbridge.schedule.missed import MissedTick
 
 ARN = "arn:aws:sns:eu-west-3:123456789012:alarms"
 AWS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "c2VjcmV0"}

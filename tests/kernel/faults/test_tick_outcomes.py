@@ -8,7 +8,7 @@ from pathlib import Path
 from support.waiting import wait_until
 from support.workers import started_workers
 
-from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.json_text import loads
 from kiqbridge.wire.keys import Keys

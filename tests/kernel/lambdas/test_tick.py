@@ -8,8 +8,8 @@ from support.enqueue_function import REQUEST, Context, load_app, read_lines, rea
 from support.servers import find_free_port
 
 from kiqbridge import RedisUnavailable, Schedule, Schedules
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.clocks.placing import place_due
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.keys import Keys
 
 SERVICE = "shop-tick"

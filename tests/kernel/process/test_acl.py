@@ -14,9 +14,9 @@ from support.servers import debian_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisRefused, Schedule, Schedules
-from kiqbridge.clocks.manifest_store import publish_manifest, stands
-from kiqbridge.clocks.missed import check_missed
 from kiqbridge.errors import QueueTooDeep
+from kiqbridge.features.missed_ticks.missed import check_missed
+from kiqbridge.store.manifests import publish_manifest, stands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -87,7 +87,7 @@ def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, t
 
     assert loaded >= {
         "kiqbridge.clocks.declared",
-        "kiqbridge.clocks.missed",
+        "kiqbridge.features.missed_ticks.missed",
         "kiqbridge.clocks.placing",
         "kiqbridge.features.dead_letters.trim",
         "kiqbridge.engine.gone_jobs",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from kiqbridge import Client
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.gone_jobs import (
     AGAIN_S,
     MISSES,
@@ -20,6 +19,7 @@ from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.flow_mark import KEEP_DONE_S
 from kiqbridge.wire.keys import Keys

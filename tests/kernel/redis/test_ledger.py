@@ -1,6 +1,6 @@
 """The ledger of a schedule, as people read it."""
 
-from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
+from kiqbridge.store.ledger import LedgerEntry, read_ledger
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 

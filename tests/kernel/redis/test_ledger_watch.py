@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kiqbridge.clocks.ledger import LedgerEntry
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.firing import SIMULATED, SimulatedClock
 from kiqbridge.dev.ledger_watch import DeliveredTick, LedgerWatch, ledger_text, outcome_text
+from kiqbridge.store.ledger import LedgerEntry
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys

@@ -10,9 +10,9 @@ from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable, Schedule, Schedules
 from kiqbridge.clocks import placing
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.clocks.placing import HORIZON_S, REFRESH_S, Placer, place_due
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.schedule_scripts import KEPT_ENTRIES, PlacedJobs, Placement, place
 from kiqbridge.wire.keys import Keys
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge import ConfigError, PayloadError, Schedule, Schedules
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import schedule_scripts
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()

@@ -4,13 +4,13 @@ import pytest
 from support.engine import in_flight, put_back
 
 from kiqbridge import Client
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.engine.settle.ending import Settlement, Target, ending
 from kiqbridge.engine.settle.settling import Settler, first_batch
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.store.effects import Effect
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.json_text import loads
 from kiqbridge.wire.keys import Keys
 

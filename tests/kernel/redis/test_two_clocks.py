@@ -17,9 +17,9 @@ import pytest
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.push import Pusher
-from kiqbridge.clocks.manifest_store import publish_manifest
-from kiqbridge.clocks.missed import check_missed
+from kiqbridge.features.missed_ticks.missed import check_missed
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -108,7 +108,9 @@ class World:
 
 @pytest.fixture
 def world(redis, redis_url, client, caplog):
-    caplog.set_level(logging.ERROR, "kiqbridge.clocks.missed")  # some thousand lines otherwise
+    caplog.set_level(
+        logging.ERROR, "kiqbridge.features.missed_ticks.missed"
+    )  # some thousand lines otherwise
     pool = RedisPool(redis_url)
     begin = (int(redis.time()[0]) - DAYS * DAY) // DAY * DAY
 

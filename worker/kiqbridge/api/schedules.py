@@ -14,11 +14,11 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import StoredSchedule, known_of
 from kiqbridge.client.schedules import ScheduleRun, Schedules
-from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import ScheduleExpression
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
+from kiqbridge.store.ledger import LedgerEntry, read_ledgers
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.names import text_of

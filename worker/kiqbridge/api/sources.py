@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.clocks.manifest_store import StandingManifest, manifests_of
+from kiqbridge.store.manifests import StandingManifest, manifests_of
 from kiqbridge.wire.guards import WITH_QUEUE, Source
 from kiqbridge.wire.names import text_of
 

@@ -5,14 +5,16 @@ It is not repeated: the next minute does the work.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge import seams
 from kiqbridge.aws import environment
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
 
 if TYPE_CHECKING:
+    from kiqbridge.schedule.missed import MissedTick
     from kiqbridge.store.redis_connection import RedisConnection
 
 LONGEST_S: Final = 50.0
@@ -32,7 +34,10 @@ class Invocation:
         keys: the namespace.
         client: enqueues.
         by: who acts, for ledgers, such as `monitor:REQUEST`.
+        notify: called with ticks that were not known as missed.
     """
+
+    config: None = None
 
     def __init__(self, function: "Minutely", request_id: str, left_s: float) -> None:
         self._function = function
@@ -41,10 +46,16 @@ class Invocation:
         self.client = function.client
         self.keys = function.client.keys
         self.by = f"{function.name}:{request_id}"
+        self.notify: Callable[[Sequence[MissedTick]], object] = len  # nobody is notified
 
     def left_s(self) -> float:
         """Seconds of this invocation that are left."""
         return max(self._until - time.monotonic(), 0.0)
+
+    def do_chores(self) -> dict[str, Any]:
+        """Do the chores that are marked with the name of the function; what each has returned, by its name."""
+        made = seams.chores([self._function.name], self, self._function.features)
+        return {chore.name: call(self.connection) for chore, call in made}
 
     def measure(self, values: Mapping[str, float], **dimensions: str) -> None:
         """Write metrics, now: of the function, or under further dimensions."""
@@ -58,17 +69,23 @@ class Minutely:
         name: what ledgers call it.
         environ: its variables.
         work: what an invocation does; its answer is that of the invocation, and is logged.
+        features: whose chores it does; no others are loaded.
 
     Raises:
-        ConfigError: the address or a setting is wrong.
+        ConfigError: the address or a setting is wrong, or a feature is not here.
 
     Attributes:
         handle: what Lambda calls, with an event and its context; raises what `work` raises.
     """
 
     def __init__(
-        self, name: str, environ: Mapping[str, str], work: Callable[[Invocation], dict[str, Any]]
+        self,
+        name: str,
+        environ: Mapping[str, str],
+        work: Callable[[Invocation], dict[str, Any]],
+        features: Iterable[str],
     ) -> None:
+        self.features = [seams.required(each) for each in features]
         self.name = name
         self.logger = environment.make_logger(environ)
         self.metrics = environment.Metrics.from_environment(environ)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.clocks.manifest_store import Published, parts_of, publish_manifest, stands
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import deadline
+from kiqbridge.store.manifests import Published, parts_of, publish_manifest, stands
 from kiqbridge.wire import json_text
 
 MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"

@@ -48,7 +48,7 @@ DeathHandler = Callable[[Mapping[str, Any], BaseException], object]
 """(payload, error) of a job that is given up: dead, or dropped."""
 
 MissedTickHandler = Callable[[Any], object]
-"""(tick) that did not come: a `kiqbridge.clocks.missed.MissedTick`."""
+"""(tick) that did not come: a `kiqbridge.schedule.missed.MissedTick`."""
 
 BacktraceCleaner = Callable[[list[str]], list[str]]
 """Lines of a backtrace, innermost first → those to keep (§8.6)."""

@@ -18,10 +18,10 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of, jobs_of_occurrence, parsed
-from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
+from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection

@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.api import Operator, ScheduleView, open_operator
 from kiqbridge.api.schedules import others_schedules, schedule_view
-from kiqbridge.clocks import ledger
 from kiqbridge.commands import output
 from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store import ledger
 from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown

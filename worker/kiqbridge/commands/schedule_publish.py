@@ -24,13 +24,13 @@ from typing import Any
 
 from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
-from kiqbridge.clocks import manifest_store
 from kiqbridge.commands.arguments import Verbs, add, add_changing, add_verb
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.manifest import Manifest, build_manifest
+from kiqbridge.store import manifests
 
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
@@ -73,14 +73,14 @@ def _publish(options: argparse.Namespace) -> int:
     client = open_operator(via="cli").client
     all_of_it = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
     # Of several fleets the schedules of this one.
-    parts = manifest_store.parts_of(client, all_of_it)
+    parts = manifests.parts_of(client, all_of_it)
     [published] = [part for _, there, part in parts if there.keys is client.keys]
     if options.dry_run:
         # What publishing it would be; how many it would remove is not known.
-        standing = manifest_store.read_manifests(client.pool, client.keys).get(stack)
+        standing = manifests.read_manifests(client.pool, client.keys).get(stack)
         version = int(published["version"])
-        done = manifest_store.Published(
-            outcome=manifest_store.outcome_of(
+        done = manifests.Published(
+            outcome=manifests.outcome_of(
                 standing, version, str(published["hash"]), rollback=options.rollback
             ),
             stack=stack,
@@ -91,7 +91,7 @@ def _publish(options: argparse.Namespace) -> int:
         )
     else:
         about = {"stack": stack, "by": f"cli:{user_at_host()}", "rollback": options.rollback}
-        done = manifest_store.publish_manifest(client.pool, client.keys, published, **about)
+        done = manifests.publish_manifest(client.pool, client.keys, published, **about)
     document = {**asdict(done), "dry_run": options.dry_run}
     if options.dry_run:
         del document["removed"]
@@ -107,7 +107,7 @@ def _manifest(options: argparse.Namespace) -> Mapping[str, Any]:
 
 def _to_withdraw(client: Client, stack: str) -> Mapping[str, Any]:
     """No schedules, under the version that stands, so that the stack publishes again if it is deployed again."""
-    standing = manifest_store.read_manifests(client.pool, client.keys).get(stack)
+    standing = manifests.read_manifests(client.pool, client.keys).get(stack)
     if standing is None:
         raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
     return Manifest(version=standing.version, schedules={}).to_document()

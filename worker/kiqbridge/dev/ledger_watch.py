@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final
 
-from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.firing import SIMULATED, SimulatedClock
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.store.ledger import LedgerEntry, read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

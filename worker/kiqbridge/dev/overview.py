@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
-from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev import ledger_watch
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
@@ -18,6 +17,7 @@ from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.store.ledger import LedgerEntry, read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kiqbridge.clocks import missed
 from kiqbridge.engine.inflight.unregistered import UnregisteredWatch
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.store.forgetting import forget_what_is_over
@@ -38,13 +37,6 @@ def watch_unregistered(parts: EngineParts) -> Call:
     """Now and then all keys are looked through, one step at a call."""
     watch = UnregisteredWatch(parts.keys)
     return lambda connection: watch.step(connection, time.monotonic())
-
-
-def check_missed(parts: EngineParts) -> Call:
-    """Ticks that did not come are recorded, and by policy enqueued."""
-    return lambda connection: missed.check_missed(
-        connection, parts.keys, parts.client, by=parts.by, notify=parts.notify
-    )
 
 
 def look_at_rights(parts: EngineParts) -> Call:

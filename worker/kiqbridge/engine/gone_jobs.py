@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection

@@ -32,7 +32,6 @@ OF_THE_KERNEL: Final = Feature(
         Chore("jobs that are gone", 1.0, "gone_jobs:look_for"),
         Chore("declared schedules", 30.0, "dynamic_schedules:keep_declared", where=("worker",)),
         Chore("dynamic schedules", 2.0, "dynamic_schedules:place", where=("leader", "tick")),
-        Chore("missed ticks", 15.0, "chores:check_missed"),
         Chore("rights", 15.0, "chores:look_at_rights", where=("worker",)),
     ],
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kiqbridge.clocks.missed import MissedTick
+    from kiqbridge.schedule.missed import MissedTick
 
 
 class Hooks(Protocol):

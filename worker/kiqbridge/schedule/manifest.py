@@ -1,6 +1,6 @@
 """The manifest of a template: which schedules of it enqueue, for who watches that their ticks come.
 
-It is made when the layer is built, and published to Redis by the function (clocks/manifest_store.py):
+It is made when the layer is built, and published to Redis by the function (store/manifests.py):
 
     {"version": 1700000000, "hash": "1f0c…", "schedules": {"Nightly": {"expression": "cron(0 3 * * ? *)", …}}}
 

@@ -5,7 +5,7 @@ A job of an occurrence carries the attribute `tick`, which every Sidekiq keeps a
     {"class":"Nightly","args":[],"jid":"b4a5…","tick":{"schedule":"shop/Nightly","at":1700000000}}
 
 The `tick` of an event has the policies of its schedule besides. `overlap` and `max_age_s` go into the jobs; `missed`
-and `grace_s` are for who watches (clocks/missed.py), and for the function nothing:
+and `grace_s` are for who watches (features/missed_ticks/missed.py), and for the function nothing:
 
     "tick": {"schedule": "shop/Nightly", "at": "<aws.scheduler.scheduled-time>",
              "missed": "last", "grace_s": 600, "max_age_s": 3600, "overlap": "skip"}

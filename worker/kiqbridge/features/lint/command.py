@@ -8,12 +8,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.commands import schedule_sources
 from kiqbridge.commands.arguments import add, add_example, user_input, within
 from kiqbridge.commands.output import BOLD, DIM, painter, write_json
 from kiqbridge.features.lint.finding import Finding
 from kiqbridge.features.lint.rules import lint
+from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.names import shown
 

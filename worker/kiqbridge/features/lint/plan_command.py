@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from kiqbridge.api import open_operator
 from kiqbridge.client.known_schedules import list_schedules
-from kiqbridge.clocks.manifest_store import read_manifests
 from kiqbridge.commands import schedule_sources
 from kiqbridge.commands.arguments import add, add_example, user_input, within
 from kiqbridge.commands.output import write, write_json
@@ -18,6 +17,7 @@ from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.lint.plan import Change, plan
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.manifests import read_manifests
 from kiqbridge.wire.amounts import count_text, instant_text
 from kiqbridge.wire.names import shown
 

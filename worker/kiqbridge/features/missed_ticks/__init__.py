@@ -1,9 +1,14 @@
-"""Who is notified of ticks that did not come: functions of the user, a webhook, a topic of SNS.
+"""Ticks that did not come: found in the ledgers, by policy enqueued, and sent to functions of the user, a webhook, SNS.
 
-A worker calls it with the first such tick, the monitor function each minute in which it finds one. It must never delay
-what looks for them, nor log the address of a webhook. Where no tick is missed, it costs nothing.
+The leader of the workers looks, or the monitor function while no worker lives; dynamic schedules that are placed too
+late are notified of in the same way. It must never delay what looks for them, nor log the address of a webhook. Where
+no schedule is published, it costs two round trips in 15 seconds.
 """
 
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Chore, Feature
 
-FEATURE = Feature(package=__name__, missed="hooks:of_worker")
+FEATURE = Feature(
+    package=__name__,
+    chores=[Chore("missed ticks", 15.0, "missed:watch", where=("leader", "monitor"))],
+    missed="hooks:of_worker",
+)

@@ -17,13 +17,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.config.credentials.aws_request import endpoint, signed
 from kiqbridge.config.credentials.sigv4 import Keychain
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.direct_opener import direct_opener
 from kiqbridge.runtime.role import LazyRole
+from kiqbridge.schedule.missed import MissedTick
 
 if TYPE_CHECKING:
     from kiqbridge.engine.parts import EngineParts  # which the functions have not

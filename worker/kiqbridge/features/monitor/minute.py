@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kiqbridge.api import Fact, Facts, Operator, judge
 from kiqbridge.api.facts import QueueFacts
 from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Invocation
-from kiqbridge.clocks.missed import MissedTick, check_missed
 from kiqbridge.config.config import OfMissedTicks
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.redis_access import aws_variables
@@ -18,6 +17,9 @@ from kiqbridge.features.missed_ticks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.features.monitor.fleet import Fleet, read_fleet
 from kiqbridge.features.monitor.orphans import give_back_orphans
 from kiqbridge.wire.dead_bounds import dropped_in
+
+if TYPE_CHECKING:
+    from kiqbridge.schedule.missed import MissedTick
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
@@ -82,10 +84,8 @@ def look(turn: Invocation, settings: MonitorSettings) -> dict[str, Any]:
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
     found: Sequence[MissedTick] = ()
     if not fleet.workers_alive:  # else the leader of the fleet looks for them
-        hooks = settings.hooks(by=turn.by)
-        found = check_missed(
-            turn.connection, turn.keys, turn.client, by=turn.by, notify=hooks.send
-        ).new
+        turn.notify = settings.hooks(by=turn.by).send
+        found = turn.do_chores()["missed ticks"].new
     since = facts.at - MISSED_FOR_S
     recent = turn.connection.call("ZCOUNT", turn.keys.missed, repr(since), "+inf")
     missed = recent + sum(each.at < since for each in found)

@@ -13,19 +13,21 @@ no worker lives) calls `check_missed` again and again:
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
-from kiqbridge.clocks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.feature import Host
+from kiqbridge.features.missed_ticks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import Missed, Overlap
+from kiqbridge.wire.tick_mark import Overlap
 
 logger = logging.getLogger(__name__)
 
@@ -52,34 +54,6 @@ class Pushes(Protocol):
         max_age_s: float | None = None,
     ) -> Any:
         """See `Client.push_tick`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissedTick:
-    """An occurrence that did not come.
-
-    Attributes:
-        schedule: its name.
-        at: its instant, epoch seconds.
-        late_s: seconds since then.
-        policy: what is done about it.
-        is_new: it is recorded now, for the first time, so the alert is due.
-        enqueued: it was enqueued now.
-        reason: why it was not, though the policy asks for it.
-    """
-
-    schedule: str
-    at: int
-    late_s: float
-    policy: Missed
-    is_new: bool = False
-    enqueued: bool = False
-    reason: str = ""
-
-    @property
-    def instant(self) -> str:
-        """Its instant in ISO 8601 and UTC."""
-        return f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +135,14 @@ def check_missed(
     if expected.schedules:
         connection.call("SET", keys.watched, repr(expected.now))
     return MissedReport(schedules=len(expected.schedules), now=expected.now, missed=found)
+
+
+def watch(host: Host) -> Callable[[RedisConnection], MissedReport]:
+    """The chore of who watches."""
+    client = host.client
+    return lambda connection: check_missed(
+        connection, client.keys, client, by=host.by, notify=host.notify
+    )
 
 
 class _Missing(NamedTuple):

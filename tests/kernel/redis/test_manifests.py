@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kiqbridge.clocks.manifest_store import publish_manifest, read_manifests, stands
 from kiqbridge.errors import ConfigError, RedisRefused
+from kiqbridge.store.manifests import publish_manifest, read_manifests, stands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kiqbridge.clocks.due_ticks import AGAIN_S
-from kiqbridge.clocks.missed import check_missed
-from kiqbridge.engine.chores import check_missed as check_missed_of
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.features.missed_ticks import missed
+from kiqbridge.features.missed_ticks.due_ticks import AGAIN_S
+from kiqbridge.features.missed_ticks.missed import check_missed
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
@@ -361,11 +361,9 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
     redis.hset("kb:manifests", "shop", json.dumps(entry))
     seen = []
     watch = MissedWatch(lambda: [SimpleNamespace(put=seen.extend, stop=lambda: None)])
-    worker = SimpleNamespace(
-        client=client, keys=client.keys, by="worker:host:1:abc", notify=watch.notify
-    )
+    worker = SimpleNamespace(client=client, by="worker:host:1:abc", notify=watch.notify)
 
-    check = check_missed_of(worker)
+    check = missed.watch(worker)
     check(pool.connection())
     check(pool.connection())
     watch.stop()

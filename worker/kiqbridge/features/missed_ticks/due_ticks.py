@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kiqbridge.client.known_schedules import parsed
-from kiqbridge.clocks.manifest_store import manifests_of
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
+from kiqbridge.store.manifests import manifests_of
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
