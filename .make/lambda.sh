@@ -39,7 +39,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/shell_command kiqbridge/features/spill/replay.py kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
-    kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py
+    kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py kiqbridge/features/results/keeping.py
     kiqbridge/features/lint/heat_map.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '

@@ -70,8 +70,8 @@ NEEDS = {
     "for_ruby": "",
     "http_events": "",
     "imports": "",
-    "limiters": "",
     "iterable": "",
+    "limiters": "",
     "lint": "",
     "log_events": "",
     "mappings": "",
@@ -80,6 +80,7 @@ NEEDS = {
     "neighbours": "",
     "process_pool": "",
     "reservations": "",
+    "results": "",
     "s3_events": "",
     "service_events": "",
     "shell_command": "",
@@ -97,6 +98,7 @@ DOORS = {
     "current_attributes.py": "current_attributes",
     "enumerators.py": "iterable",
     "flow/limiter.py": "limiters",
+    "results.py": "results",
 }
 # Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.
 LINES = {
@@ -118,8 +120,8 @@ for _package, _others in MAY_IMPORT.items():
         {each.partition("/")[0] for each in _others.split()} - {_room}
     )
 # Files beside the rooms. What is public imports the folder that holds it; `__main__` is a command.
-ROOT = {"errors", "enumerators", "feature", "seams"}
-PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
+ROOT = {"errors", "enumerators", "feature", "results", "seams"}
+PUBLIC = {"__init__", "middleware", "current_attributes", "rails"}
 FILES = {
     **dict.fromkeys(PUBLIC, "client"),
     "__main__": "commands",
@@ -398,6 +400,8 @@ LAYER_HAS = (
         "features/fleets",
         "features/limiters/__init__",
         "features/limiters/declared",
+        "features/results/__init__",
+        "features/results/waiting",
     ),
     *(
         f"contrib/{name}"

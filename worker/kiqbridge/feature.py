@@ -10,10 +10,13 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 |---|---|---|
 | `verbs` | by the command line, each for its own command | `add_arguments(parser)` and `run(options) -> int` of a module |
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
+| `wired` | at a declaration, or a push, with an option that has another form in the payload | `function(options: Mapping) -> dict`: as they go on the wire; raises `PayloadError` |
 | `gates` | before a job begins whose payload has this attribute | `function(payload, now) -> Refusal`, or None: it may run |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
+| `values` | for each job that has this member of `flow` | `function(flow: Mapping) -> bool`: whether what it returns is kept with its end |
+| `consequences` | when the end of a job with `flow` is applied (engine/outbox) | `function(end: FlowEnd, context: EffectContext) -> Sequence[Effect]`; may raise: it is tried again |
 | `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> ConnectionPool`; raises `ValueError` |
 | `calls` | by what the kernel calls so, such as a public method | `function(…)`: see there |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
@@ -125,8 +128,13 @@ class Host(Protocol):
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "kb_encrypted": "encryption",
     "task_token": "step_functions",
+    "flow.result_ttl_s": "results",
 }
-"""Attribute of a payload → the feature of this package without which such a job cannot be what it was pushed for."""
+"""Attribute of a payload, or member of one → the feature of this package without which such a job cannot be what it was
+pushed for."""
+
+WIRED: Final[Mapping[str, str]] = {"result_ttl": "results"}
+"""Option of a job that goes on the wire in another form → the feature of this package that gives it that form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +153,13 @@ class Feature:
     settings: Sequence[str] = ()
     verbs: Sequence[Verb] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    wired: Mapping[str, str] = field(default_factory=dict)
     gates: Mapping[str, str] = field(default_factory=dict)
     puts_off: Mapping[str, str] = field(default_factory=dict)
     seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    consequences: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
     host: str = ""

@@ -1,8 +1,8 @@
 """Results of jobs that ask for it by `result_ttl`: `await_result`, `aawait_result`, `fetch_result`."""
 
-from kiqbridge.client.results import aawait_result, await_result, fetch_result
 from kiqbridge.errors import JobFailed, ResultOmitted, ResultTimeout
-from kiqbridge.wire.result import Result
+from kiqbridge.features.results.kept import Result
+from kiqbridge.features.results.waiting import aawait_result, await_result, fetch_result
 
 __all__ = [
     "JobFailed",

@@ -7,8 +7,8 @@ from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
-from kiqbridge.errors import ConfigError
-from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, Chore, Feature, Host, Verb
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, WIRED, Chore, Feature, Host, Verb
 from kiqbridge.runtime.records import dataclass
 
 logger = logging.getLogger(__name__)
@@ -132,8 +132,10 @@ def owner_of(option: str) -> Feature | None:
 
 
 @cache
-def by_name(seam: Literal["ends", "pools", "addresses"]) -> Mapping[str, Callable[..., Any]]:
-    """The functions of a seam by the attribute of a payload, the kind of pool or of address that they are for."""
+def by_name(
+    seam: Literal["ends", "values", "pools", "addresses"],
+) -> Mapping[str, Callable[..., Any]]:
+    """The functions of a seam by the attribute of a payload, member of `flow`, kind of pool or of address that they are for."""
     return {
         name: each.load(place) for each in shipped() for name, place in getattr(each, seam).items()
     }
@@ -151,9 +153,40 @@ def required(name: str) -> Feature:
 
 
 @cache
+def functions(seam: Literal["consequences"]) -> Sequence[Callable[..., Any]]:
+    """What the features of this package do at a seam, by their names."""
+    return [each.load(place) for each in shipped() if (place := getattr(each, seam))]
+
+
+@cache
 def missing() -> Mapping[str, str]:
     """Those of `ATTRIBUTES` whose feature was taken away."""
     return {attribute: name for attribute, name in ATTRIBUTES.items() if named(name) is None}
+
+
+def lacking(payload: Mapping[str, Any]) -> tuple[str, str] | None:
+    """An attribute of a payload whose feature was taken away, and that feature's name; None: it has none."""
+    for attribute, feature in missing().items():
+        name, _, member = attribute.partition(".")
+        value = payload.get(name)
+        if name in payload and (not member or (isinstance(value, dict) and member in value)):
+            return name, feature
+    return None
+
+
+def wired(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options of a job, those of `WIRED` in the form in which they go on the wire.
+
+    Raises:
+        PayloadError: the value of one cannot be used, or its feature is not here.
+    """
+    for option in WIRED.keys() & options.keys():
+        if (owner := named(WIRED[option])) is None:
+            raise PayloadError(
+                f"{option}: the feature that has this option is not here; reinstall kiqbridge, or leave the option out"
+            )
+        options = owner.load(owner.wired[option])(options)
+    return options
 
 
 def call(name: str) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ from kiqbridge import Client, Schedules
 from kiqbridge.api import Stats
 from kiqbridge.errors import JobTimeout
 from kiqbridge.flow import BatchSet
-from kiqbridge.results import await_result, fetch_result
 from kiqbridge.runtime.interruption import PENDING
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_pool import RedisPool
@@ -26,10 +25,6 @@ def push_through_hanging(client):
 
 
 CALLS = {
-    "waits for a result": lambda client: await_result("a" * 24, timeout_s=LONG_S, client=client),
-    "asks for a result": lambda client: again_and_again(
-        lambda: fetch_result("a" * 24, client=client)
-    ),
     "lists batches": lambda client: again_and_again(lambda: list(BatchSet(client=client))),
     "lists schedules": lambda client: again_and_again(lambda: list(Schedules(client=client))),
     "counts": lambda client: again_and_again(lambda: Stats(client)),

@@ -6,7 +6,6 @@ import pytest
 from support.jobs import own_declarations
 
 from kiqbridge import Client, job
-from kiqbridge.client.results import fetch_result
 from kiqbridge.errors import RedisRefused
 from kiqbridge.flow import Unique
 from kiqbridge.store import scripts
@@ -111,13 +110,3 @@ class TestWithFake:
 
         assert seen == ["new"]
         assert [each.outcome for each in jobs.performed] == ["skipped", "done"]
-
-    def test_the_result_of_a_job_is_kept(self, jobs):
-        @job(result_ttl=3600)
-        def add(first, second):
-            return first + second
-
-        jid = add.perform_async(1, 2)
-        jobs.drain()
-
-        assert fetch_result(jid).value == 3

@@ -6,7 +6,7 @@ import math
 import pytest
 from support.runners import end_in, ledger_end_in
 
-from kiqbridge.engine.settle.ending import ending, wants_output
+from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.output import encode_output
 from kiqbridge.errors import JobRemoved
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
@@ -23,8 +23,8 @@ def text_of(**attributes):
     return json.dumps({**JOB, **attributes}).encode()
 
 
-def done(payload, value=None):
-    return ending(KEYS, payload, "done", 5.0, output=encode_output(value))
+def done(payload):
+    return ending(KEYS, payload, "done", 5.0, output=encode_output(None))
 
 
 def failed(payload, outcome="dead", error=None):
@@ -44,14 +44,6 @@ def test_the_end_of_a_job_under_flow_control_names_what_happened():
     assert (dead.outcome, dead.error, dead.message) == ("dead", "ValueError", "no")
     from_text = failed(watched_payload(text_of(flow=FLOW)), "discarded", error)
     assert from_text == failed(payload, "discarded", error)
-
-
-def test_the_value_is_kept_where_a_result_is_asked_for():
-    asked = {**JOB, "flow": {"result_ttl_s": 60}}
-
-    assert wants_output(asked) and not wants_output({**JOB, "flow": FLOW})
-    assert end_in(done(asked, [1])).output == "[1]"
-    assert end_in(done({**JOB, "flow": FLOW}, [1])).output is None
 
 
 @pytest.mark.parametrize("value", [None, {}, [], "x", 7, True])

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from kiqbridge import Client, JobHandle, configure, job
-from kiqbridge.errors import JobFailed, PayloadError, ResultTimeout
 from kiqbridge.flow import Batch
 from kiqbridge.testing import fake
 
@@ -25,7 +24,7 @@ def jobs():
 
 @pytest.fixture
 def double(jobs):
-    @job(name="Double", result_ttl=60)
+    @job(name="Double")
     def double(number: int) -> int:
         if number < 0:
             raise ValueError("no luck")
@@ -99,52 +98,12 @@ def test_nothing_is_read_until_it_is_asked_and_nothing_of_the_job_is_kept(
     assert {type(each) for each in gc.get_referents(handle)} <= {type, Client}
 
 
-def test_it_says_where_the_job_is_and_how_it_has_ended(jobs, double):
-    @job(name="Broken", retry=1)
-    def broken() -> None:
-        raise ValueError("no luck")
-
-    now, later, failing = double.perform_async(1), double.perform_in(60, 2), broken.perform_async()
-    assert [each.status() for each in (now, later, failing)] == ["queued", "scheduled", "queued"]
-    assert now.job().args == [1]
-
-    jobs.drain(raise_errors=False)
-
-    assert [each.status() for each in (now, later, failing)] == ["done", "scheduled", "retrying"]
-    assert now.job() is None
-    assert failing.job().error_message == "no luck"
-    jobs.clock.move(hours=1)
-    jobs.drain(raise_errors=False)
-    assert [each.status() for each in (later, failing)] == ["done", "dead"]
-    assert failing.job().delete()
-    assert failing.status() == "unknown"
-
-
-def test_the_result_can_be_had_and_awaited(jobs, double):
-    handle, failing = double.perform_async(21), double.set(retry=0).perform_async(-1)
-    with pytest.raises(ResultTimeout):
-        handle.result(timeout=0)
-
-    async def awaited():
-        waiting = asyncio.gather(handle, failing, return_exceptions=True)
-        await asyncio.to_thread(jobs.drain, raise_errors=False)
-        return await waiting
-
-    value, error = asyncio.run(awaited())
-
-    assert value == handle.result() == 42
-    assert isinstance(error, JobFailed)
-    assert failing.status() == "dead"
-
-
 def test_a_jid_that_was_kept_can_be_asked_through_a_client(jobs, double):
     client = configure("redis://nowhere.invalid:1/0", namespace="shop")
     kept = str(double.perform_async(1))
 
     assert client.handle(kept).status() == "queued"
     assert Client("redis://nowhere.invalid:1/0").handle(kept).status() == "unknown"
-    with pytest.raises(PayloadError, match="is no job's id"):
-        client.handle("").result(timeout=0)
 
 
 def test_it_can_be_an_argument_and_a_key_as_its_text_can(jobs, double):

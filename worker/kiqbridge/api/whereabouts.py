@@ -1,16 +1,15 @@
 """Where a job is, by its jid: in a queue, a set, a process, or between the two; and in what state."""
 
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
+from kiqbridge import seams
 from kiqbridge.api.in_flight import claiming_processes, fetch_in_flight, fetch_suspects
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import WorkSet
 from kiqbridge.api.queues import Queue
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
-from kiqbridge.client import kept_results
-from kiqbridge.wire.result import Result
 
 JobStatus = Literal[
     "running", "queued", "retrying", "scheduled", "dead",
@@ -87,6 +86,19 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
     ]
 
 
+class KeptResult(Protocol):
+    """How a job has ended: what `kiqbridge.results` fetches; see there."""
+
+    @property
+    def outcome(self) -> str: ...  # noqa: D102 - see above
+    @property
+    def value(self) -> Any: ...  # noqa: D102
+    @property
+    def error(self) -> str: ...  # noqa: D102
+    @property
+    def message(self) -> str: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """What is known of a job at this moment.
@@ -99,7 +111,7 @@ class JobState:
 
     status: JobStatus
     found: Found | None = None
-    result: Result | None = None
+    result: KeptResult | None = None
 
 
 def find_state(jid: str, operator: Operator | None = None) -> JobState:
@@ -112,7 +124,7 @@ def find_state(jid: str, operator: Operator | None = None) -> JobState:
     whose = operator or default_operator()
     order = list(_STATUS)
     for _ in range(2):  # a job that moves may be missed once
-        result = kept_results.fetch(jid, whose.client)
+        result = _result(jid, whose)
         if result is None or result.outcome == "dead":  # and perhaps pushed again since
             places = {each.place: each for each in find_job(jid, whose)}
             shown = places.get("working")
@@ -123,3 +135,10 @@ def find_state(jid: str, operator: Operator | None = None) -> JobState:
         if result is not None:
             return JobState(status=cast("JobStatus", result.outcome), result=result)
     return JobState(status="unknown")
+
+
+def _result(jid: str, operator: Operator) -> KeptResult | None:
+    if seams.named("results") is None:
+        return None
+    found: KeptResult | None = seams.call("fetch_result")(jid, client=operator.client)
+    return found

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kiqbridge import feature, seams
+from kiqbridge import seams
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import active_job, payload
@@ -46,11 +46,11 @@ def check_plain(job: Mapping[str, Any]) -> None:
     Raises:
         PayloadError: names the field and shows the value.
     """
+    if seams.missing() and (found := seams.lacking(job)) is not None:
+        raise PayloadError(
+            f"{found[0]}: it is of the feature {found[1]}, which is not installed; leave it out"
+        )
     for name, value in job.items():
-        if name in feature.ATTRIBUTES and name in seams.missing():
-            raise PayloadError(
-                f"{name}: it is of the feature {seams.missing()[name]}, which is not installed; leave it out"
-            )
         check = _CHECKS.get(name)
         if check is None and _CURRENT_ATTRIBUTES.fullmatch(name):
             check = _OBJECT

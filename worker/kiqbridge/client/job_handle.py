@@ -11,6 +11,7 @@ from collections.abc import Generator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kiqbridge import seams
 from kiqbridge.wire.payload import JobId
 
 if TYPE_CHECKING:
@@ -59,15 +60,14 @@ class JobHandle(JobId):
         Raises:
             KiqbridgeError: as `kiqbridge.results.await_result`.
         """
-        from kiqbridge.client import kept_results  # noqa: PLC0415 - needs asyncio
-
-        return kept_results.wait(str(self), self.client, timeout)
+        return seams.call("await_result")(str(self), timeout_s=timeout, client=self.client)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """As `result` with 30 seconds, without blocking the event loop."""
-        from kiqbridge.client import kept_results  # noqa: PLC0415 - as above
-
-        return kept_results.await_(str(self), self.client, 30.0).__await__()
+        waiting: Generator[Any, None, Any] = seams.call("aawait_result")(
+            str(self), client=self.client
+        ).__await__()
+        return waiting
 
     def cancel(self) -> int:
         """Ask an iterable job to end; for others it does nothing. See `Client.cancel`, which raises the same.

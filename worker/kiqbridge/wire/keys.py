@@ -150,7 +150,7 @@ class Keys:
         return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"
 
     def result(self, jid: str) -> str:
-        """What a job returned, or how it failed, if that is kept (wire/result.py)."""
+        """What a job returned, or how it failed, if that is kept (features/results/kept.py)."""
         return f"{self.prefix}kb:result:{jid}"
 
     def metrics(self, bucket: str) -> str:

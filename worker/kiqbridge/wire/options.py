@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.seams import shipped
-from kiqbridge.wire.result import RESULT_TTL, with_result
+from kiqbridge.seams import shipped, wired
 
 
 class JobOptions(TypedDict, total=False):
@@ -223,20 +222,18 @@ def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they go on the wire: `attributes` replaced by its members, at its place.
 
     Raises:
-        PayloadError: `attributes` is no dict, or `result_ttl` is no time.
+        PayloadError: `attributes` is no dict, or as `seams.wired`.
     """
     given = options.get(ATTRIBUTES, {})
     if not isinstance(given, Mapping):
         raise PayloadError(f"attributes: {shorten(given)} is not a dict of names and values")
-    if RESULT_TTL in options:
-        options = with_result(options)
-    wired: dict[str, Any] = {}
-    for name, value in options.items():
+    found: dict[str, Any] = {}
+    for name, value in wired(options).items():
         if name == "expires_in" and isinstance(value, timedelta):
-            wired[name] = value.total_seconds()
+            found[name] = value.total_seconds()
         else:
-            wired.update(value if name == ATTRIBUTES else {name: value})
-    return wired
+            found.update(value if name == ATTRIBUTES else {name: value})
+    return found
 
 
 def _of_features() -> list[str]:

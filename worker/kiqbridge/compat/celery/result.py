@@ -4,7 +4,7 @@ import math
 import traceback
 from typing import Any, Final
 
-from kiqbridge.client.results import await_result, fetch_result
+from kiqbridge import seams
 from kiqbridge.compat.celery.options import Conf, latest_conf
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultTimeout
 
@@ -103,7 +103,7 @@ class AsyncResult:
             ConfigError: the application has no `backend`, so no result is kept.
         """
         self._require_backend()
-        found = fetch_result(self.id or "")
+        found = seams.call("fetch_result")(self.id or "")
         return "PENDING" if found is None else _STATES.get(found.outcome, "FAILURE")
 
     @property
@@ -137,7 +137,7 @@ class AsyncResult:
     def _awaited(self, timeout_s: float, *, propagate: bool) -> Any:
         self._require_backend()
         try:
-            return await_result(self.id or "", timeout_s=timeout_s)
+            return seams.call("await_result")(self.id or "", timeout_s=timeout_s)
         except JobFailed as error:
             if propagate:
                 raise

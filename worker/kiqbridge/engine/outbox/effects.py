@@ -14,7 +14,7 @@ In the effects of one end the next step stands before the count, so that a batch
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kiqbridge.client.client import Client
@@ -28,7 +28,6 @@ from kiqbridge.wire.flow_steps import Launch, launch_of, member_of, passes_value
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.payload import FLOW
-from kiqbridge.wire.result import MAX_JID, result_text, ttl_in
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ class EffectContext:
     client: Client
 
 
-EffectMaker = Callable[[FlowEnd, EffectContext], Effect | list[Effect] | None]
+EffectMaker = Callable[[FlowEnd, EffectContext], Effect | Sequence[Effect] | None]
 
 
 def pass_report(end: FlowEnd, context: EffectContext) -> Effect | None:
@@ -67,22 +66,6 @@ def unlock(end: FlowEnd, context: EffectContext) -> Effect | None:
         return None
     keys = context.keys
     return Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])
-
-
-def keep_result(end: FlowEnd, context: EffectContext) -> Effect | None:
-    """What the job returned, or how it failed, is kept if it asked for that."""
-    ttl_s = ttl_in(end.flow)
-    if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
-        return None
-    text = result_text(
-        end.outcome,
-        end.at,
-        output=end.output,
-        encrypted=end.encrypted,
-        error=end.error,
-        message=end.message,
-    )
-    return Effect("result", [context.keys.result(end.jid)], [ttl_s, text])
 
 
 def begin_next(end: FlowEnd, context: EffectContext) -> list[Effect] | None:

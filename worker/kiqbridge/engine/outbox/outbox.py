@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, NamedTuple
 
+from kiqbridge import seams
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
     EffectContext,
     EffectMaker,
     begin_next,
     count_end,
-    keep_result,
     pass_report,
     unlock,
 )
@@ -39,8 +39,8 @@ from kiqbridge.wire.flow_mark import FlowEnd
 
 logger = logging.getLogger(__name__)
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, keep_result, unlock, begin_next, count_end)
-"""All that the end of a job may mean, in the order in which it comes about."""
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock, begin_next, count_end)
+"""All that the end of a job may mean, in the order in which it comes about, before what features make of it."""
 
 LOOK_S: Final = 5.0
 """Seconds between two looks for ends that others have left, while there are any."""
@@ -213,12 +213,12 @@ class Outbox(Role):
 
     def _effects(self, end: FlowEnd) -> list[Effect]:
         effects: list[Effect] = []
-        for make in self._makers:
+        for make in (*self._makers, *seams.functions("consequences")):
             made = make(end, self._context)
-            if isinstance(made, list):
-                effects += made
-            elif made is not None:
+            if isinstance(made, Effect):
                 effects.append(made)
+            else:
+                effects += made or ()
         return effects
 
     def _look_on(self) -> None:

@@ -165,13 +165,9 @@ class Gate:
         return self._look_for_batch(payload)
 
     def _of_features(self, payload: Mapping[str, Any], shown: str) -> Refusal | None:
-        for name in self._missing.keys() & payload.keys():
-            return self._refuse(
-                payload,
-                shown,
-                f"this job has {name}, and this worker lacks the feature {self._missing[name]}; let workers that have it "
-                "serve its queue",
-            )
+        if self._missing and (found := seams.lacking(payload)) is not None:
+            why = f"this job has {found[0]}, and this worker lacks the feature {found[1]}; let workers that have it serve its queue"
+            return self._refuse(payload, shown, why)
         asked = (
             self._asked(name, rule, payload)
             for name, rule in self._rules.items()

@@ -303,7 +303,9 @@ def _tick_end(ended: EndedJob) -> Sequence[Effect]:
 
 
 def _keeps_value(flow: Mapping[str, Any]) -> bool:
-    return "result_ttl_s" in flow or passes_value(flow)
+    return passes_value(flow) or any(
+        member in flow and is_kept(flow) for member, is_kept in seams.by_name("values").items()
+    )
 
 
 def _value(ended: EndedJob) -> str | None:

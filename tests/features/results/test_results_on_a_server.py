@@ -5,12 +5,15 @@ import json
 import threading
 
 import pytest
+from support.interrupting import LONG_S, again_and_again, is_ended
 from support.jobs import own_declarations
 from support.runners import RunnerStand, fail, payload
 
 from kiqbridge import PayloadError, configure, job
+from kiqbridge.api import find_state
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.features.results.kept import parse_result
 from kiqbridge.results import (
     JobFailed,
     Result,
@@ -21,7 +24,6 @@ from kiqbridge.results import (
     fetch_result,
 )
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.result import parse_result
 
 JID = "b4a577edbccf1d805744efa9"
 
@@ -171,3 +173,33 @@ def test_a_foreign_value_is_no_result(redis, client):
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         fetch_result(JID, client=client)
     assert isinstance(parse_result(b'{"outcome":"done","at":1}'), Result)
+
+
+@pytest.mark.parametrize("outcome", ["dead", "discarded", "skipped", "expired", "cancelled"])
+def test_how_a_job_has_ended_is_its_state_while_that_is_kept(redis, operator, outcome):
+    redis.set(f"kb:result:{JID}", json.dumps({"outcome": outcome, "at": 1}))
+
+    state = find_state(JID, operator)
+
+    assert (state.status, state.found, state.result.outcome) == (outcome, None, outcome)
+
+
+def test_a_job_that_was_revived_since_its_death_is_where_it_is(redis, client):
+    handle = client.push({"class": "Nop", "args": []})
+    redis.set(f"kb:result:{handle}", '{"outcome":"dead","at":1}')
+
+    assert handle.status() == "queued"
+    assert handle.job().delete()
+    assert (handle.status(), handle.job()) == ("dead", None)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: await_result(JID, timeout_s=LONG_S, client=client),
+        lambda client: again_and_again(lambda: fetch_result(JID, client=client)),
+    ],
+    ids=["waits", "asks again and again"],
+)
+def test_a_job_that_waits_for_a_result_can_be_interrupted(client, ask):
+    is_ended(lambda: ask(client))

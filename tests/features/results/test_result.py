@@ -6,7 +6,8 @@ import pytest
 
 from kiqbridge import ConfigError, Job, PayloadError, job
 from kiqbridge.client.registry import definition_of
-from kiqbridge.wire.result import Result, parse_result, result_text, ttl_in, with_result
+from kiqbridge.engine.settle.ending import wants_output
+from kiqbridge.features.results.kept import Result, parse_result, result_text, ttl_in, with_result
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
 
@@ -57,6 +58,11 @@ def test_a_declaration_takes_it():
         assert "result_ttl" not in options
     with pytest.raises(ConfigError, match=r"^job 'never': result_ttl: 'soon' is not a number"):
         job(name="never", result_ttl="soon")(lambda: None)
+
+
+def test_what_a_job_returned_is_encoded_only_where_it_is_asked_for():
+    assert wants_output({"flow": {"result_ttl_s": 60}})
+    assert not wants_output({"flow": {"bid": "f3"}})
 
 
 @pytest.mark.parametrize(

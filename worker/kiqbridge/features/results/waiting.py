@@ -1,4 +1,4 @@
-"""Results as they are kept in Redis: read, and waited for.
+"""Results of jobs as they are kept in Redis: fetched, and waited for. Public as `kiqbridge.results`.
 
 They are kept only of jobs that ask for it (`result_ttl`), by a worker of ours, once the job has ended: a failure
 that is tried again is no end. Waiting is a short command again and again, less often the longer it takes, so it
@@ -9,44 +9,66 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
+from kiqbridge.features.results.kept import Result, parse_result
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
-from kiqbridge.wire.result import Result, parse_result
-
-if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
 
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.25
 _GROWTH: Final = 1.5
 
 
-def fetch(jid: str, client: "Client") -> Result | None:
-    """How a job has ended, or None; raises as `fetch_result`."""
+def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
+    """How a job has ended; None: it has not, or no result of it is kept (any more).
+
+    Args:
+        jid: its id, as `perform_async` returned it.
+        client: of the Redis where it was enqueued; default: that of declared jobs.
+
+    Raises:
+        PayloadError: the jid is no text; `perform_async` returns None when middleware stopped the push.
+        RedisUnavailable: Redis is away.
+        DecryptionFailed: the job has encrypted arguments, and its key is not here.
+    """
     if not isinstance(jid, str) or not jid:
         raise PayloadError(
             f"jid: {shorten(jid)} is no job's id; a push that middleware stopped has none"
         )
+    client = client or default_client()
     text = client.pool.call("GET", client.keys.result(jid))
     return None if text is None else _plain(jid, parse_result(text))
 
 
-def wait(jid: str, client: "Client", timeout_s: float) -> Any:
-    """What a job returned, once it has ended; blocks, and raises, as `await_result`."""
+def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
+    """What a job returned, once it has ended; blocks until then.
+
+    Args:
+        jid: its id.
+        timeout_s: seconds to wait at most; 0 looks once.
+        client: as for `fetch_result`.
+
+    Raises:
+        JobFailed: it has ended without success: it is dead, or was discarded.
+        ResultOmitted: it is done, but what it returned could not be kept.
+        ResultTimeout: there is no result yet.
+        PayloadError, RedisUnavailable, DecryptionFailed: as `fetch_result`.
+    """
     pauses = _pauses(jid, timeout_s)
-    while (found := fetch(jid, client)) is None:
+    while (found := fetch_result(jid, client=client)) is None:
         time.sleep(next(pauses))
     return _value(jid, found)
 
 
-async def await_(jid: str, client: "Client", timeout_s: float) -> Any:
-    """As `wait`, without blocking the event loop."""
+async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
+    """As `await_result`, without blocking the event loop; raises the same."""
     pauses = _pauses(jid, timeout_s)
-    while (found := await off_loop(fetch, jid, client)) is None:  # noqa: ASYNC110 - Redis sends no event
+    while (found := await off_loop(fetch_result, jid, client=client)) is None:  # noqa: ASYNC110 - Redis sends no event
         await asyncio.sleep(next(pauses))
     return _value(jid, found)
 

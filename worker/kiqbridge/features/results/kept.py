@@ -83,6 +83,11 @@ def ttl_in(flow: Mapping[str, Any]) -> int | None:
     return math.ceil(seconds) if seconds is not None and _is_ttl(seconds) else None
 
 
+def asks_for_value(flow: Mapping[str, Any]) -> bool:
+    """Whether what the job returned is kept: any `result_ttl_s`, which the worker's outbox checks."""
+    return MEMBER in flow
+
+
 def result_text(
     outcome: str,
     at: float,
