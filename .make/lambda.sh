@@ -32,6 +32,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
+    kiqbridge/features/batches/cancelled.py kiqbridge/features/batches/ends.py kiqbridge/features/batches/gone.py
     kiqbridge/features/check kiqbridge/features/contract kiqbridge/features/dead_letters
     kiqbridge/features/ecs kiqbridge/features/for_ruby kiqbridge/features/imports/[!_fs]* kiqbridge/features/neighbours
     kiqbridge/features/transfer

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "schedule": "runtime wire",
     "store": "runtime wire config config/credentials",
     "client": "runtime runtime/logs wire config schedule store",
-    "flow": "runtime wire store client",
+    "flow": "runtime wire client",
     "compat": "runtime wire client",
     "clocks": "runtime wire schedule store client",
     "engine/inflight": "runtime wire store",
@@ -56,6 +56,7 @@ MAY_IMPORT = {
 # What a feature needs of other features; the kernel and the faces it may import as it likes.
 NEEDS = {
     "alerts": "missed_ticks",
+    "batches": "",
     "check": "mappings",
     "cluster": "",
     "contract": "",
@@ -90,7 +91,7 @@ NEEDS = {
     "suspects": "process_pool",
     "systemd": "",
     "telemetry": "",
-    "transfer": "",
+    "transfer": "batches",
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.
@@ -104,6 +105,7 @@ DOORS = {
 LINES = {
     "__init__.py": "current_attributes depends iterable",
     "api/__init__.py": "iterable",
+    "flow/__init__.py": "batches",
     "testing/__init__.py": "depends",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
@@ -393,6 +395,10 @@ LAYER_HAS = (
         "client",
         "flow",
         "api",
+        *(
+            f"features/batches/{each}"
+            for each in ("__init__", "batch", "calls", "chains", "status")
+        ),
         "features/cluster",
         "features/depends/__init__",
         "features/depends/filling",

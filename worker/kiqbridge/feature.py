@@ -12,11 +12,13 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `wired` | at a declaration, or a push, with an option that has another form in the payload | `function(options: Mapping) -> dict`: as they go on the wire; raises `PayloadError` |
 | `gates` | before a job begins whose payload has this attribute | `function(payload, now) -> Refusal`, or None: it may run |
+| `barrier` | once in each worker; read when the beat of its lease says that something has changed | `function(keys: Keys) -> Barrier`, of engine/perform/gate.py |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
 | `values` | for each job that has this member of `flow` | `function(flow: Mapping) -> bool`: whether what it returns is kept with its end |
 | `consequences` | when the end of a job with `flow` is applied (engine/outbox) | `function(end: FlowEnd, context: EffectContext) -> Sequence[Effect]`; may raise: it is tried again |
+| `open_jobs` | each hour, by the search for jobs whose end nobody noted | a module: `kiqbridge.engine.gone_jobs.OpenJobs` |
 | `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> ConnectionPool`; raises `ValueError` |
 | `calls` | by what the kernel calls so, such as a public method | `function(…)`: see there |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
@@ -128,6 +130,9 @@ class Host(Protocol):
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "kb_encrypted": "encryption",
     "task_token": "step_functions",
+    "flow.bid": "batches",
+    "flow.launch": "batches",
+    "flow.next": "batches",
     "flow.result_ttl_s": "results",
 }
 """Attribute of a payload, or member of one → the feature of this package without which such a job cannot be what it was
@@ -155,11 +160,13 @@ class Feature:
     options: Mapping[str, str] = field(default_factory=dict)
     wired: Mapping[str, str] = field(default_factory=dict)
     gates: Mapping[str, str] = field(default_factory=dict)
+    barrier: str = ""
     puts_off: Mapping[str, str] = field(default_factory=dict)
     seals: str = ""
     ends: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     consequences: str = ""
+    open_jobs: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
     host: str = ""

@@ -153,8 +153,10 @@ def required(name: str) -> Feature:
 
 
 @cache
-def functions(seam: Literal["consequences"]) -> Sequence[Callable[..., Any]]:
-    """What the features of this package do at a seam, by their names."""
+def functions(
+    seam: Literal["consequences", "barrier", "open_jobs"],
+) -> Sequence[Any]:
+    """What features have at a seam that each has once, or not at all."""
     return [each.load(place) for each in shipped() if (place := getattr(each, seam))]
 
 
@@ -165,12 +167,12 @@ def missing() -> Mapping[str, str]:
 
 
 def lacking(payload: Mapping[str, Any]) -> tuple[str, str] | None:
-    """An attribute of a payload whose feature was taken away, and that feature's name; None: it has none."""
+    """An attribute of this payload, or member of one, whose feature was taken away, and that feature's name."""
     for attribute, feature in missing().items():
         name, _, member = attribute.partition(".")
-        value = payload.get(name)
-        if name in payload and (not member or (isinstance(value, dict) and member in value)):
-            return name, feature
+        holder = payload.get(name) if member else payload
+        if isinstance(holder, Mapping) and (member or name) in holder:
+            return attribute, feature
     return None
 
 

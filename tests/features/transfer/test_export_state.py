@@ -333,8 +333,9 @@ class TestBatches:
 
         move()
 
-        new.outbox.look_for_cancelled()
-        assert new.outbox.bids == {batch.bid}
+        new.outbox.look_at_barriers()
+        [barrier] = new.outbox.up
+        assert barrier.bids == {batch.bid}
         assert new.batch(batch.bid).status().cancelled_at
 
     def test_a_copy_has_them_too(self, made, old, new, move):

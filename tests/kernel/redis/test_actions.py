@@ -9,17 +9,12 @@ from support.runners import ends_in
 from kiqbridge.api import (
     DeadSet,
     Filter,
-    Queue,
     RetrySet,
     ScheduledSet,
     read_audit,
     record_audit,
 )
-from kiqbridge.engine.outbox.effects import EffectContext
-from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import PayloadError, RedisRefused
-from kiqbridge.flow import Batch as FlowBatch
-from kiqbridge.flow import Unique
 from kiqbridge.store import audit_log
 from kiqbridge.store.audit_log import Note
 from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate
@@ -278,35 +273,6 @@ class TestMany:
 
         assert not redis.exists(name)
         assert audited(operator) == [("clear", name, 30, "ann", "web")]
-
-    @pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
-    def test_jobs_that_are_cleared_end_for_whoever_waits_for_that(self, redis, operator, place):
-        client = operator.client
-        with FlowBatch(client=client) as batch:
-            for number in range(LOOK + 50):
-                batch.push({"class": "Part", "args": [number]})
-        client.push({"class": "One", "args": [], "unique": Unique()})
-        at = int(time.time())
-        client.push_tick("nightly", at, [{"class": "Tick", "args": []}], by="test")
-        for number in range(LOOK):
-            client.push({"class": "Plain", "args": [number]})
-        texts = redis.lrange("queue:default", 0, -1)
-        if place != "queue":
-            redis.rename("queue:default", "taken")
-            redis.zadd(place, {each: number for number, each in enumerate(texts)})
-        target = Queue("default", operator) if place == "queue" else SETS[place](operator)
-
-        assert target.clear() == len(texts)
-        outbox = Outbox(EffectContext(client.keys, client), client.pool.connection())
-        while outbox.look():
-            pass
-
-        assert redis.keys("kb:cleared:*") == []
-        assert batch.status().complete
-        assert len(batch.failed_jids()) == LOOK + 50
-        assert redis.hlen("kb:locks") == 0
-        [end] = redis.zrangebyscore("kb:ends:nightly", at, at)
-        assert json.loads(end)["outcome"] == "discarded"
 
     @pytest.mark.parametrize(
         ("action", "more"), [("explode", {}), ("reschedule", {}), ("retry", {"at": 5})]

@@ -10,7 +10,6 @@ from support.interrupting import LONG_S, again_and_again, is_ended
 from kiqbridge import Client, Schedules
 from kiqbridge.api import Stats
 from kiqbridge.errors import JobTimeout
-from kiqbridge.flow import BatchSet
 from kiqbridge.runtime.interruption import PENDING
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_pool import RedisPool
@@ -25,7 +24,6 @@ def push_through_hanging(client):
 
 
 CALLS = {
-    "lists batches": lambda client: again_and_again(lambda: list(BatchSet(client=client))),
     "lists schedules": lambda client: again_and_again(lambda: list(Schedules(client=client))),
     "counts": lambda client: again_and_again(lambda: Stats(client)),
     "pushes": lambda client: again_and_again(lambda: client.push({"class": "Any", "args": []})),

@@ -3,22 +3,15 @@
 import dataclasses
 import json
 import threading
-from contextlib import suppress
 
 import pytest
-from support.jobs import own_declarations
-from support.servers import without_command
 from support.waiting import wait_until
 
-from kiqbridge import job
 from kiqbridge.api import RetrySet, open_operator
 from kiqbridge.engine.outbox.effects import EffectContext, pass_report
 from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.errors import RedisRefused
-from kiqbridge.flow import Batch
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, take_ends
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 
@@ -40,7 +33,7 @@ def scene(client):
 @pytest.fixture
 def outbox(scene, client):
     def push_next(end, scene):
-        return push_effect(scene, "low", b'{"after":"%s"}' % end.jid.encode())
+        return [push_effect(scene, "low", b'{"after":"%s"}' % end.jid.encode())]
 
     return Outbox(scene, client.pool.connection(), makers=(pass_report, push_next))
 
@@ -118,7 +111,7 @@ def test_what_is_no_end_is_dropped_and_holds_up_nothing(outbox, redis, caplog):
 
 def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis):
     def passes(end, scene):
-        return Effect("add", [scene.keys.task_reports], [0, end.jid])
+        return [Effect("add", [scene.keys.task_reports], [0, end.jid])]
 
     connection = process.connect()
     outbox = Outbox(scene, connection, makers=(passes,))
@@ -136,7 +129,7 @@ def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, clie
     def fails(end, scene):
         if end.jid == "b1":
             raise ValueError("middleware")
-        return Effect("add", [scene.keys.task_reports], [0, "r"])
+        return [Effect("add", [scene.keys.task_reports], [0, "r"])]
 
     outbox = Outbox(scene, client.pool.connection(), makers=(fails,))
     leave(redis, END)
@@ -171,47 +164,6 @@ def test_with_a_key_of_another_type_the_end_stays_and_holds_up_no_other(outbox, 
     assert not redis.exists("kb:flow:ends")
 
 
-@pytest.mark.parametrize("command", ["hsetnx", "hset", "hmget", "hincrby", "zadd", "exists"])
-def test_the_end_of_a_batch_whose_effect_is_refused_in_the_middle_comes_about_later(
-    client, redis, server, command
-):
-    with own_declarations():
-
-        @job(name="Report")
-        def report(): ...
-
-        with Batch(on_success=report, client=client) as batch:
-            batch.push({"class": "Bill", "args": []})
-        payload = json.loads(redis.lpop("queue:default"))
-        end = FlowEnd(
-            flow=payload["flow"], jid=payload["jid"], job_class="Bill", outcome="done", at=5.0
-        )
-        leave(redis, end)
-        with without_command(redis, server, command) as url:
-            connection = RedisPool(url).connection()
-            refused = Outbox(EffectContext(Keys(), client), connection)
-            for _ in "12":
-                with suppress(RedisRefused):  # at once where it is the first command
-                    refused.look()
-                due_again(redis)
-            connection.close()
-
-        outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
-        while outbox.look():
-            due_again(redis)
-
-    assert [json.loads(text)["class"] for text in redis.lrange("queue:default", 0, -1)] == [
-        "Report"
-    ]
-    assert not redis.exists("kb:flow:ends")
-
-
-def due_again(redis):
-    """As if the time were over for which an outbox has taken ends."""
-    for text in redis.zrange("kb:flow:ends", 0, -1):
-        redis.zadd("kb:flow:ends", {text: 0})
-
-
 def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
     payload = {"class": "Bill", "args": [], "jid": "b1", "queue": "low", "flow": {"bid": "f"}}
     redis.zadd("retry", {json.dumps(payload): 5, json.dumps({**payload, "jid": "b2"}): 6})
@@ -224,6 +176,22 @@ def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
     assert sorted((end.jid, end.outcome) for end in ends) == [("b1", "discarded"), ("b2", "dead")]
     assert redis.zcard("dead") == 1
     assert not redis.exists("kb:reports")
+
+
+def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
+    outbox, redis, caplog, monkeypatch
+):
+    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"flow.bid": "batches"})
+    leave(redis, END)
+    leave(redis, dataclasses.replace(END, flow={}, jid="b2", report="{}"))
+
+    outbox.look()
+
+    assert redis.zrange("kb:flow:ends", 0, -1) == [END.to_text()]
+    assert redis.zcard("kb:reports") == 1
+    [said] = outbox.troubles
+    assert "it has flow.bid, and this worker lacks the feature batches; start a worker" in said
+    assert said in caplog.text
 
 
 @pytest.fixture
@@ -259,21 +227,6 @@ def test_an_end_of_its_own_is_applied_whatever_the_beat_found(counting, redis):
     outbox.wake()
 
     wait_until(lambda: outbox.applied == 1, what="the end")
-
-
-def test_a_batch_that_is_cancelled_is_read_when_the_beat_finds_it(counting, client):
-    outbox, _ = counting
-    outbox.note(ends=False, cancelled=b"")
-    outbox.start()
-    with Batch(client=client) as batch:
-        client.push({"class": "Bill", "args": []})
-    batch.cancel()
-
-    outbox.note(ends=False, cancelled=b"1 " + batch.bid.encode())
-    wait_until(lambda: outbox.bids == {batch.bid}, what="the cancelled batch")
-    outbox.note(ends=False, cancelled=b"")
-
-    wait_until(lambda: not outbox.bids, what="the end of its time")
 
 
 def test_without_a_beat_it_looks_by_itself(counting, redis):

@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, event
@@ -16,10 +17,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.orm import sessionmaker as maker
 
 from kiqbridge import Job, PayloadError, RedisUnavailable, configure, job
+from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.contrib import after_commit as core
 from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
-from kiqbridge.flow import Batch, Unique, find_owner
+from kiqbridge.flow import Unique, find_owner
 from kiqbridge.testing import fake
 
 pytestmark = pytest.mark.any_server
@@ -199,9 +201,11 @@ def test_what_cannot_be_a_job_is_refused_at_the_call(engine, redis):
 
 
 def test_a_job_that_waits_is_refused_by_a_batch_which_is_written_before(engine, redis):
-    with Session(engine) as session, Batch():
+    token = COLLECTOR.set(SimpleNamespace(takes_from=lambda _client: True))
+    with Session(engine) as session:
         with pytest.raises(PayloadError, match="make the batch after the commit"):
             after_commit(session, send_receipt).perform_async(1)
+        COLLECTOR.reset(token)
         session.commit()
 
     assert pushed(redis) == []

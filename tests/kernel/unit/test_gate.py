@@ -63,13 +63,16 @@ def test_a_job_with_a_lock_of_ruby_runs_and_that_is_said_once_for_its_class(lock
 
 
 def test_a_job_of_a_feature_that_is_not_here_is_refused_with_its_name(monkeypatch):
-    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"of_it": "the_feature"})
+    missing = {"of_it": "the_feature", "flow.member": "other"}
+    monkeypatch.setattr("kiqbridge.seams.missing", lambda: missing)
     gate = gatekeeper(foreign_jobs="run")
 
-    assert gate.check(JOB) is None
-    refusal = gate.check(JOB | {"of_it": None})
+    for more in ({}, {"flow": {"lock": "a"}}, {"flow": ["member"]}):
+        assert gate.check(JOB | more) is None
+    refusal, other = (gate.check(JOB | more) for more in ({"of_it": None}, {"flow": {"member": 1}}))
 
     assert "has of_it, and this worker lacks the feature the_feature" in str(refusal.error)
+    assert "has flow.member, and this worker lacks the feature other" in str(other.error)
 
 
 class TestPausedClasses:

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from kiqbridge import Client, JobHandle, configure, job
-from kiqbridge.flow import Batch
 from kiqbridge.testing import fake
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
@@ -58,10 +57,7 @@ def test_each_way_to_push_one_job_returns_one(jobs, double):
             await client.apush(item),
         ]
 
-    with Batch():
-        of_batch = double.perform_async(1)
     handles = [
-        of_batch,
         double.perform_async(1),
         double.perform_in(60, 2),
         double.set(queue="low").perform_at(2e9, 3),

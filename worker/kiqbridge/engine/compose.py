@@ -59,7 +59,7 @@ def build_capsules(parts: EngineParts) -> None:
         foreign_jobs=parts.config.foreign_jobs,
         unknown_class=parts.config.unknown_class,
         rng=random.Random(),  # noqa: S311 - jitter
-        cancelled=parts.outbox,
+        barriers=parts.outbox,
     )
     context = _context(parts)
     capsules = capsules_of(parts.config, parts.server.capsules, parts.server_middleware)

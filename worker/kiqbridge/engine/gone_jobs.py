@@ -4,8 +4,8 @@ The end of a job frees its lock, is counted in its batch (kiqbridge.engine.outbo
 Nobody writes it when Ruby performed the job, or somebody deleted it by other means, or its key. So:
 
 1. Once a minute the locks that are due for a look are read, ten minutes after they were taken. Once an hour the
-   batches and the ledgers are gone through for jobs older than ten minutes that have not ended: batches that have
-   not succeeded, and the last `MOST_ENTRIES` occurrences of each schedule. Up to `MOST_OF_ROUND` jobs go into one
+   ledgers, and what features keep, are gone through for jobs older than ten minutes that have not ended: the last
+   `MOST_ENTRIES` occurrences of each schedule, and batches that have not succeeded. Up to `MOST_OF_ROUND` jobs go into one
    search. Without any, that is all: one command a minute.
 2. Their jobs are sought where jobs are: schedule, retry, queues, suspects, in-flight lists, ends that wait in the
    outbox, and what processes say that they run. In the direction in which jobs move, and in small parts, a bounded
@@ -13,7 +13,7 @@ Nobody writes it when Ruby performed the job, or somebody deleted it by other me
 3. A lock whose job was found is looked at an hour later. A job is gone that was found in none of three such searches,
    each begun a minute after the one before: a job may move while it is sought. The longer a search takes, the more a
    job may move meanwhile, and the more searches it takes. Its lock is freed, and for
-   batch and ledger it ends as `gone`, since nobody can know whether Ruby has performed it.
+   ledger and feature it ends as `gone`, since nobody can know whether Ruby has performed it.
 """
 
 import logging
@@ -21,8 +21,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from kiqbridge import seams
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
@@ -32,7 +33,6 @@ from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
-from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S, FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import JobEnd
@@ -45,7 +45,7 @@ SEARCH_S: Final = 60.0
 """Seconds from the end of a search to the next one."""
 
 AGAIN_S: Final = 3600.0
-"""Seconds until a lock is looked at again whose job was found, and from one round through batches and ledgers to the next."""
+"""Seconds until a lock is looked at again whose job was found, and from one round through ledgers and features to the next."""
 
 MISSES: Final = 3
 """Searches that must not have found a job before it counts as gone."""
@@ -59,7 +59,7 @@ MOST: Final = 500
 """Locks that one search is about."""
 
 MOST_OF_ROUND: Final = 10_000
-"""Jobs of batches and schedules that one search is about, besides those that the one before has not found."""
+"""Jobs of schedules and features that one search is about, besides those that the one before has not found."""
 
 MOST_ENTRIES: Final = 1_000
 """Occurrences of a schedule, the newest, whose jobs are sought."""
@@ -75,19 +75,36 @@ _RUNNING_JID: Final = re.compile(rb'jid\\*"\s*:\s*\\*"([^"\\]*)')
 """In what a process says that it runs: Sidekiq 7 and later write the job as a text within the JSON (§10.3)."""
 
 
-class Member(NamedTuple):
-    """A job of a batch that has not ended."""
-
-    bid: str
-    jid: str
-
-
 class Tick(NamedTuple):
     """A job of an occurrence of a schedule that has not ended."""
 
     schedule: str
     at: int
     jid: str
+
+
+class Sought(Protocol):
+    """A job whose end somebody waits for; two of the same are equal."""
+
+    @property
+    def jid(self) -> str:
+        """Of the job."""
+
+
+class OpenJobs(Protocol):
+    """What a feature keeps of jobs that have not ended: the module of its seam `open_jobs`.
+
+    Attributes:
+        KIND: the class of what it seeks.
+    """
+
+    KIND: type[Any]
+
+    def pages(self, connection: RedisConnection, keys: Keys) -> Iterator[Sequence[Sought]]:
+        """Jobs older than `LOOK_S` that have not ended, page by page."""
+
+    def end(self, connection: RedisConnection, keys: Keys, gone: Sequence[Any]) -> int:
+        """These are gone: note that; how many have ended by it."""
 
 
 class GoneJobs:
@@ -99,7 +116,7 @@ class GoneJobs:
 
     Attributes:
         freed: how many locks this process has freed.
-        ended: how many jobs it has ended for their batches and ledgers.
+        ended: how many jobs it has ended for those who wait for their end.
     """
 
     def __init__(
@@ -111,12 +128,13 @@ class GoneJobs:
         self.freed = 0
         self.ended = 0
         self._keys = keys
+        self._features: Sequence[OpenJobs] = seams.functions("open_jobs")
         self._monotonic = monotonic
         self._search_at = 0.0
         self._round_at = 0.0
         self._begun_at = 0.0
-        self._round: Iterator[Sequence[Member | Tick]] | None = None
-        self._missed: dict[Lock | Member | Tick, int] = {}
+        self._round: Iterator[Sequence[Sought]] | None = None
+        self._missed: dict[Sought, int] = {}
         self._search: Iterator[set[str]] | None = None
         self._sought: set[str] = set()
 
@@ -146,15 +164,15 @@ class GoneJobs:
             self._end()
             raise
 
-    def _more_of_round(self, connection: RedisConnection) -> Sequence[Member | Tick]:
-        """The next jobs of the round through batches and ledgers, if one is going on or due."""
-        found: list[Member | Tick] = []
+    def _more_of_round(self, connection: RedisConnection) -> Sequence[Sought]:
+        """The next jobs of the round through ledgers and features, if one is going on or due."""
+        found: list[Sought] = []
         if self._round is None:
             if self._monotonic() < self._round_at:
                 return found
             self._round_at = self._monotonic() + AGAIN_S
-            batches = _pending_members(connection, self._keys)
-            self._round = chain(batches, _open_ticks(connection, self._keys))
+            pages = [each.pages(connection, self._keys) for each in self._features]
+            self._round = chain(*pages, _open_ticks(connection, self._keys))
         for _ in range(PARTS_PER_TURN):
             threads.beat()
             page = next(self._round, None)
@@ -198,31 +216,13 @@ class GoneJobs:
                     locks[0].name,
                     locks[0].jid,
                 )
-        self._end_members(connection, [each for each in gone if isinstance(each, Member)])
+        for feature in self._features:
+            if its := [each for each in gone if isinstance(each, feature.KIND)]:
+                self.ended += feature.end(connection, self._keys, its)
         for each in gone:
             if isinstance(each, Tick):
                 self._end_tick(connection, each)
         self._missed = {each: times for each, times in missed.items() if times < needed}
-
-    def _end_members(self, connection: RedisConnection, gone: Sequence[Member]) -> None:
-        keys, by_batch = self._keys, dict[str, list[str]]()
-        for each in gone:
-            by_batch.setdefault(each.bid, []).append(each.jid)
-        for bid, jids in by_batch.items():
-            states = connection.call("HMGET", keys.batch_members(bid), *jids)
-            pending = [jid for jid, state in zip(jids, states, strict=True) if state == b"p"]
-            ends = [_end_of(bid, jid) for jid in pending]
-            if not ends:
-                continue
-            connection.call("ZADD", keys.flow_ends, *(part for end in ends for part in (0, end)))
-            self.ended += len(ends)
-            logger.warning(
-                "batch %s: %d of its jobs are gone, and nobody has noted their end, such as %s: they were deleted, or "
-                "Ruby has performed them; they end without success",
-                bid,
-                len(ends),
-                pending[0],
-            )
 
     def _end_tick(self, connection: RedisConnection, tick: Tick) -> None:
         ends = self._keys.ends(tick.schedule)
@@ -289,49 +289,10 @@ def _parts(connection: RedisConnection, key: str) -> Iterator[set[str]]:
         start += PART - OVERLAP
 
 
-def _pending_members(connection: RedisConnection, keys: Keys) -> Iterator[list[Member]]:
-    """Jobs that have not ended, page by page, of batches that have not succeeded; their children end by themselves.
-
-    The score of a batch is when it is forgotten: 180 days after it was made, or was complete without success, and 30
-    days after its success.
-    """
-    now = time.time()
-    within = repr(now + KEEP_DONE_S), repr(now + KEEP_OPEN_S - LOOK_S)
-    start = 0
-    while True:
-        bids = [
-            text_of(each)
-            for each in connection.call(
-                "ZRANGE", keys.batches, *within, "BYSCORE", "LIMIT", start, PART
-            )
-        ]
-        if not bids:
-            return
-        counts = connection.run(*(("HGET", keys.batch(bid), "pending") for bid in bids))
-        yield []
-        for bid, count in zip(bids, counts, strict=True):
-            if int(count or 0) > 0:
-                yield from _unless_refused(_pending_of(connection, keys, bid))
-        start += len(bids)
-
-
-def _pending_of(connection: RedisConnection, keys: Keys, bid: str) -> Iterator[list[Member]]:
-    cursor = b"0"
-    while True:
-        cursor, fields = connection.call(
-            "HSCAN", keys.batch_members(bid), cursor, "COUNT", 2 * PART
-        )
-        pairs = pairs_of(fields).items()
-        jids = [text_of(name) for name, state in pairs if state == b"p"]
-        yield [Member(bid, jid) for jid in jids if not jid.startswith("b:")]
-        if cursor == b"0":
-            return
-
-
 def _open_ticks(connection: RedisConnection, keys: Keys) -> Iterator[list[Tick]]:
     """Jobs that have no end in the ledgers, a schedule at a time."""
     for name in map(text_of, connection.call("ZRANGE", keys.ledgers, 0, -1)):
-        yield from _unless_refused(_open_of(connection, keys, name))
+        yield from unless_refused(_open_of(connection, keys, name))
 
 
 def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator[list[Tick]]:
@@ -345,21 +306,9 @@ def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator
     ]
 
 
-def _unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:
+def unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:
     """The pages up to the first that Redis refuses: a key of another type must not keep other keys from being read."""
     try:
         yield from pages
     except RedisRefused as error:
         logger.debug("jobs that are gone: %s", error)
-
-
-def _end_of(bid: str, jid: str) -> bytes:
-    return FlowEnd(
-        flow={"bid": bid},
-        jid=jid,
-        job_class="unknown",
-        outcome="gone",
-        at=time.time(),
-        error="JobRemoved",
-        message="it is gone from Redis, and nobody has noted its end",
-    ).to_text()

@@ -12,8 +12,6 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-MOST_CANCELLED: Final = 10_000
-
 _TAKE: Final = scripts.load("take_reports")
 _APPLY: Final = scripts.load("apply_ends")
 
@@ -62,25 +60,3 @@ def drop_end(connection: RedisConnection | RedisPool, keys: Keys, end: bytes) ->
         RedisUnavailable: repeat it.
     """
     connection.call("ZREM", keys.flow_ends, end)
-
-
-def read_cancelled(
-    connection: RedisConnection | RedisPool, keys: Keys, now: float
-) -> frozenset[str]:
-    """Batches that are cancelled at `now` (epoch seconds), the latest 10,000.
-
-    Raises:
-        RedisUnavailable, RedisRefused: nothing was read.
-    """
-    found = connection.call(
-        "ZRANGE",
-        keys.cancelled_batches,
-        "+inf",
-        repr(now),
-        "BYSCORE",
-        "REV",
-        "LIMIT",
-        0,
-        MOST_CANCELLED,
-    )
-    return frozenset(bid.decode(errors="replace") for bid in found)

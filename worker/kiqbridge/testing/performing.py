@@ -13,10 +13,10 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from kiqbridge import seams
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import RUNTIME, Runtime
@@ -37,7 +37,6 @@ from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import PutOff, RetryPolicy
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.outbox import read_cancelled
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
@@ -60,16 +59,10 @@ class EndlessJobs(KiqbridgeError):  # noqa: N818 - as the other names of errors
     """More jobs than a test can mean; the message says which."""
 
 
-@dataclass(slots=True)
-class _Cancelled:
-    """The batches that are cancelled now."""
-
-    client: Client
-    now: Callable[[], float]
-
-    @property
-    def bids(self) -> frozenset[str]:
-        return read_cancelled(self.client.pool, self.client.keys, self.now())
+def _barriers(client: Client, now: float) -> Any:
+    """What holds jobs back now."""
+    made = [make(client.keys) for make in seams.functions("barrier")]
+    return SimpleNamespace(up=[each for each in made if each.look(client.pool, now)])
 
 
 class _Outcomes(Failures):
@@ -191,7 +184,7 @@ class JobPerformer:
                 unknown_class="retry",
                 rng=self._rng,
                 wall_now=self._now,
-                cancelled=_Cancelled(client, self._now),
+                barriers=_barriers(client, self._now()),
             ).check,
             max_payload_bytes=client.max_payload_bytes,
         )

@@ -9,7 +9,7 @@ Its members, each read by the effect of its name in `kiqbridge.engine.outbox`:
     lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed (locks.py)
     take          seconds for which the job takes its lock when it begins; absent: its push took it
     bid           batch that the job counts for
-    next          the next steps of a chain (wire/flow_steps.py)
+    next          the next steps of a chain (features/batches/steps.py)
     result_ttl_s  seconds for which the return value is kept
 
 Who settles such a job adds its end to `kb:flow:ends`, in the script that settles it, and a worker applies it
@@ -20,18 +20,12 @@ Who settles such a job adds its end to `kb:flow:ends`, in the script that settle
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final, cast, get_args
+from typing import Any, cast, get_args
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind
-
-KEEP_OPEN_S: Final = 180 * 86_400
-"""Seconds that a batch is kept after its last change, as long as the dead set keeps its jobs."""
-
-KEEP_DONE_S: Final = 30 * 86_400
-"""Seconds that a batch is kept after its success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +105,3 @@ def flow_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The attribute `flow` of a job; None: it has none, or nothing that can be one."""
     flow = payload.get(FLOW)
     return flow if isinstance(flow, dict) and flow else None
-
-
-def batch_of(payload: Mapping[str, Any]) -> str | None:
-    """The batch that the job counts for; None: there is none."""
-    flow = payload.get(FLOW)
-    bid = flow.get("bid") if isinstance(flow, dict) else None
-    return bid if isinstance(bid, str) else None

@@ -14,44 +14,44 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kiqbridge import seams
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
     EffectContext,
     EffectMaker,
-    begin_next,
-    count_end,
     pass_report,
     unlock,
 )
-from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.outbox import apply_ends, drop_end, read_cancelled, take_ends
+from kiqbridge.store.outbox import apply_ends, drop_end, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.batches import BATCH_BYTES, count_by_bytes
 from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.payload import FLOW
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.perform.gate import Barrier
 
 logger = logging.getLogger(__name__)
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock, begin_next, count_end)
-"""All that the end of a job may mean, in the order in which it comes about, before what features make of it."""
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock)
+"""What the end of a job may mean, in the order in which it comes about, before what features make of it."""
 
 LOOK_S: Final = 5.0
 """Seconds between two looks for ends that others have left, while there are any."""
 
 REREAD_S: Final = 60.0
-"""Seconds after which the cancelled batches are read again, though they seem to be the same."""
+"""Seconds after which barriers, such as cancelled batches, are read again, though they seem to be the same."""
 
 BATCH: Final = 100
 _SOME: Final = "applying the ends of some jobs, which are kept in kb:flow:ends,"
-ADDING: Final = ("batch_end", "batch_seal")
-"""Effects that may add ends."""
 
 TAKE_S: Final = 5.0
 """For so long others leave alone what was taken; should it lapse, two workers try it, and one of them applies it."""
@@ -83,13 +83,13 @@ class Outbox(Role):
     Args:
         context: what effects are made with.
         connection: its own.
-        makers: of effects.
+        makers: of effects; those of features come after them.
         look_s: seconds between two looks.
 
     Attributes:
         applied: how many ends this process has applied.
         on_write: key → what is called when an effect on that key was applied.
-        bids: batches that are cancelled, as of the last look; replaced, never changed.
+        up: barriers of features that hold jobs back, as of the last look; replaced, never changed.
     """
 
     def __init__(
@@ -108,11 +108,12 @@ class Outbox(Role):
             join_s=LAST_S,
         )
         self.applied = 0
-        self.bids: frozenset[str] = frozenset()
+        self.up: Sequence[Barrier] = ()
         self._context = context
         self._connection = connection
         self.on_write: dict[str, Callable[[], object]] = {}
         self._makers = makers
+        self._barriers: Sequence[Barrier] = ()
         self._look_s = look_s
         self._looked_at = 0.0
         self._hint = Hint()
@@ -152,13 +153,16 @@ class Outbox(Role):
             self.troubles.worked(_SOME)
         return has_added or len(taken) == BATCH
 
-    def look_for_cancelled(self) -> None:
-        """Read which batches are cancelled.
+    def look_at_barriers(self) -> None:
+        """Read what holds jobs back.
 
         Raises:
-            KiqbridgeError: Redis is away; they stay as they were.
+            KiqbridgeError: Redis is away; it stays as it was.
         """
-        self.bids = read_cancelled(self._connection, self._context.keys, time.time())
+        if not self._barriers:
+            self._barriers = [make(self._context.keys) for make in seams.functions("barrier")]
+        now = time.time()
+        self.up = [each for each in self._barriers if each.look(self._connection, now)]
 
     def _read(self, text: bytes) -> _End | None:
         """The end with its effects; None: it cannot be applied, now or ever."""
@@ -171,6 +175,14 @@ class Outbox(Role):
             drop_end(self._connection, keys, text)
             return None
         with _about(end):
+            if lack := seams.lacking({FLOW: end.flow}):
+                name, feature = lack
+                self._refused(
+                    ConfigError(
+                        f"it has {name}, and this worker lacks the feature {feature}; start a worker that has it"
+                    )
+                )
+                return None
             try:
                 return _End(text, end, self._effects(end))
             except (RedisRefused, RedisUnavailable):
@@ -192,9 +204,8 @@ class Outbox(Role):
             if len(ends) > 1:
                 added = [self._apply([each]) for each in ends]
                 return any(added)
-            self._has_refused = True
             with _about(ends[0].end):
-                self.troubles.failed(_SOME, error)
+                self._refused(error)
             return False
         has_added = False
         for each, its_answers in zip(ends, answers, strict=True):
@@ -206,20 +217,18 @@ class Outbox(Role):
             } & self.on_write.keys():
                 self.on_write[key]()
             has_added |= any(
-                answer and effect.name in ADDING
+                answer and keys.flow_ends in effect.keys
                 for effect, answer in zip(each.effects, its_answers, strict=True)
             )
         return has_added
 
+    def _refused(self, error: KiqbridgeError) -> None:
+        self._has_refused = True
+        self.troubles.failed(_SOME, error)
+
     def _effects(self, end: FlowEnd) -> list[Effect]:
-        effects: list[Effect] = []
-        for make in (*self._makers, *seams.functions("consequences")):
-            made = make(end, self._context)
-            if isinstance(made, Effect):
-                effects.append(made)
-            else:
-                effects += made or ()
-        return effects
+        makers = (*self._makers, *seams.functions("consequences"))
+        return [effect for make in makers for effect in make(end, self._context)]
 
     def _look_on(self) -> None:
         while True:
@@ -237,9 +246,9 @@ class Outbox(Role):
         now = time.monotonic()
         is_known = self._hint.is_fresh
         if is_known and not self._cancelled and not self.is_refused:
-            self.bids = frozenset()
+            self.up = ()
         elif now >= self._read_at + (REREAD_S if is_known else self._look_s):
-            self.look_for_cancelled()
+            self.look_at_barriers()
             self._read_at = now
         if must_look or self.is_refused or not self._hint.says_nothing:
             self._looked_at = now

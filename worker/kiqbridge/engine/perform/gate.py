@@ -7,15 +7,16 @@
 - Ruby holds a lock for it (`unique_for`, `lock_digest`): it runs, and that is said once for each class.
 - It has an attribute of a feature that this worker lacks: refused to the dead set.
 - Its class is not declared here, and the setting routes such jobs to another queue.
-- Its batch is cancelled: it ends without being performed.
-- A feature that watches one of its attributes has a reason (`Feature.gates`).
+- A feature that watches one of its attributes has a reason (`Feature.gates`), or one that holds jobs back for as long as
+  something is in Redis, such as cancelled batches (`Feature.barrier`).
 """
 
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from kiqbridge import seams
@@ -25,7 +26,6 @@ from kiqbridge.errors import ConfigError, JobRefused
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.expiry import expiry_of
-from kiqbridge.wire.flow_mark import batch_of
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +55,20 @@ class PausedClasses(Protocol):
     classes: frozenset[str]
 
 
-class CancelledBatches(Protocol):
-    """Who knows the batches whose jobs are not performed any more."""
+class Barrier(Protocol):
+    """What holds some jobs back for as long as something is in Redis."""
 
-    @property
-    def bids(self) -> frozenset[str]: ...  # noqa: D102 - see above
+    def look(self, connection: Any, now: float) -> bool:
+        """Read whether it holds any back at `now` (epoch seconds); may raise what Redis raises."""
+
+    def check(self, payload: Mapping[str, Any]) -> "Refusal | None":
+        """As of the last look; None: this job may run."""
 
 
-class NoBatches:
-    """For a process that performs none of their jobs."""
+class Barriers(Protocol):
+    """Who knows the barriers that hold any jobs back now."""
 
-    bids: frozenset[str] = frozenset()
+    up: Sequence[Barrier]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +102,16 @@ class Gate:
         unknown_class: str,
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
-        cancelled: CancelledBatches | None = None,
+        barriers: Barriers | None = None,
     ) -> None:
         self._paused = paused
-        self._cancelled = cancelled or NoBatches()
+        self._barriers: Any = barriers or SimpleNamespace(up=())
         self._declared = declared
         self._foreign_jobs = foreign_jobs
         self._route = routed_queue(unknown_class)
-        self._missing = seams.missing()
+        self._is_lacking = bool(seams.missing())
         self._rules = seams.claims("gates")
-        self._looks_always = bool(self._route or self._missing or self._rules)
+        self._looks_always = bool(self._route or self._is_lacking or self._rules)
         self._rng = rng
         self._wall_now = wall_now
         self._warned: set[tuple[str, str]] = set()
@@ -128,7 +131,7 @@ class Gate:
             or self._looks_always
         ):
             return self._look_closer(payload)
-        return self._look_for_batch(payload) if self._cancelled.bids else None
+        return self._held_back(payload) if self._barriers.up else None
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Refusal | None:
         expiry = expiry_of(payload)
@@ -162,12 +165,16 @@ class Gate:
         for name, reason in _FEATURES:
             if payload.get(name):
                 return self._foreign(payload, shown, name, reason)
-        return self._look_for_batch(payload)
+        return self._held_back(payload)
 
     def _of_features(self, payload: Mapping[str, Any], shown: str) -> Refusal | None:
-        if self._missing and (found := seams.lacking(payload)) is not None:
-            why = f"this job has {found[0]}, and this worker lacks the feature {found[1]}; let workers that have it serve its queue"
-            return self._refuse(payload, shown, why)
+        if self._is_lacking and (lack := seams.lacking(payload)):
+            name, feature = lack
+            return self._refuse(
+                payload,
+                shown,
+                f"this job has {name}, and this worker lacks the feature {feature}; let workers that have it serve its queue",
+            )
         asked = (
             self._asked(name, rule, payload)
             for name, rule in self._rules.items()
@@ -188,11 +195,8 @@ class Gate:
             self._warn_once(attribute, repr(rule), said, error)
             return None
 
-    def _look_for_batch(self, payload: Mapping[str, Any]) -> Refusal | None:
-        bid = batch_of(payload)
-        if bid not in self._cancelled.bids:
-            return None
-        return Refusal(cancelled=f"its batch {bid} is cancelled")
+    def _held_back(self, payload: Mapping[str, Any]) -> Refusal | None:
+        return next(filter(None, (each.check(payload) for each in self._barriers.up)), None)
 
     def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
         return job_class in self._declared or rails.performed_class(payload) in self._declared

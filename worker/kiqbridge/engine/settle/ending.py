@@ -29,7 +29,6 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
-from kiqbridge.wire.flow_steps import passes_value
 from kiqbridge.wire.job_text import JobText, is_watched, watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK, Profile
@@ -303,9 +302,8 @@ def _tick_end(ended: EndedJob) -> Sequence[Effect]:
 
 
 def _keeps_value(flow: Mapping[str, Any]) -> bool:
-    return passes_value(flow) or any(
-        member in flow and is_kept(flow) for member, is_kept in seams.by_name("values").items()
-    )
+    asked = seams.by_name("values")
+    return any(asked[name](flow) for name in asked.keys() & flow.keys())
 
 
 def _value(ended: EndedJob) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
+from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_DONE_S, KEEP_OPEN_S
 from kiqbridge.features.transfer.form import Chunk, Record, State
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
@@ -22,8 +23,7 @@ from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
-from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S, flow_of
-from kiqbridge.wire.flow_steps import CALLBACK_OF
+from kiqbridge.wire.flow_mark import flow_of
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.names import bytes_of, text_of

@@ -13,12 +13,19 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.job_writer import not_replicated, score
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, RedisRefused
+from kiqbridge.features.batches.steps import (
+    KEEP_DONE_S,
+    KEEP_OPEN_S,
+    MARKS,
+    Launch,
+    Step,
+    after,
+    member_of,
+)
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
-from kiqbridge.wire.flow_mark import KEEP_DONE_S, KEEP_OPEN_S
-from kiqbridge.wire.flow_steps import MARKS, Launch, Step, after, member_of
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
 

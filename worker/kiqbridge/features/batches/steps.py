@@ -18,6 +18,12 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import FLOW, check_json
 
+KEEP_OPEN_S: Final = 180 * 86_400
+"""Seconds that a batch is kept after its last change, as long as the dead set keeps its jobs."""
+
+KEEP_DONE_S: Final = 30 * 86_400
+"""Seconds that a batch is kept after its success."""
+
 MARKS: Final = "marks"
 """Where the attribute `flow` of a step's own job stands, since the text of a job shall have one attribute `flow`."""
 
@@ -125,3 +131,10 @@ def check_steps(steps: Sequence[Step]) -> None:
             f"chain: the steps behind the first one have {size:,} bytes as JSON, more than the {MOST_BYTES:,} "
             "that a job carries; give jobs ids in place of data, or let a job begin the rest"
         )
+
+
+def batch_of(payload: Mapping[str, Any]) -> str | None:
+    """The batch that the job counts for; None: there is none."""
+    flow = payload.get(FLOW)
+    bid = flow.get("bid") if isinstance(flow, dict) else None
+    return bid if isinstance(bid, str) else None

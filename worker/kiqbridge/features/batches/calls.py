@@ -9,8 +9,8 @@ from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.function_job import Setter
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.batches.steps import MARKS, Step
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.flow_steps import MARKS, Step
 from kiqbridge.wire.payload import FLOW
 
 if TYPE_CHECKING:

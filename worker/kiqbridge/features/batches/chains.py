@@ -12,12 +12,12 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import COLLECTOR, Collector
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.flow_ops import StepWriter, guarded, write_ops
 from kiqbridge.errors import PayloadError
-from kiqbridge.flow.calls import Call, call
+from kiqbridge.features.batches.calls import Call, call
+from kiqbridge.features.batches.ops import StepWriter, guarded, write_ops
+from kiqbridge.features.batches.steps import Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
-from kiqbridge.wire.flow_steps import Launch, Step, check_steps
 from kiqbridge.wire.payload import new_jid
 
 MOST_STEPS: Final = 1_000

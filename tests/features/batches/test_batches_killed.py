@@ -8,8 +8,8 @@ from support.waiting import wait_until
 from support.workers import started_workers
 
 from kiqbridge import Client
+from kiqbridge.features.batches.calls import Call
 from kiqbridge.flow import Batch, chain
-from kiqbridge.flow.calls import Call
 
 JOBS = Path(__file__).parent / "jobs" / "flows.py"
 BATCHES, JOBS_EACH, LINKS = 3, 40, 10

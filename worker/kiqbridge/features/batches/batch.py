@@ -15,20 +15,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kiqbridge.client import flow_ops
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import COLLECTOR, CONTEXT, Collector
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
-from kiqbridge.flow.calls import Call, call
-from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
-from kiqbridge.flow.status import PENDING, BatchStatus, read_statuses, scan_members
+from kiqbridge.features.batches import ops as flow_ops
+from kiqbridge.features.batches.calls import Call, call
+from kiqbridge.features.batches.chains import Flow, TakesSteps, as_link, launch_of, steps_of
+from kiqbridge.features.batches.status import PENDING, BatchStatus, read_statuses, scan_members
+from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_OPEN_S, Launch, batch_of, check_steps
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
-from kiqbridge.wire.flow_mark import KEEP_OPEN_S, batch_of
-from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid
 
 if TYPE_CHECKING:

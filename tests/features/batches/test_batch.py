@@ -8,10 +8,11 @@ from support.jobs import own_declarations
 
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.client.flow_ops import make_op, write_ops
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
+from kiqbridge.features.batches.ops import make_op, write_ops
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
 from kiqbridge.wire.flow_mark import FlowEnd
 
@@ -86,7 +87,7 @@ class TestMaking:
         assert [each["args"] for each in pushed("low")] == [[3]]
         assert redis.zcard("schedule") == 1
         assert redis.smembers("queues") == {b"default", b"low"}
-        assert pushed()[0]["jid"] == jid
+        assert type(jid) is JobHandle and pushed()[0]["jid"] == jid
         assert all(each["flow"] == {"bid": batch.bid} for each in pushed())
         assert not any("bid" in each for each in pushed())  # that would be Sidekiq Pro's
 
@@ -203,9 +204,10 @@ class TestRunning:
             send.perform_async(1)
         outer.cancel()
         outer.cancel()
-        outbox.look_for_cancelled()
+        outbox.look_at_barriers()
 
-        assert outbox.bids == {outer.bid, inner.bid}
+        [barrier] = outbox.up
+        assert barrier.bids == {outer.bid, inner.bid}
         with pytest.raises(BatchError, match="cancelled"):
             outer.add(send, 1)
 

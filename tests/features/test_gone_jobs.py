@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kiqbridge import Client
+from kiqbridge.api import Queue, RetrySet, ScheduledSet
 from kiqbridge.engine.gone_jobs import (
     AGAIN_S,
     MISSES,
@@ -18,10 +19,11 @@ from kiqbridge.engine.gone_jobs import (
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.batches.steps import KEEP_DONE_S
 from kiqbridge.flow import Batch, Unique
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.locks import LOOK_S
-from kiqbridge.wire.flow_mark import KEEP_DONE_S
+from kiqbridge.store.operating import LOOK
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 
@@ -323,3 +325,34 @@ def test_an_outage_begins_the_search_anew(client, watch, redis):
     watch.search()
 
     assert owners(redis) == [kept]
+
+
+@pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
+def test_jobs_that_are_cleared_end_for_whoever_waits_for_that(redis, operator, place):
+    client = operator.client
+    sets = {"schedule": ScheduledSet, "retry": RetrySet}
+    with Batch(client=client) as batch:
+        for number in range(LOOK + 50):
+            batch.push({"class": "Part", "args": [number]})
+    client.push({"class": "One", "args": [], "unique": Unique()})
+    at = int(time.time())
+    client.push_tick("nightly", at, [{"class": "Tick", "args": []}], by="test")
+    for number in range(LOOK):
+        client.push({"class": "Plain", "args": [number]})
+    texts = redis.lrange("queue:default", 0, -1)
+    if place != "queue":
+        redis.rename("queue:default", "taken")
+        redis.zadd(place, {each: number for number, each in enumerate(texts)})
+    target = Queue("default", operator) if place == "queue" else sets[place](operator)
+
+    assert target.clear() == len(texts)
+    outbox = Outbox(EffectContext(client.keys, client), client.pool.connection())
+    while outbox.look():
+        pass
+
+    assert redis.keys("kb:cleared:*") == []
+    assert batch.status().complete
+    assert len(batch.failed_jids()) == LOOK + 50
+    assert redis.hlen("kb:locks") == 0
+    [end] = redis.zrangebyscore("kb:ends:nightly", at, at)
+    assert json.loads(end)["outcome"] == "discarded"

@@ -1,0 +1,143 @@
+"""Reading batches: how far they are, and which of their jobs have not ended well."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import default_client
+from kiqbridge.store.replies import pairs_of
+
+_SCAN: Final = 1_000
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatus:
+    """How far a batch is; times are epoch seconds, None = not yet.
+
+    Attributes:
+        bid: its id.
+        description: for people.
+        parent: the batch that it counts for, or "".
+        created_at: when its block ended.
+        total: its jobs, and its child batches, each of which counts as one.
+        pending: those that have not ended yet.
+        failed: those that have ended without success, and have not been done since.
+        is_open: its maker has not written all of it (yet): no callback is pushed.
+        complete_at, success_at, death_at, cancelled_at: when that came about for the first time.
+    """
+
+    bid: str
+    description: str
+    parent: str
+    created_at: float
+    total: int
+    pending: int
+    failed: int
+    is_open: bool
+    complete_at: float | None
+    success_at: float | None
+    death_at: float | None
+    cancelled_at: float | None
+
+    @property
+    def done(self) -> int:
+        """Jobs that are done."""
+        return self.total - self.pending - self.failed
+
+    @property
+    def complete(self) -> bool:
+        """Whether each job has ended once."""
+        return self.complete_at is not None
+
+    @property
+    def success(self) -> bool:
+        """Whether all jobs are done."""
+        return self.success_at is not None
+
+
+PENDING: Final = ("p", "m", "e")
+"""States of members that have not ended: here, moved to another server, expected from there (features/transfer/state.py)."""
+
+
+class BatchSet:
+    """All batches, the latest change first.
+
+    Args:
+        client: default: that of declared jobs.
+    """
+
+    def __init__(self, client: Client | None = None) -> None:
+        self._client = client
+
+    def __len__(self) -> int:
+        client = self._client or default_client()
+        return int(client.pool.call("ZCARD", client.keys.batches))
+
+    def __iter__(self) -> Iterator[BatchStatus]:
+        client, start = self._client or default_client(), 0
+        while True:
+            end = start + _PAGE - 1
+            bids = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV")
+            if not bids:
+                return
+            found = read_statuses(client, [bid.decode() for bid in bids])
+            yield from (status for status in found if status is not None)
+            start += len(bids)
+
+
+def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | None]:
+    """How far these are, in one round trip; None for one that is not there.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    if not bids:
+        return []
+    commands = [("HGETALL", client.keys.batch(bid)) for bid in bids]
+    replies = client.pool.run(*commands)
+    return [_status(bid, _fields(reply)) for bid, reply in zip(bids, replies, strict=True)]
+
+
+def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[str, str]]:
+    """Members of a batch with their states: one of `PENDING`, d (done) or f (failed).
+
+    Raises:
+        RedisUnavailable: the rest was not read.
+    """
+    cursor = "0"
+    while True:
+        reply = client.pool.call(
+            "HSCAN", client.keys.batch_members(bid), cursor, "MATCH", match, "COUNT", _SCAN
+        )
+        yield from _fields(reply[1]).items()
+        cursor = reply[0].decode()
+        if cursor == "0":
+            return
+
+
+def _fields(reply: Any) -> dict[str, str]:
+    return {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in pairs_of(reply).items()
+    }
+
+
+def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
+    if "created_at" not in fields:
+        return None
+
+    names = ("complete_at", "success_at", "death_at", "cancelled_at")
+    times: Any = {name: float(fields[name]) if name in fields else None for name in names}
+    return BatchStatus(
+        bid=bid,
+        description=fields.get("description", ""),
+        parent=fields.get("parent", ""),
+        created_at=float(fields["created_at"]),
+        total=int(fields["total"]),
+        pending=int(fields["pending"]),
+        failed=int(fields["failed"]),
+        is_open="sealed" not in fields,
+        **times,
+    )
