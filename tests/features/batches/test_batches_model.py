@@ -22,15 +22,15 @@ from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, call, chain, group
+from kiqbridge.store import outbox as ends_in_redis
 from kiqbridge.store.outbox import take_ends
-from kiqbridge.store.scripts import load
 from kiqbridge.wire.flow_mark import FlowEnd
 
 COUNTED = Counter()
 EVENTS = ("success", "complete", "death")
 FAILURES = ("dead", "discarded", "cancelled", "skipped")
 DEATHS = ("dead", "discarded")
-APPLY = load("apply_ends").sha
+APPLY = ends_in_redis._APPLY.sha
 
 
 class Work:

@@ -11,7 +11,7 @@ import redis as redis_py
 from kiqbridge.store.scripts import FOLDER, assemble, load
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = [FOLDER, *sorted(FOLDER.parents[2].glob("features/*/scripts"))]
+FOLDERS = [FOLDER, *sorted(FOLDER.parents[1].glob("features/*/scripts"))]
 SCRIPTS = [path for folder in FOLDERS for path in sorted(folder.glob("*.lua"))]
 ALL_PARTS = [path for folder in FOLDERS for path in sorted(folder.glob("parts/*.lua"))]
 
@@ -53,7 +53,7 @@ def loaded(path):
 
 def direct(path):
     """The parts that a file names."""
-    named = re.findall(r"^-- include (\w+)$", path.read_text("utf-8"), re.MULTILINE)
+    named = re.findall(r"^-- include (?:\w+\.)?(\w+)$", path.read_text("utf-8"), re.MULTILINE)
     return [part for name in named for part in ALL_PARTS if part.stem == name]
 
 

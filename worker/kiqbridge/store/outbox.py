@@ -6,6 +6,7 @@ They are written by the scripts that settle their jobs (engine/inflight/claims.p
 from collections.abc import Sequence
 from typing import Final
 
+from kiqbridge import seams
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.redis_connection import RedisConnection
@@ -13,7 +14,10 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 _TAKE: Final = scripts.load("take_reports")
-_APPLY: Final = scripts.load("apply_ends")
+_APPLY: Final = scripts.load(
+    "apply_ends",
+    parts=[f"{each.name}.effect_{name}" for each in seams.shipped() for name in each.effects],
+)
 
 
 def take_ends(

@@ -10,6 +10,7 @@ FEATURE = Feature(
     package=__name__,
     barrier="cancelled:CancelledBatches",
     values={"next": "steps:passes_value"},
+    effects=["batch_make", "batch_jobs", "batch_seal", "batch_end"],
     open_jobs="gone",
     consequences="ends:effects_of",
 )

@@ -29,7 +29,7 @@ from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
 
-_PUSH_FLOW: Final = scripts.load("push_flow")
+_PUSH_FLOW: Final = scripts.load("push_flow", __file__)
 
 KEEP_CHAIN_S: Final = 30 * 86_400
 """Seconds after a step of a chain in which it is not begun again, however often the job before it is done."""

@@ -10,6 +10,7 @@ FEATURE = Feature(
     package=__name__,
     wired={"result_ttl": "kept:with_result"},
     values={"result_ttl_s": "kept:asks_for_value"},
+    effects=["result"],
     consequences="keeping:keep_result",
     calls={
         "fetch_result": "waiting:fetch_result",

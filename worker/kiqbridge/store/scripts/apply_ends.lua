@@ -9,24 +9,13 @@
 -- Repeated: the ends are gone, and nothing is done.
 -- See reliability §14.
 -- include apply_effects
--- include wrong_type
-local of_batch = {'hash', 'hash', 'zset', 'zset'}
-local TYPES = {
-  push = {'set', 'list', 'zset'},
-  add = {'zset'},
-  batch_make = {'hash', 'zset'},
-  batch_jobs = {'hash', 'hash', 'set', 'list', 'zset'},
-  batch_seal = of_batch,
-  batch_end = of_batch,
-  guard = {'string'},
-  unlock = {'hash', 'zset', 'zset'},
-  result = {'string'},
-}
+-- include effect_push
+-- include effect_add
+-- include effect_guard
+-- include effect_unlock
 local refused
 local function check(name, keys)
-  for n, key in ipairs(keys) do
-    refused = refused or wrong_type(key, TYPES[name][n])
-  end
+  refused = refused or wrong_keys(name, keys)
 end
 local key, i = 2, 1
 while i <= #ARGV do

@@ -6,7 +6,7 @@
 -- epoch seconds, 0 = for ever; what is over already is left out.
 --   batch     keys batch (hash), the batches (sorted set); its id, until, then fields and values
 --   jobs      keys batch (hash), its members (hash); until, then members and states. The later of two states stays
---   announce  keys of effect_batch_fire; its id, seconds to keep it while it may change, and after its success
+--   announce  keys of batch_fire; its id, seconds to keep it while it may change, and after its success
 --   value     key (string); until, value. Of two numbers the larger one stays
 --   progress  key (hash); until, then fields and values
 --   lock      keys locks (hash), when they are looked at (sorted set); name, until, seconds until the first look, jid
@@ -16,7 +16,7 @@
 -- Repeated: changes nothing.
 -- See docs/command_line.md.
 -- include each_effect
--- include effect_batch_fire
+-- include batches.batch_fire
 -- include lock_owner
 -- include wrong_type
 local time = redis.call('TIME')
@@ -70,7 +70,7 @@ function act.jobs(keys, args)
   return 1
 end
 function act.announce(keys, args)
-  effect_batch_fire(keys, args[1], string.format('%.6f', now), args[2], args[3])
+  batch_fire(keys, args[1], string.format('%.6f', now), args[2], args[3])
   return 1
 end
 function act.value(keys, args)

@@ -1,34 +1,27 @@
 -- include each_effect
--- include effect_push
--- include effect_add
--- include effect_batch_make
--- include effect_batch_jobs
--- include effect_batch_seal
--- include effect_batch_end
--- include effect_guard
--- include effect_unlock
--- include effect_result
--- Apply effects of locks, batches and chains (each_effect.lua). A guard that answers 0 skips those behind it, as many as
--- it says. Answers a list of what each answers, 0 for one that was skipped, and the key and the argument that follow them.
+-- include effects
+-- include wrong_type
+-- The error to return when a key of an effect holds a value of another type, else nil.
+local function wrong_keys(name, keys)
+  for n, key in ipairs(keys) do
+    local refused = wrong_type(key, TYPES[name][n])
+    if refused then
+      return refused
+    end
+  end
+end
+-- Apply effects (each_effect.lua), those whose parts the script includes. A guard that answers 0 skips those behind it, as
+-- many as it says. Answers a list of what each answers, the text of an error when a key has a value of another type, and 0
+-- for one that was skipped; and the key and the argument that follow them.
 local function apply_effects(key, i)
-  local effects = {
-    push = effect_push,
-    add = effect_add,
-    batch_make = effect_batch_make,
-    batch_jobs = effect_batch_jobs,
-    batch_seal = effect_batch_seal,
-    batch_end = effect_batch_end,
-    guard = effect_guard,
-    unlock = effect_unlock,
-    result = effect_result,
-  }
   local answers, skipped = {}, 0
   key, i = each_effect(key, i, function(name, keys, args)
     local answer = 0
     if skipped > 0 then
       skipped = skipped - 1
     else
-      answer = effects[name](keys, args)
+      local refused = wrong_keys(name, keys)
+      answer = refused and refused.err or EFFECTS[name](keys, args)
       if name == 'guard' and answer == 0 then
         skipped = tonumber(args[3])
       end

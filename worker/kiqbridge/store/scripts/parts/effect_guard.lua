@@ -1,12 +1,9 @@
--- include wrong_type
+-- include effects
 -- Let what follows come about once: a step of a chain. Keys: number of the last step that was begun (string).
 -- Arguments: number of this step, seconds to remember it, number of the effects that belong to it. Answers 1, or 0:
 -- it was begun before.
-local function effect_guard(keys, args)
-  local refused = wrong_type(keys[1], 'string')
-  if refused then
-    return refused.err
-  end
+TYPES.guard = {'string'}
+function EFFECTS.guard(keys, args)
   local begun = tonumber(redis.call('GET', keys[1]) or '0') or 0
   if begun >= tonumber(args[1]) then
     return 0

@@ -2,9 +2,9 @@
 -- include each_effect
 -- include effect_add
 -- include effect_ledger
+-- include wrong_type
 -- How a job leaves the place where it was, whoever ends it: it is added to a sorted set, and the effects of its end come
--- about (engine/settle/ending.py). A new one is a part and a line here. The caller removes it from its place last.
-local ENDING = {add = effect_add, ledger = effect_ledger}
+-- about (engine/settle/ending.py). A new one is a part that is included here. The caller removes it from its place last.
 
 -- Passes over the effects of an end. Answers the error to return before anything is written if one of them cannot come
 -- about, else nil; and the key and the argument that follow them.
@@ -26,7 +26,7 @@ local function leave(target, score, text, key, i)
   end
   local is_complete = true
   key, i = each_effect(key, i, function(name, keys, args)
-    is_complete = ENDING[name](keys, args) == 1 and is_complete
+    is_complete = EFFECTS[name](keys, args) == 1 and is_complete
   end)
   return is_complete, key, i
 end

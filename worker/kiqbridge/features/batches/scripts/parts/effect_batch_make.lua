@@ -1,11 +1,8 @@
--- include wrong_type
+-- include effects
 -- Make the record of a batch. Keys: the batch (hash), the batches (sorted set). Arguments: its id, now (epoch
 -- seconds), seconds to keep it, then fields and values. Answers 1, or 0: it is there already.
-local function effect_batch_make(keys, args)
-  local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'zset')
-  if refused then
-    return refused.err
-  end
+TYPES.batch_make = {'hash', 'zset'}
+function EFFECTS.batch_make(keys, args)
   if redis.call('EXISTS', keys[1]) == 1 then
     return 0
   end

@@ -2,7 +2,7 @@
 -- waits with those of jobs (its callback is pushed when that is applied), and by an end for the parent.
 -- Keys: the batch (hash), its members (hash), the batches (sorted set), ends of jobs under flow control (sorted set).
 -- Answers the number of ends that were added.
-local function effect_batch_fire(keys, bid, now, keep_open, keep_done)
+local function batch_fire(keys, bid, now, keep_open, keep_done)
   local read = redis.call('HMGET', keys[1], 'sealed', 'dead', 'pending', 'failed', 'parent', 'away')
   if not read[1] or tonumber(read[6] or 0) > 0 then -- members that are away are counted, and announced, there
     return 0

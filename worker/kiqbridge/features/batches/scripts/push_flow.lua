@@ -7,4 +7,9 @@
 -- Repeated: a batch is there already, its members are not pushed again, and neither is a step behind a guard.
 -- See docs/batches.md
 -- include apply_effects
+-- include effect_push
+-- include effect_guard
+-- include effect_batch_make
+-- include effect_batch_jobs
+-- include effect_batch_seal
 return (apply_effects(1, 1))

@@ -1,15 +1,11 @@
--- include effect_batch_fire
--- include wrong_type
--- Count the end of a member. Keys: as effect_batch_fire. Arguments: as effect_batch_seal, then the member or '',
+-- include effects
+-- include batch_fire
+-- Count the end of a member. Keys: as batch_fire. Arguments: as effect_batch_seal, then the member or '',
 -- `d` for done and `f` for ended without success, `1` when it died, then members to add, which count before the end
 -- does. A member that was done once stays done, and dies no more; one that is not known yet is added. Answers the number of ends that
 -- were added.
-local function effect_batch_end(keys, args)
-  local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'hash') or wrong_type(keys[3], 'zset')
-    or wrong_type(keys[4], 'zset')
-  if refused then
-    return refused.err
-  end
+TYPES.batch_end = {'hash', 'hash', 'zset', 'zset'}
+function EFFECTS.batch_end(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then
     return 0
   end
@@ -72,5 +68,5 @@ local function effect_batch_end(keys, args)
   if left > 0 and not died then
     return 0 -- most ends are such: there is nothing to announce
   end
-  return effect_batch_fire(keys, args[1], args[2], args[3], args[4])
+  return batch_fire(keys, args[1], args[2], args[3], args[4])
 end

@@ -1,16 +1,12 @@
+-- include effects
 -- include push
--- include wrong_type
 -- Add members to a batch, and push those that are jobs. Keys: the batch (hash), its members (hash), names of queues
 -- (set), queue (list), the scheduled set. Arguments: `new` to push those only that are no members yet, and to refuse
 -- a batch that takes none, `all` to push each; seconds to keep the batch; name of the queue; then for each: its
 -- member, time to run at (score) or '', the job or ''. Answers how many were pushed, or GONE: there is no such
 -- batch, CANCELLED, or OVER: its success has been announced; then nothing was done.
-local function effect_batch_jobs(keys, args)
-  local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'hash') or wrong_type(keys[3], 'set')
-    or wrong_type(keys[4], 'list') or wrong_type(keys[5], 'zset')
-  if refused then
-    return refused.err
-  end
+TYPES.batch_jobs = {'hash', 'hash', 'set', 'list', 'zset'}
+function EFFECTS.batch_jobs(keys, args)
   local only_new = args[1] == 'new'
   local is_there = redis.call('EXISTS', keys[1]) == 1
   if only_new then
