@@ -8,7 +8,7 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
-from kiqbridge.engine.outbox.effects import EffectContext, pass_report
+from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, take_ends
@@ -25,6 +25,11 @@ def push_effect(scene, queue, text, at=None):
     return Effect("push", where, [queue, "" if at is None else repr(at), text])
 
 
+def report(end, _scene):
+    """A maker, of an effect that adds to a sorted set."""
+    return [Effect("add", ["kb:noted"], [0, end.report])] if end.report else []
+
+
 @pytest.fixture
 def scene(client):
     return EffectContext(Keys(), client)
@@ -35,7 +40,7 @@ def outbox(scene, client):
     def push_next(end, scene):
         return [push_effect(scene, "low", b'{"after":"%s"}' % end.jid.encode())]
 
-    return Outbox(scene, client.pool.connection(), makers=(pass_report, push_next))
+    return Outbox(scene, client.pool.connection(), makers=(report, push_next))
 
 
 def leave(redis, end):
@@ -75,15 +80,15 @@ def test_what_one_worker_takes_others_leave_alone_for_a_while(client, scene, red
     assert take_ends(connection, scene.keys, most=10, for_s=60) == [END.to_text()]
 
 
-def test_a_report_is_passed_on_and_its_sender_woken(scene, client, redis):
+def test_who_waits_for_what_an_effect_writes_is_woken(scene, client, redis):
     woken = []
-    outbox = Outbox(scene, client.pool.connection(), makers=(pass_report,))
-    outbox.on_write["kb:reports"] = lambda: woken.append(True)
+    outbox = Outbox(scene, client.pool.connection(), makers=(report,))
+    outbox.on_write["kb:noted"] = lambda: woken.append(True)
     leave(redis, FlowEnd(flow={"a": 1}, jid="b", job_class="B", outcome="done", at=1, report="{}"))
 
     outbox.look()
 
-    assert redis.zrange("kb:reports", 0, -1) == [b"{}"]
+    assert redis.zrange("kb:noted", 0, -1) == [b"{}"]
     assert woken == [True]
 
 
@@ -111,7 +116,7 @@ def test_what_is_no_end_is_dropped_and_holds_up_nothing(outbox, redis, caplog):
 
 def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis):
     def passes(end, scene):
-        return [Effect("add", [scene.keys.task_reports], [0, end.jid])]
+        return [Effect("add", ["kb:noted"], [0, end.jid])]
 
     connection = process.connect()
     outbox = Outbox(scene, connection, makers=(passes,))
@@ -120,7 +125,7 @@ def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis
 
     outbox.look()
 
-    assert redis.zrange("kb:reports", 0, -1) == [b"b%02d" % number for number in range(20)]
+    assert redis.zrange("kb:noted", 0, -1) == [b"b%02d" % number for number in range(20)]
     assert outbox.applied == 20
     assert connection.scripts == 2  # they are taken, and applied
 
@@ -129,7 +134,7 @@ def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, clie
     def fails(end, scene):
         if end.jid == "b1":
             raise ValueError("middleware")
-        return [Effect("add", [scene.keys.task_reports], [0, "r"])]
+        return [Effect("add", ["kb:noted"], [0, "r"])]
 
     outbox = Outbox(scene, client.pool.connection(), makers=(fails,))
     leave(redis, END)
@@ -138,28 +143,28 @@ def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, clie
     outbox.look()
 
     assert redis.zrange("kb:flow:ends", 0, -1) == [END.to_text()]
-    assert redis.zcard("kb:reports") == 1
+    assert redis.zcard("kb:noted") == 1
     assert "tried again" in caplog.text
 
 
 def test_with_a_key_of_another_type_the_end_stays_and_holds_up_no_other(outbox, redis, caplog):
-    redis.set("kb:reports", "foreign")
+    redis.set("kb:noted", "foreign")
     reported = dataclasses.replace(END, jid="b2", report="{}")
     leave(redis, reported)
     leave(redis, END)
 
     outbox.look()
 
-    assert redis.get("kb:reports") == b"foreign"
+    assert redis.get("kb:noted") == b"foreign"
     assert redis.zrange("kb:flow:ends", 0, -1) == [reported.to_text()]
     assert redis.lrange("queue:low", 0, -1) == [b'{"after":"b1"}']
     assert "WRONGTYPE" in caplog.text and "is tried again" in caplog.text
 
-    redis.delete("kb:reports")
+    redis.delete("kb:noted")
     leave(redis, reported)  # as if its time had come
     outbox.look()
 
-    assert redis.zrange("kb:reports", 0, -1) == [b"{}"]
+    assert redis.zrange("kb:noted", 0, -1) == [b"{}"]
     assert redis.llen("queue:low") == 2
     assert not redis.exists("kb:flow:ends")
 
@@ -175,7 +180,7 @@ def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
     ends = [FlowEnd.from_text(text) for text in redis.zrange("kb:flow:ends", 0, -1)]
     assert sorted((end.jid, end.outcome) for end in ends) == [("b1", "discarded"), ("b2", "dead")]
     assert redis.zcard("dead") == 1
-    assert not redis.exists("kb:reports")
+    assert not redis.exists("kb:noted")
 
 
 def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
@@ -188,7 +193,7 @@ def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
     outbox.look()
 
     assert redis.zrange("kb:flow:ends", 0, -1) == [END.to_text()]
-    assert redis.zcard("kb:reports") == 1
+    assert redis.zcard("kb:noted") == 1
     [said] = outbox.troubles
     assert "it has flow.bid, and this worker lacks the feature batches; start a worker" in said
     assert said in caplog.text

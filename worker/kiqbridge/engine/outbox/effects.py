@@ -32,13 +32,6 @@ class EffectContext:
 EffectMaker = Callable[[FlowEnd, EffectContext], Sequence[Effect]]
 
 
-def pass_report(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
-    """A task of Step Functions waits for the job as well."""
-    if not end.report:
-        return ()
-    return [Effect("add", [context.keys.task_reports], [0, end.report])]
-
-
 def unlock(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
     """The lock of a unique job is free, if this job still owns it."""
     mark = lock_of({FLOW: end.flow})

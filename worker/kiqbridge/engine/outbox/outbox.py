@@ -21,7 +21,6 @@ from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
     EffectContext,
     EffectMaker,
-    pass_report,
     unlock,
 )
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock)
+MAKERS: Final[tuple[EffectMaker, ...]] = (unlock,)
 """What the end of a job may mean, in the order in which it comes about, before what features make of it."""
 
 LOOK_S: Final = 5.0

@@ -7,4 +7,9 @@ thread that runs jobs, or let a task token into a log line or a message.
 
 from kiqbridge.feature import Feature
 
-FEATURE = Feature(package=__name__, ends={"task_token": "report:report_end"}, worker="roles:roles")
+FEATURE = Feature(
+    package=__name__,
+    ends={"task_token": "report:report_end"},
+    consequences="report:pass_on",
+    worker="roles:roles",
+)

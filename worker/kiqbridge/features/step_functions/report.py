@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.engine.settle.ending import EndedJob
 from kiqbridge.engine.settle.error_report import error_class, error_message
@@ -21,7 +21,11 @@ from kiqbridge.features.step_functions.task import REFUSED, Task, task_of
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
+from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.payload import TASK_TOKEN
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.outbox.effects import EffectContext
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +106,11 @@ def report_end(ended: EndedJob) -> Sequence[Effect]:
             )
         report = success_report(task, ended.output, ended.at)
     return [ended.for_outbox(report=report.decode())]
+
+
+def pass_on(end: FlowEnd, context: "EffectContext") -> Sequence[Effect]:
+    """The consequence of an end that carries a report: it waits to be sent."""
+    return [Effect("add", [context.keys.task_reports], [0, end.report])] if end.report else ()
 
 
 def success_report(task: Task, output: JobOutput, now: float) -> bytes:
