@@ -61,6 +61,7 @@ NEEDS = {
     "cluster": "",
     "contract": "",
     "current_attributes": "",
+    "debounce": "",
     "dead_letters": "transfer",
     "depends": "",
     "deploy_marks": "",
@@ -92,6 +93,7 @@ NEEDS = {
     "systemd": "",
     "telemetry": "",
     "transfer": "batches",
+    "unique": "",
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.
@@ -105,7 +107,7 @@ DOORS = {
 LINES = {
     "__init__.py": "current_attributes depends iterable",
     "api/__init__.py": "iterable",
-    "flow/__init__.py": "batches",
+    "flow/__init__.py": "batches debounce unique",
     "testing/__init__.py": "depends",
 }
 KERNEL = [each for each in MAY_IMPORT if each != "features"]
@@ -406,8 +408,13 @@ LAYER_HAS = (
         "features/fleets",
         "features/limiters/__init__",
         "features/limiters/declared",
+        "features/debounce/__init__",
+        "features/debounce/rules",
         "features/results/__init__",
         "features/results/waiting",
+        "features/unique/__init__",
+        "features/unique/owner",
+        "features/unique/rule",
     ),
     *(
         f"contrib/{name}"

@@ -14,7 +14,6 @@ from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedule import Schedule
 from kiqbridge.client.schedules import Schedules
-from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.claims import acknowledge, repush, route
@@ -33,7 +32,7 @@ from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
 from kiqbridge.features.transfer.writing import Restorer
-from kiqbridge.flow import Batch, limiter
+from kiqbridge.flow import Batch, Debounce, Throttle, Unique, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.forgetting import forget_what_is_over

@@ -22,7 +22,7 @@ from kiqbridge.client.unique import Throttle, Unique
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.features.for_ruby.chores import ForRuby
 from kiqbridge.wire import json_text
-from kiqbridge.wire.locks import flow_name
+from kiqbridge.wire.rules import flow_name
 
 pytestmark = [pytest.mark.interop, pytest.mark.web_ui, pytest.mark.operation("kiqbridge.rb")]
 

@@ -8,13 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from support.jobs import own_declarations
 from support.proving import sized
 from support.strategies import ARGUMENTS
+from support.third_call import ThirdCallFails
 
 from kiqbridge import Client, configure, job
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
-from kiqbridge.flow import Unique
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire.json_text import loads
 
 SOON = 1_900_000_000
@@ -31,29 +29,6 @@ def echo(redis_url):
 
         yield declared
         made.close()
-
-
-class ThirdCallFails(RedisPool):
-    """The server's memory is full from the third call on, or the reply to that call is lost."""
-
-    def __init__(self, url, redis, fault):
-        super().__init__(url)
-        self.redis, self.fault, self.calls = redis, fault, 0
-
-    def _fail(self, act):
-        self.calls += 1
-        if self.calls == 3 and self.fault == "full":
-            self.redis.config_set("maxmemory", 1)
-        answer = act()
-        if self.calls == 3:
-            raise ReplyLost("by the test's will")
-        return answer
-
-    def run(self, *args, **options):
-        return self._fail(lambda: super(ThirdCallFails, self).run(*args, **options))
-
-    def script(self, *args, **options):
-        return self._fail(lambda: super(ThirdCallFails, self).script(*args, **options))
 
 
 def queued(redis, name="default"):
@@ -310,7 +285,7 @@ class TestRefused:
 
         assert keys(redis) == set()
 
-    @pytest.mark.parametrize("kind", ["alike", "later", "middleware", "unique"])
+    @pytest.mark.parametrize("kind", ["alike", "later", "middleware"])
     @pytest.mark.parametrize("fault", ["full", "lost"])
     def test_one_that_fails_on_its_way_says_which_jobs_are_in_redis(
         self, redis, redis_url, kind, fault
@@ -320,8 +295,6 @@ class TestRefused:
         bulk = {"class": "EchoJob", "args": [[n] for n in range(8)], "batch_size": 2}
         if kind == "later":
             bulk["at"] = SOON
-        elif kind == "unique":
-            bulk["unique"] = Unique(ttl_s=60)
         elif kind == "middleware":
             client.middleware.add(
                 lambda _cls, item, _queue, call_next: item["args"][0] and call_next()

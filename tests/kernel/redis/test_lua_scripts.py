@@ -7,7 +7,6 @@ from support.jobs import own_declarations
 
 from kiqbridge import Client, job
 from kiqbridge.errors import RedisRefused
-from kiqbridge.flow import Unique
 from kiqbridge.store import scripts
 from kiqbridge.testing import NotInMemory, fake
 from kiqbridge.testing.memory import Memory
@@ -96,17 +95,3 @@ class TestWithFake:
 
         Client().resume_queue("default")
         assert jobs.drain() == 1
-
-    def test_one_that_was_replaced_is_skipped(self, jobs):
-        seen = []
-
-        @job(unique=Unique(by=("user",), on_conflict="replace"))
-        def send(user, text):
-            seen.append(text)
-
-        send.perform_async(7, "old")
-        send.perform_async(7, "new")
-        jobs.drain()
-
-        assert seen == ["new"]
-        assert [each.outcome for each in jobs.performed] == ["skipped", "done"]

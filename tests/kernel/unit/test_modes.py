@@ -7,7 +7,6 @@ import unittest
 import pytest
 
 from kiqbridge import Client, RedisUnavailable, job
-from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
 from kiqbridge.runtime.clock import use_clock
 from kiqbridge.store.redis_pool import has_stand_in
 from kiqbridge.testing import EndlessJobs, FakeJobsMixin, drain, fake, inline
@@ -206,60 +205,6 @@ def declare(seen, **options):
 
 def outcomes(jobs):
     return [each.outcome for each in jobs.performed]
-
-
-def test_a_unique_job_is_left_out_until_the_first_is_done(jobs, seen):
-    work = declare(seen, unique=Unique())
-    first = work.perform_async("a")
-
-    assert work.perform_async("a") is None
-    assert find_owner(work, "a") == first
-    jobs.drain()
-
-    assert seen == ["a"]
-    assert find_owner(work, "a") is None
-    assert work.perform_async("a") is not None
-
-
-def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, seen):
-    work = declare(seen, unique=Unique(by=("key",)), retry=1)
-    work.perform_async("a", True)
-    jobs.drain(raise_errors=False)
-
-    assert work.perform_async("a") is None
-    jobs.clock.move(3600)
-    jobs.drain(raise_errors=False)
-
-    assert outcomes(jobs) == ["retry", "dead"]
-    assert work.perform_async("a") is not None
-
-
-def test_of_debounced_jobs_the_last_one_runs(jobs, seen):
-    work = declare(seen, debounce=Debounce(wait_s=30, by=lambda *_: 0, max_wait_s=50))
-    for key in range(4):
-        work.perform_async(key)
-        jobs.clock.move(20)
-        jobs.drain()
-
-    assert seen == [2]  # 50 s after the first push
-    jobs.clock.move(30)
-    jobs.drain()
-    assert seen == [2, 3]
-
-
-def test_throttled_jobs_are_left_out_or_put_off(jobs, seen):
-    work = declare(seen, throttle=Throttle(limit=1, per_s=60, over="later"))
-    jids = [work.perform_async("a") for _ in range(3)]
-    left_out = work.set(throttle=Throttle(per_s=10**6, by=("fails",)))
-
-    assert None not in jids
-    jobs.drain()
-    assert seen == ["a"]
-    jobs.clock.move(60)
-    jobs.drain()
-    assert seen == ["a"] * 2
-    assert left_out.perform_async("b") is not None
-    assert left_out.perform_async("c") is None
 
 
 def test_a_job_that_is_too_old_is_not_performed(jobs, seen):

@@ -11,7 +11,6 @@ from kiqbridge.client.job import job
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.errors import PayloadError
-from kiqbridge.flow import Unique
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -103,13 +102,6 @@ def test_any_name_of_a_class_has_the_same_payload_on_both_ways(long_way):
 )
 def test_what_is_refused_is_refused_in_the_same_words(long_way, item):
     assert outcome(short_way, item) == outcome(long_way, item)
-
-
-def test_a_rule_is_not_passed_over():
-    with own_declarations():
-        unique = job(name="Once", unique=Unique())(lambda number: None)
-
-        assert short_way({"class": unique, "args": [1]}).rule is not None
 
 
 def test_most_jobs_take_the_short_way(monkeypatch):

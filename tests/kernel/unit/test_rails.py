@@ -23,7 +23,6 @@ from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.errors import JobNotFound
-from kiqbridge.flow import Unique
 from kiqbridge.rails import GlobalID, Range, Symbol
 from kiqbridge.testing import fake
 from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, serialize
@@ -399,4 +398,4 @@ def test_an_active_job_is_enqueued_by_its_class_with_keywords():
                 NightlyJob.perform_async(*args, **kwargs)
     assert default_registry.find("Billing::NightlyJob") is None
     with pytest.raises(ConfigError, match="flow control"):
-        type("Odd", (rails_types.RemoteActiveJob,), {"unique": Unique(), "perform": print})
+        type("Odd", (rails_types.RemoteActiveJob,), {"cron": "0 3 * * *", "perform": print})

@@ -238,11 +238,11 @@ def _scheduled(definition: registry.JobDefinition, given: dict[str, Any]) -> reg
     """The definition with the schedule and the rule of flow control that its declaration asks for."""
     rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
     if rules:
-        from kiqbridge.client.unique import check_rule, rule_among  # noqa: PLC0415 - few have one
+        from kiqbridge.wire.rules import rule_among  # noqa: PLC0415 - few have one
 
         rule = rule_among(rules)
         if rule is not None:
-            check_rule(rule, definition)
+            rule.check(definition.signature)
         definition = replace(definition, rule=rule)
     if not given:
         return definition

@@ -317,7 +317,7 @@ class Setter(JobPusher[P]):
             raise PayloadError(f"set: {fault}")
         try:
             if not FLOW_OPTIONS.isdisjoint(options):
-                from kiqbridge.client.unique import rule_among  # noqa: PLC0415 - few jobs have one
+                from kiqbridge.wire.rules import rule_among  # noqa: PLC0415 - few jobs have one
 
                 rule_among(options)  # refused before it is used
             on_wire = with_attributes(chosen)

@@ -8,9 +8,10 @@ caller that retries, enqueues nothing twice and answers with the jids of the fir
 `PushOutcomeUnknown`, as of a plain push: a lock may be free again by the time of a repetition, since its job has ended.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.job_writer import (
     JobWriter,
@@ -20,7 +21,7 @@ from kiqbridge.client.job_writer import (
     score,
 )
 from kiqbridge.client.prepare import PreparedJob
-from kiqbridge.errors import KiqbridgeError, NotUnique, PayloadError, QueueTooDeep
+from kiqbridge.errors import KiqbridgeError, PayloadError, QueueTooDeep
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
@@ -31,12 +32,6 @@ from kiqbridge.wire.guards import Identity, guard_field, keep_s
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import check_json
-
-_PUSH: Final = scripts.load("push")
-
-LeftOut = Literal["", "unique", "throttle"]
-
-_NO_RULE: Final = ("",)
 
 
 class GuardedPush(NamedTuple):
@@ -57,8 +52,8 @@ class Enqueued:
         jid: that of the job in Redis, new or earlier.
         at: when it runs, epoch seconds; None = at once.
         duplicate: nothing was enqueued for it.
-        left_out: the rule by which a duplicate was left out: `unique`, and `jid` is that of the job which has its
-            lock, or `throttle`, and `jid` is its own. "" if its key was known.
+        left_out: the option whose rule left a duplicate out: of `unique` `jid` is that of the job which has its lock,
+            else its own. "" if its key was known.
     """
 
     index: int
@@ -67,7 +62,7 @@ class Enqueued:
     queue: str
     at: float | None
     duplicate: bool
-    left_out: LeftOut = ""
+    left_out: str = ""
 
 
 def push_jobs(
@@ -94,56 +89,70 @@ def push_jobs(
     if len(jobs) == 1 and not jobs[0].guard and first.rule is None and first.queue not in limits:
         writer.write([first])  # a script would take the server ten times as long
         return [outcome_of(jobs[0], b"")]
-    keys, args = script_part(jobs, writer, now, limits)
+    script, keys, args = script_part("push", jobs, writer, now, limits)
     repeatable = all(each.guard for each in jobs)
     try:
-        answers, doubt = writer.run_script(_PUSH, keys, args, repeatable=repeatable)
+        answers, doubt = writer.run_script(script, keys, args, repeatable=repeatable)
     except KiqbridgeError as error:
         for each in jobs:
-            each.job.is_pushed = are_pushed_after(error, [[_PUSH.sha]])
+            each.job.is_pushed = are_pushed_after(error, [[script.sha]])
         if isinstance(error, ReplyLost):
             raise outcome_unknown(first.jid, first.payload["class"], error) from error
         raise
     return outcomes_of(jobs, answers, doubt)
 
 
+script_of: Final = functools.cache(scripts.load)
+"""Scripts that push, each with the parts of some rules."""
+
+script_of("push")  # read before a job comes
+
+
 def script_part(
-    jobs: Sequence[GuardedPush], writer: JobWriter, now: float, limits: Mapping[str, int]
-) -> tuple[list[str], list[str | bytes | float]]:
-    """Keys and arguments of jobs for the scripts that push them (parts/push_jobs.lua)."""
+    name: str,
+    jobs: Sequence[GuardedPush],
+    writer: JobWriter,
+    now: float,
+    limits: Mapping[str, int],
+) -> tuple[scripts.Script, list[str], list[str | bytes | float]]:
+    """A script that pushes jobs, and their keys and arguments for it (parts/push_jobs.lua)."""
     own = writer.keys
     keys = [own.queues, own.schedule]
-    rules = [
-        _NO_RULE if each.job.rule is None else _rule_args(each.job, writer, now) for each in jobs
-    ]
-    kinds = {rule[0] for rule in rules}
-    has_keys = any(each.guard for each in jobs)
+    rules = {job.rule.option: job.rule for _, job, _, _ in jobs if job.rule is not None}
+    has_keys = any(job.guard for job in jobs)
     if has_keys:
         keys += [own.guards, own.guards_until]
-    if has_locks := "lock" in kinds:
-        keys += [own.locks, own.locks_look, own.replaced]
-    if has_spans := not kinds.isdisjoint(("throttle", "debounce")):
-        keys += [own.flow_spans, own.flow_spans_until]
+    for each in rules.values():
+        keys += each.keys(own)
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
     args: list[str | bytes | float] = [
-        "k" * has_keys + "l" * has_locks + "s" * has_spans,
+        "k" if has_keys else "",
         min(2 * len(jobs) + 10, BATCH_SIZE),
         len(jobs),
+        ",".join(rules),
     ]
-    for (_, job, guard, seconds), rule in zip(jobs, rules, strict=True):
-        queue = job.queue
+    for _, job, guard, seconds in jobs:
+        queue, rule = job.queue, job.rule
         keys.append(own.queue(queue))
         args += (
             queue,
             "" if job.at is None else score(job.at),
-            _later(job, writer, now) if rule[0] == "debounce" else writer.text(job, now),
+            _later(job, writer, now)
+            if rule is not None and rule.is_later
+            else writer.text(job, now),
             limits.get(queue, "") if job.at is None else "",
             job.jid,
             guard,
             seconds if guard else "",
+            "" if rule is None else rule.option,
         )
-        args += rule
-    return keys, args
+        if rule is not None:
+            from kiqbridge.wire.rules import RuledJob  # noqa: PLC0415 - few jobs have one
+
+            later = functools.partial(_later, job, writer, now)
+            args += rule.script_args(RuledJob(job.payload, job.name, job.at, later))
+    parts = tuple(sorted({each.part for each in rules.values()}))
+    return script_of(name, parts=parts) if parts else script_of(name), keys, args
 
 
 def outcomes_of(
@@ -179,7 +188,7 @@ def outcome_of(each: GuardedPush, answer: bytes) -> Enqueued:
         value if kind in (b"k", b"o") else job.jid,
         at=float(value) if kind == b"t" else job.at,
         duplicate=not job.is_pushed,
-        left_out="unique" if kind == b"o" else "throttle" if kind == b"-" else "",
+        left_out=job.rule.option if job.rule is not None and kind in (b"o", b"-") else "",
     )
 
 
@@ -190,7 +199,7 @@ def _outcome(
     *,
     duplicate: bool,
     at: float | None = None,
-    left_out: LeftOut = "",
+    left_out: str = "",
 ) -> Enqueued:
     return Enqueued(
         index=place,
@@ -203,26 +212,19 @@ def _outcome(
     )
 
 
-def _rule_args(job: PreparedJob, writer: JobWriter, now: float) -> Sequence[str | bytes | float]:
-    assert job.rule is not None  # noqa: S101 - for the type checker
-    from kiqbridge.client.unique import script_args  # noqa: PLC0415 - few jobs have one
-
-    return script_args(job.rule, job.payload, job.name, job.at, lambda: _later(job, writer, now))
-
-
 def _later(job: PreparedJob, writer: JobWriter, now: float) -> bytes:
     """The text of a job that its rule puts into the schedule: without `enqueued_at`."""
     return writer.text(replace(job, at=now), now)
 
 
 def _refused(jobs: Sequence[GuardedPush], why: Mapping[int, Any]) -> KiqbridgeError:
-    """The error for an answer that names jobs, with the length of a queue that is at its limit, or with a lock's jid."""
+    """The error for an answer that names jobs, with the length of a queue that is at its limit, or what its rule answers."""
     places = {jobs[place].place: value for place, value in why.items()}
     first = min(why)
-    if isinstance(why[first], bytes):
-        owners = {place: text_of(jid) for place, jid in places.items()}
-        job = jobs[first]
-        return NotUnique(job.job.payload["class"], owners[job.place], places=owners)
+    place, job = jobs[first].place, jobs[first].job
+    if isinstance(why[first], bytes) and job.rule is not None:
+        answers = {place: text_of(answer) for place, answer in places.items()}
+        return job.rule.refusal(job.payload["class"], answers[place], answers)
     return QueueTooDeep({jobs[place].job.queue: length for place, length in why.items()}, places)
 
 

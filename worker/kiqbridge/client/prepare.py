@@ -35,7 +35,7 @@ from kiqbridge.wire.payload import (
 from kiqbridge.wire.raw_job import check_size
 
 if TYPE_CHECKING:
-    from kiqbridge.client.unique import Rule
+    from kiqbridge.wire.rules import Rule
 
 
 @dataclass(slots=True)
@@ -145,10 +145,8 @@ def prepare(  # noqa: C901 - one act, in its order
     check_payload(payload)
     job = PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile, rule=rule)
     if rule is not None:
-        from kiqbridge.client.unique import name_of, stamp  # noqa: PLC0415 - few jobs have a rule
-
-        job.name = name_of(rule, definition, plain)
-        stamp(rule, payload, job.name, is_taken=by_rule)
+        job.name = rule.name_of(plain, definition.signature if definition else None)
+        rule.stamp(payload, job.name, is_taken=by_rule)
     return job
 
 
@@ -201,13 +199,12 @@ def _chosen_rule(
     Raises:
         PayloadError: it has two rules, or a declared job has one of another kind.
     """
-    from kiqbridge.client.unique import KINDS, rule_among  # noqa: PLC0415 - as above
+    from kiqbridge.wire.rules import Rule, rule_among  # noqa: PLC0415 - few jobs have a rule
 
-    kinds = tuple(KINDS.values())
     given = {
         name: value
         for name, value in item.items()
-        if name in FLOW_OPTIONS and (is_declared or isinstance(value, kinds))
+        if name in FLOW_OPTIONS and (is_declared or isinstance(value, Rule))
     }
     if not given:  # an attribute of somebody's own
         return item, declared

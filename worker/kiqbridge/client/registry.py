@@ -16,8 +16,8 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import is_surely_fine
 
 if TYPE_CHECKING:
-    from kiqbridge.client.unique import Rule
     from kiqbridge.schedule.definition import ScheduleDefinition
+    from kiqbridge.wire.rules import Rule
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -146,7 +146,7 @@ class JobDefinition:
         arguments: converts them by their annotations; None = they pass as they are.
         encrypted: places of the arguments that are encrypted in Redis.
         schedule: declared beside it, if one is.
-        rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
+        rule: which of several jobs with the same arguments run.
         place: where it is declared; None = unknown.
         active_job: it is enqueued as Rails' Active Job, with arguments of Rails' types, and keywords.
         cancellable: it ends early when that is asked for, see `Client.cancel`.

@@ -118,9 +118,8 @@ def job_item(
     if queue is not None:
         item["queue"] = queue
     if declared is not None and declared.rule is not None:
-        from kiqbridge.client.unique import name_of, stamp  # noqa: PLC0415 - few jobs have a rule
-
-        stamp(declared.rule, item, name_of(declared.rule, declared, item), is_taken=False)
+        rule = declared.rule
+        rule.stamp(item, rule.name_of(item, declared.signature), is_taken=False)
     validate(item)
     check_queue(item["queue"])
     check_payload(item)

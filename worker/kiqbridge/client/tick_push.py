@@ -16,13 +16,13 @@ from kiqbridge.client.guarded_push import (
     outcome_of,
     outcomes_of,
     performed_class,
+    script_of,
     script_part,
 )
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import RedisRefused
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.store import scripts
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import active_job, json_text
@@ -32,7 +32,7 @@ from kiqbridge.wire.tick_mark import MAX_NAME, JobEnd, TickMark
 
 logger = logging.getLogger(__name__)
 
-_PUSH_TICK: Final = scripts.load("push_tick")
+script_of("push_tick")  # read before a tick comes
 
 _LOOKED_AT: Final = 10
 """Last entries of a ledger whose jobs are the schedule's, too: during a deployment, and after its rollback."""
@@ -113,10 +113,10 @@ def push_tick(
     without_jobs = b"" if occurrence.ignore_pause else _left_out(mark, about, indexed)
     args: list[str | bytes | float] = [mark.at, occurrence.horizon_s, entry, mark.schedule]
     args += ("" if occurrence.ahead_s is None else occurrence.ahead_s, without_jobs)
-    more_keys, more = script_part(jobs, writer, now, limits)
+    script, more_keys, more = script_part("push_tick", jobs, writer, now, limits)
     if any(job.rule is not None for _, job in indexed):
         more += [_skipped(mark.at, job.jid, now) for _, job in indexed]
-    answer, doubt = writer.run_script(_PUSH_TICK, keys + more_keys, args + more, repeatable=True)
+    answer, doubt = writer.run_script(script, keys + more_keys, args + more, repeatable=True)
     if answer[0] != b"duplicate":
         kind = cast("TickKind", answer[0].decode()) if isinstance(answer[0], bytes) else "enqueued"
         pushed = kind == "enqueued"

@@ -7,14 +7,14 @@ Users call it where they declare and enqueue jobs (docs/flow.md, docs/batches.md
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge.client.unique import Debounce, Throttle, Unique
-from kiqbridge.flow.status import find_owner
-
 if TYPE_CHECKING:
     from kiqbridge.features.batches.batch import Batch, current_batch
     from kiqbridge.features.batches.calls import Call, call
     from kiqbridge.features.batches.chains import Chain, Group, chain, group
     from kiqbridge.features.batches.status import BatchSet, BatchStatus
+    from kiqbridge.features.debounce.rules import Debounce, Throttle
+    from kiqbridge.features.unique.owner import find_owner
+    from kiqbridge.features.unique.rule import Unique
 
 _OF_FEATURES: dict[str, str] = {
     "Batch": "kiqbridge.features.batches.batch",
@@ -22,10 +22,14 @@ _OF_FEATURES: dict[str, str] = {
     "BatchStatus": "kiqbridge.features.batches.status",
     "Call": "kiqbridge.features.batches.calls",
     "Chain": "kiqbridge.features.batches.chains",
+    "Debounce": "kiqbridge.features.debounce.rules",
     "Group": "kiqbridge.features.batches.chains",
+    "Throttle": "kiqbridge.features.debounce.rules",
+    "Unique": "kiqbridge.features.unique.rule",
     "call": "kiqbridge.features.batches.calls",
     "chain": "kiqbridge.features.batches.chains",
     "current_batch": "kiqbridge.features.batches.batch",
+    "find_owner": "kiqbridge.features.unique.owner",
     "group": "kiqbridge.features.batches.chains",
 }
 """Names that features bring: the module of each."""

@@ -29,14 +29,14 @@ def forget_what_is_over(connection: RedisConnection, keys: Keys) -> bool:
     Raises:
         RedisUnavailable, RedisRefused: what is left is forgotten another time.
     """
-    return _forget_guards(connection, keys) & _forget_ledgers(connection, keys)
+    are_all = forget_over(connection, keys.guards, keys.guards_until)
+    return are_all & _forget_ledgers(connection, keys)
 
 
-def _forget_guards(connection: RedisConnection, keys: Keys) -> bool:
+def forget_over(connection: RedisConnection, kept: str, until: str) -> bool:
+    """Forget what is over of a hash, by a sorted set that says when; otherwise as `forget_what_is_over`."""
     for _ in range(FORGET_ROUNDS):
-        forgotten = connection.script(
-            _FORGET_GUARDS, [keys.guards, keys.guards_until], [FORGET_AT_ONCE]
-        )
+        forgotten = connection.script(_FORGET_GUARDS, [kept, until], [FORGET_AT_ONCE])
         if forgotten < FORGET_AT_ONCE:
             return True
     return False

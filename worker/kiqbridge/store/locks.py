@@ -66,7 +66,7 @@ def find_due_locks(connection: RedisConnection, keys: Keys, *, most: int) -> lis
     Raises:
         RedisUnavailable, RedisRefused: repeat it.
     """
-    names = [keys.locks, keys.locks_look, keys.replaced, keys.flow_spans, keys.flow_spans_until]
+    names = [keys.locks, keys.locks_look, keys.replaced]
     found = [text_of(each) for each in connection.script(_DUE, names, [most])]
     return [Lock(name, jid) for name, jid in zip(found[::2], found[1::2], strict=True)]
 

@@ -1,4 +1,4 @@
-"""Names of what belongs together under flow control, and the lock of a unique job as its payload carries it.
+"""The lock of a unique job as its payload carries it.
 
 A unique job carries in its attribute `flow`, which every Sidekiq keeps as it is:
 
@@ -8,8 +8,6 @@ A unique job carries in its attribute `flow`, which every Sidekiq keeps as it is
 takes it when it begins.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast, get_args
@@ -22,27 +20,6 @@ Until = Literal["start", "done"]
 
 MOST_NAME: Final = 1_000
 """Characters of a name that is read from a payload."""
-
-_DIGITS: Final = 32
-_text_of: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-).encode
-"""Not orjson, whose versions write large and small floats differently: names are compared with those of other processes,
-and of Ruby (contrib/ruby/kiqbridge.rb)."""
-
-
-def flow_name(job_class: str, chosen: object) -> str:
-    """The name for jobs of one class with the same chosen arguments: the same in every process.
-
-    Args:
-        job_class: as on the wire.
-        chosen: what JSON can carry; dicts are the same whatever the order of their keys.
-
-    Raises:
-        TypeError, ValueError: it has no JSON text.
-    """
-    text = _text_of(chosen).encode()
-    return f"{job_class}:{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
 
 
 @dataclass(frozen=True, slots=True)

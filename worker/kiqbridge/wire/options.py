@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from kiqbridge.client.unique import Debounce, Throttle, Unique
+    from kiqbridge.wire.rules import Rule
 
 from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.runtime.redaction import shorten
@@ -80,11 +80,11 @@ class ScheduledOptions(ScheduleTimes, total=False):
 class FlowOptions(TypedDict, total=False):
     """Which of several jobs with the same arguments run; one of them may be given (docs/flow.md)."""
 
-    unique: "Unique | None"
+    unique: "Rule | None"
     """A `kiqbridge.flow.Unique`."""
-    debounce: "Debounce | None"
+    debounce: "Rule | None"
     """A `kiqbridge.flow.Debounce`."""
-    throttle: "Throttle | None"
+    throttle: "Rule | None"
     """A `kiqbridge.flow.Throttle`."""
 
 

@@ -1,22 +1,19 @@
 #!lua flags=allow-oom
--- Forget what of flow control is over, by the server's clock, and find the locks that are to be looked at.
+-- Forget jobs whose replacement is over, by the server's clock, and find the locks that are to be looked at.
 -- KEYS 1 locks (hash: name → 'UNTIL JID'), 2 when each is looked at (sorted set), 3 jobs that were replaced (sorted
---      set), 4 spans of debounced and throttled jobs (hash), 5 when those are over (sorted set)
+--      set)
 -- ARGV 1 how many at most, of each
 -- Returns name and jid of each lock, one after the other.
 -- Repeated: the same again.
 -- See reliability §14.
 -- include wrong_type
 -- include lock_owner
--- include forget_over
 local refused = wrong_type(KEYS[1], 'hash') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
-refused = refused or wrong_type(KEYS[4], 'hash') or wrong_type(KEYS[5], 'zset')
 if refused then
   return refused
 end
 local now = tonumber(redis.call('TIME')[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
-forget_over(KEYS[4], KEYS[5], now, ARGV[1])
 local found = {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, ARGV[1])) do
   local owner = lock_owner(KEYS[1], name, now)

@@ -1,11 +1,5 @@
--- The jid in the value of a lock, and until when, as text; nothing when it is free or its time is over at `now`.
-local function owner_in(value, now)
-  local till, jid = string.match(value or '', '^(%d+) (.*)$')
-  if till and tonumber(till) > now then
-    return jid, till
-  end
-end
--- The same of a lock by its name.
+-- include owner_in
+-- The jid that owns a lock, and until when, by its name.
 local function lock_owner(locks, name, now)
   return owner_in(redis.call('HGET', locks, name), now)
 end

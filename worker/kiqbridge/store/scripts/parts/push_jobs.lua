@@ -1,46 +1,38 @@
 -- include wrong_type
 -- include push
--- include lock_owner
+-- include owner_in
 -- include forget_over
 -- include too_deep
--- include push_by_lock
--- include push_by_span
--- Jobs that are pushed together, at the `time` of the server. Each may have a key, under which it is pushed once, and a rule: `lock` (unique),
--- `throttle` or `debounce`. What is decided is decided before anything is written.
+-- include rules
+-- Jobs that are pushed together, at the `time` of the server. Each may have a key, under which it is pushed once, and a
+-- rule. What is decided is decided before anything is written.
 -- KEYS behind number `key`: names of queues (set), scheduled jobs (sorted set); of keys, if there are any, guards
---      (hash: guard → 'UNTIL JID') and when they are over (sorted set); of locks: locks (hash), when each is looked
---      at (sorted set), jobs that were replaced (sorted set); of spans: spans (hash), when they are over (sorted
---      set); then for each job its queue list
--- ARGV behind number `arg`: which of these there are (`k`, `l`, `s`), how much of each that is over to forget at
---      most, number of jobs, then for each job: queue name, score ('' = at once), text, length at which its queue
---      takes no more ('' = any), jid, guard ('' = none), seconds to remember it, rule ('' = none) and what that has
+--      (hash: guard → 'UNTIL JID') and when they are over (sorted set); of each rule its own; then for each job its
+--      queue list
+-- ARGV behind number `arg`: 'k' if there are keys, else '', how much of each that is over to forget at most, number of
+--      jobs, names of rules with commas, then for each job: queue name, score ('' = at once), text, length at which its
+--      queue takes no more ('' = any), jid, guard ('' = none), seconds to remember it, rule ('' = none) and what that has
 -- Returns `refused`, what refuses all of them: an error, or for each job {its number, length} whose queue is at its
--- limit, or {its number, jid} that has the lock of a job which is to raise. Else `write`, a function, and `behind`, the
--- number of the first argument behind the jobs. It answers for each job '' when pushed, `kJID` when its key is known, `oJID`
--- when another job has its lock, `tTIME` when it runs later than asked for, and `-` when there was no room for it.
+-- limit, or {its number, text} that its rule refuses. Else `write`, a function, and `behind`, the number of the first
+-- argument behind the jobs. It answers for each job '' when pushed, `kJID` when its key is known, `oJID` when its rule
+-- leaves it out for the sake of another job, `tTIME` when it runs later than asked for, and `-` when its rule leaves it out.
 local function judge_jobs(key, arg, time)
-  local kinds, most, count = ARGV[arg + 1], ARGV[arg + 2], tonumber(ARGV[arg + 3])
+  local most, count, names_of_rules = ARGV[arg + 2], tonumber(ARGV[arg + 3]), ARGV[arg + 4]
   local queues, schedule = KEYS[key + 1], KEYS[key + 2]
-  key, arg = key + 2, arg + 4
+  local has_keys = ARGV[arg + 1] ~= ''
+  key, arg = key + 2, arg + 5
   local guards, guards_over
   local refused = wrong_type(queues, 'set')
-  if string.find(kinds, 'k', 1, true) then
+  if has_keys then
     guards, guards_over = KEYS[key + 1], KEYS[key + 2]
     refused = refused or wrong_type(guards, 'hash') or wrong_type(guards_over, 'zset')
     key = key + 2
   end
   local now = tonumber(time[1])
-  local rules = {}
-  if string.find(kinds, 'l', 1, true) then
-    rules.lock = by_lock(KEYS[key + 1], KEYS[key + 2], KEYS[key + 3], now)
-    refused = refused or rules.lock.refused
-    key = key + 3
-  end
-  if string.find(kinds, 's', 1, true) then
-    local exact = now + tonumber(time[2]) / 1000000
-    rules.throttle, rules.debounce = by_span(KEYS[key + 1], KEYS[key + 2], schedule, exact, most)
-    refused = refused or rules.throttle.refused
-    key = key + 2
+  local rules, exact = {}, now + tonumber(time[2]) / 1000000
+  for name in string.gmatch(names_of_rules, '[^,]+') do
+    local rule = rule_of[name](key, now, exact, schedule, most)
+    rules[name], refused, key = rule, refused or rule.refused, key + rule.keys
   end
   local jobs, names, types = {}, {}, {}
   local function expect(name, kind)

@@ -1,11 +1,14 @@
-"""Rules of flow control in declarations and pushes: what is refused, and under which name a job is one of its kind."""
+"""Unique jobs in declarations and pushes: what is refused, and under which name a job is one of its kind."""
 
 import pytest
 
 from kiqbridge import Client, ConfigError, Job, PayloadError, job
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import MARK
-from kiqbridge.client.unique import Debounce, Throttle, Unique, name_of, rule_among
-from kiqbridge.wire.locks import LockMark, flow_name, lock_of
+from kiqbridge.flow import Unique
+from kiqbridge.wire.locks import LockMark, lock_of
+from kiqbridge.wire.rules import flow_name, rule_among
 
 
 @job(name="UnitBill", unique=Unique(by=("user_id",)))
@@ -18,7 +21,8 @@ def definition(declared=bill):
 
 
 def named(rule, *args, declared=bill):
-    return name_of(rule, definition(declared), {"class": "UnitBill", "args": list(args)})
+    payload = {"class": "UnitBill", "args": list(args)}
+    return rule.name_of(payload, definition(declared).signature)
 
 
 class TestNames:
@@ -65,7 +69,7 @@ class TestNames:
         with pytest.raises(PayloadError, match="answers what JSON can carry"):
             named(Unique(by=lambda user_id: {user_id}), 0)
         with pytest.raises(PayloadError, match="declared here"):
-            name_of(Unique(by=("a",)), None, {"class": "A", "args": [1]})
+            Unique(by=("a",)).name_of({"class": "A", "args": [1]}, None)
 
 
 class TestDeclaring:
@@ -75,18 +79,7 @@ class TestDeclaring:
             (lambda: Unique(until="success"), "unique: until 'success' is not one of start, done"),
             (lambda: Unique(on_conflict="skip"), "on_conflict"),
             (lambda: Unique(ttl_s=0), "ttl_s 0 is not a number of seconds"),
-            (lambda: Debounce(wait_s=float("inf")), "wait_s"),
-            (lambda: Debounce(wait_s=5, max_wait_s=1), "less than wait_s"),
-            (lambda: Throttle(limit=0, per_s=1), "limit 0"),
-            (lambda: Throttle(limit=True, per_s=1), "limit True"),
-            (lambda: Throttle(per_s="60"), "per_s"),
-            (lambda: Throttle(per_s=60, over="wait"), "over"),
             (lambda: rule_among({"unique": "done"}), r"not a kiqbridge.flow.Unique\(…\)"),
-            (lambda: rule_among({"unique": Throttle(per_s=1)}), "Unique"),
-            (
-                lambda: rule_among({"unique": Unique(), "throttle": Throttle(per_s=1)}),
-                "unique and throttle",
-            ),
         ],
     )
     def test_a_wrong_rule_is_refused_with_what_is_allowed(self, make, message):
@@ -140,3 +133,8 @@ class TestPayloads:
             assert lock_of({"flow": flow}) is None
         for take in (None, True, "5", -1, float("nan")):
             assert lock_of({"flow": lock | {"take": take}}) == LockMark("a", "done")
+
+    def test_a_rule_is_not_passed_over_on_the_short_way(self):
+        prepared = prepare({"class": bill, "args": [1]}, 1.0, Chain(), lambda: "7")
+
+        assert prepared.rule == Unique(by=("user_id",))

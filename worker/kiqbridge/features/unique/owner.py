@@ -1,12 +1,12 @@
-"""Who has the lock of a unique job."""
+"""Who has the lock of a unique job; public as `kiqbridge.flow.find_owner`."""
 
 from typing import Any
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.unique import Unique, name_of
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.unique.rule import Unique
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire.names import text_of
 
@@ -30,7 +30,7 @@ def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: 
         raise ConfigError(f"job {definition.name!r}: it is not declared with unique=Unique(…)")
     payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
     whose = client or default_client()
-    name = name_of(definition.rule, definition, payload)
+    name = definition.rule.name_of(payload, definition.signature)
     value = whose.pool.call("HGET", whose.keys.locks, name)
     until, _, jid = (value or b"").partition(b" ")
     return text_of(jid) if jid and float(until) > client_now() else None

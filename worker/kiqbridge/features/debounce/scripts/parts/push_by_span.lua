@@ -1,3 +1,6 @@
+-- include forget_over
+-- include rules
+-- include wrong_type
 -- Throttled and debounced jobs. Keys: spans (hash: name → 'NUMBER COUNT' of a throttled job, 'FIRST TEXT' of a debounced
 -- one that waits), when they are over (sorted set).
 -- Throttled: at most so many of a name in each span of time; what is too much is left out, or scheduled for the first
@@ -5,10 +8,9 @@
 -- Debounced: it runs once no other of its name has come for a while, and takes the place of the one that waits. The job
 -- itself is always in the schedule; the entry only says which one that is. Arguments: name, seconds to wait, seconds
 -- that it may wait in all ('' = any).
-local function by_span(spans, over, schedule, now, most)
-  local KEPT = 60 -- seconds for which an entry outlasts its job's time: a poller may be late
-  local throttle, debounce, counts = {}, {}, {}
-  throttle.refused = wrong_type(spans, 'hash') or wrong_type(over, 'zset')
+function rule_of.throttle(key, _, now, schedule, most)
+  local spans, over = KEYS[key + 1], KEYS[key + 2]
+  local counts, throttle = {}, { keys = 2, refused = wrong_type(spans, 'hash') or wrong_type(over, 'zset') }
   function throttle.read(job, arg)
     job.span, job.most, job.length = ARGV[arg], tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
     job.may_be_later = ARGV[arg + 3] == 'later'
@@ -49,6 +51,12 @@ local function by_span(spans, over, schedule, now, most)
     end
     forget_over(spans, over, now, most)
   end
+  return throttle
+end
+function rule_of.debounce(key, _, now, schedule)
+  local KEPT = 60 -- seconds for which an entry outlasts its job's time: a poller may be late
+  local spans, over = KEYS[key + 1], KEYS[key + 2]
+  local debounce = { keys = 2, refused = wrong_type(spans, 'hash') or wrong_type(over, 'zset') }
   function debounce.read(job, arg)
     job.span, job.wait, job.longest = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
     job.is_later, job.may_be_later = true, true
@@ -76,5 +84,5 @@ local function by_span(spans, over, schedule, now, most)
     return 't' .. at
   end
   function debounce.note() end
-  return throttle, debounce
+  return debounce
 end

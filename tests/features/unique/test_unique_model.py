@@ -34,7 +34,8 @@ from kiqbridge.flow import Unique
 from kiqbridge.store.due_jobs import promote
 from kiqbridge.store.locks import begin_lock
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import flow_name, lock_of
+from kiqbridge.wire.locks import lock_of
+from kiqbridge.wire.rules import flow_name
 
 KEYS = Keys()
 NOW = 1_700_000_000.0

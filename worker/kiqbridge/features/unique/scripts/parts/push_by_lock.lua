@@ -1,12 +1,16 @@
+-- include lock_owner
+-- include rules
+-- include wrong_type
 -- Unique jobs: one whose lock another job owns is left out, or takes it over, or refuses the push.
 -- Keys: locks (hash: name → 'UNTIL JID'), when each is looked at (sorted set), jobs that were replaced (sorted set:
 -- until when that is known). Arguments of a job: name of its lock, seconds after its time that it counts at most, what
 -- if another job owns it: drop, replace or raise; seconds until it is looked at.
 -- A lock's own time, by the server's clock, is the last resort; the leader looks for those whose job is gone.
-local function by_lock(locks, looks, replaced, now)
+function rule_of.unique(key, now)
+  local locks, looks, replaced = KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local owners, tills, taken = {}, {}, {}
   -- `locks` is checked as it is read.
-  local rule = { refused = wrong_type(looks, 'zset') or wrong_type(replaced, 'zset') }
+  local rule = { keys = 3, refused = wrong_type(looks, 'zset') or wrong_type(replaced, 'zset') }
   function rule.read(job, arg)
     job.lock, job.ttl, job.conflict, job.look = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
     return arg + 4

@@ -1,0 +1,71 @@
+"""Unique jobs in `kiqbridge.testing`."""
+
+import pytest
+
+from kiqbridge import job
+from kiqbridge.flow import Unique, find_owner
+from kiqbridge.testing import fake
+
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def jobs():
+    with fake() as jobs:
+        jobs.clock.freeze(at=1_700_000_000)
+        yield jobs
+
+
+def declare(seen, **options):
+    @job(name="Work", **options)
+    def work(key, fails=False):
+        seen.append(key)
+        if fails:
+            raise ValueError(key)
+
+    return work
+
+
+def outcomes(jobs):
+    return [each.outcome for each in jobs.performed]
+
+
+def test_a_unique_job_is_left_out_until_the_first_is_done(jobs, seen):
+    work = declare(seen, unique=Unique())
+    first = work.perform_async("a")
+
+    assert work.perform_async("a") is None
+    assert find_owner(work, "a") == first
+    jobs.drain()
+
+    assert seen == ["a"]
+    assert find_owner(work, "a") is None
+    assert work.perform_async("a") is not None
+
+
+def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, seen):
+    work = declare(seen, unique=Unique(by=("key",)), retry=1)
+    work.perform_async("a", True)
+    jobs.drain(raise_errors=False)
+
+    assert work.perform_async("a") is None
+    jobs.clock.move(3600)
+    jobs.drain(raise_errors=False)
+
+    assert outcomes(jobs) == ["retry", "dead"]
+    assert work.perform_async("a") is not None
+
+
+def test_one_that_was_replaced_is_skipped(jobs, seen):
+    work = declare(seen, unique=Unique(by=("fails",), on_conflict="replace"))
+    work.perform_async("old")
+    work.perform_async("new")
+    jobs.drain()
+
+    assert seen == ["new"]
+    assert outcomes(jobs) == ["skipped", "done"]

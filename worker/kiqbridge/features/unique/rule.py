@@ -1,0 +1,68 @@
+"""What a declaration says about unique jobs; public as `kiqbridge.flow.Unique`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, get_args
+
+from kiqbridge.errors import KiqbridgeError, NotUnique
+from kiqbridge.store.locks import LOOK_S
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import Until
+from kiqbridge.wire.payload import FLOW
+from kiqbridge.wire.rules import By, Rule, RuledJob, check_choice, check_seconds
+
+OnConflict = Literal["drop", "replace", "raise"]
+
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique(Rule):
+    """Rule: one job of a class with the same arguments waits at a time, or waits and runs.
+
+    Attributes:
+        until: "done": from the push until the job has succeeded, died or was deleted, retries included; "start":
+            until it begins.
+        by: which arguments count, default all: names of parameters, or a function that is called with the
+            arguments as they are on the wire.
+        on_conflict: "drop": nothing is pushed, and the answer is None. "replace": the new job is pushed, and
+            the earlier one is discarded when it comes up. "raise": `NotUnique`, with the jid of the earlier one.
+        ttl_s: seconds after the time of the job from which the lock does not count any more, whatever
+            became of the job: the last resort. Default: 30 days, more than the usual retries take.
+
+    Raises:
+        ConfigError: a value that cannot be used.
+    """
+
+    option: ClassVar = "unique"
+    part: ClassVar = "unique.push_by_lock"
+
+    until: Until = "done"
+    by: By = None
+    on_conflict: OnConflict = "drop"
+    ttl_s: float = 30 * DAY_S
+
+    def __post_init__(self) -> None:
+        check_choice("unique: until", self.until, get_args(Until))
+        check_choice("unique: on_conflict", self.on_conflict, get_args(OnConflict))
+        check_seconds("unique: ttl_s", self.ttl_s)
+
+    def keys(self, keys: Keys) -> Sequence[str]:
+        """As `Rule.keys`."""
+        return keys.locks, keys.locks_look, keys.replaced
+
+    def script_args(self, job: RuledJob) -> Sequence[str | bytes | float]:
+        """As `Rule.script_args`."""
+        return job.name, self.ttl_s, self.on_conflict, LOOK_S
+
+    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
+        """Note the lock; of a push that does not take it, how long the job takes it when it begins."""
+        members: dict[str, Any] = {"lock": name, "until": self.until}
+        if not is_taken:
+            members["take"] = self.ttl_s
+        flow = payload.get(FLOW)
+        payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
+
+    def refusal(self, job_class: str, jid: str, places: Mapping[int, str]) -> KiqbridgeError:
+        """As `Rule.refusal`; the answers are jids."""
+        return NotUnique(job_class, jid, places=places)
