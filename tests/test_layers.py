@@ -36,20 +36,19 @@ MAY_IMPORT = {
     "client": "runtime runtime/logs wire config schedule store",
     "flow": "runtime wire client",
     "compat": "runtime wire client",
-    "clocks": "runtime wire schedule store client",
     "engine/inflight": "runtime wire store",
     "engine/host": "runtime runtime/logs client",
     "engine/settle": "runtime runtime/logs wire store client engine/inflight",
     "engine/outbox": "runtime wire store client",
     "engine/perform": "runtime runtime/logs wire config store client engine/inflight engine/settle",
-    "engine": "runtime wire config store client clocks engine/inflight engine/host engine/settle engine/outbox engine/perform",
+    "engine": "runtime wire config store client engine/inflight engine/host engine/settle engine/outbox engine/perform",
     "api": "wire schedule store client engine/inflight engine/settle",
     "aws": "runtime wire config store client",
     "dev": "wire config schedule store client",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
     "web": "runtime wire config store api",
-    "commands": "runtime runtime/logs wire config schedule store client clocks engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold web",
+    "commands": "runtime runtime/logs wire config schedule store client engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",
     "features": "",
 }
@@ -65,13 +64,14 @@ NEEDS = {
     "dead_letters": "transfer",
     "depends": "",
     "deploy_marks": "",
-    "doctor": "lint",
+    "doctor": "dynamic lint",
+    "dynamic": "",
     "ecs": "",
     "encryption": "",
     "fleets": "",
-    "for_ruby": "",
+    "for_ruby": "dynamic",
     "http_events": "",
-    "imports": "",
+    "imports": "dynamic",
     "iterable": "",
     "limiters": "",
     "lint": "",
@@ -105,7 +105,7 @@ DOORS = {
 }
 # Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.
 LINES = {
-    "__init__.py": "current_attributes depends iterable",
+    "__init__.py": "current_attributes depends dynamic iterable",
     "api/__init__.py": "iterable",
     "flow/__init__.py": "batches debounce unique",
     "testing/__init__.py": "depends",
@@ -392,7 +392,7 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
 
 
 LAYER_HAS = (
-    *("aws", "clocks/placing", "features/monitor"),
+    *("aws", "features/dynamic/placing", "features/monitor", "features/missed_ticks/missed"),
     *(
         "client",
         "flow",
@@ -404,6 +404,7 @@ LAYER_HAS = (
         "features/cluster",
         "features/depends/__init__",
         "features/depends/filling",
+        "features/dynamic/schedule",
         "features/encryption",
         "features/fleets",
         "features/limiters/__init__",

@@ -1,7 +1,7 @@
 """The tick function: each minute it places what dynamic schedules let happen next.
 
 The leader of the workers does the same; this is for fleets in which no Python worker may live. The thinking is
-in `kiqbridge.clocks`; here is the warm environment.
+in `kiqbridge.features.dynamic`; here is the warm environment.
 """
 
 import functools
@@ -9,13 +9,12 @@ import os
 from typing import Any
 
 from kiqbridge.aws.minutely import Invocation, Minutely
-from kiqbridge.clocks.placing import place_due
 
 
 @functools.cache
 def tick() -> Minutely:
     """The one of this warm environment."""
-    return Minutely("tick", os.environ, place, [])
+    return Minutely("tick", os.environ, place, ["dynamic"])
 
 
 def lambda_handler(event: Any, context: Any) -> Any:
@@ -29,7 +28,7 @@ def lambda_handler(event: Any, context: Any) -> Any:
 
 def place(turn: Invocation) -> dict[str, Any]:
     """One evaluation, measured."""
-    report = place_due(turn.client, turn.connection, by=turn.by)
+    report = turn.do_chores()["dynamic schedules"]
     turn.measure({"SchedulesEvaluated": report.evaluated, "JobsPlaced": report.placed})
     return {
         "schedules": report.schedules,

@@ -7,14 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from support.engine import EngineProcess, poller_on, put_back
+from support.placing import place_due
 from support.servers import one_node_cluster
 from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
-from kiqbridge.client.schedule import Schedule
-from kiqbridge.client.schedules import Schedules
-from kiqbridge.clocks.placing import place_due
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.claims import acknowledge, repush, route
 from kiqbridge.engine.inflight.recovery import Reaper
@@ -24,6 +22,8 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.features.dead_letters.trim import DeadTrim
+from kiqbridge.features.dynamic.schedule import Schedule
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
+from support.placing import place_due
 from support.proxy import SwallowingProxy
 from support.ruby import DEBIAN_13, HERE, UTF_8, RubySidekiq, run_ruby
 from support.servers import embedded_server, find_free_port
@@ -19,7 +20,6 @@ from support.web_ui import WebUI
 from kiqbridge import Client, Schedule, Schedules
 from kiqbridge.api import ScheduledSet, open_operator
 from kiqbridge.client.unique import Throttle, Unique
-from kiqbridge.clocks.placing import place_due
 from kiqbridge.features.for_ruby.chores import ForRuby
 from kiqbridge.wire import json_text
 from kiqbridge.wire.rules import flow_name

@@ -21,8 +21,8 @@ from typing import Any
 import redis
 
 from kiqbridge import Client, __version__
-from kiqbridge.client.schedule import Schedule
-from kiqbridge.client.schedules import Schedules
+from kiqbridge.features.dynamic.schedule import Schedule
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.measures import (
     BOUNDS_MS,

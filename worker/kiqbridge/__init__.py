@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from kiqbridge.client.default_client import configure
     from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.job_handle import JobHandle
-    from kiqbridge.client.schedule import Schedule
-    from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
     from kiqbridge.features.current_attributes.middleware import locale
     from kiqbridge.features.depends.filling import Depends
+    from kiqbridge.features.dynamic.schedule import Schedule
+    from kiqbridge.features.dynamic.schedules import Schedules
     from kiqbridge.features.iterable.iterable import IterableJob
 
 __version__ = "0.1.0"
@@ -49,8 +49,8 @@ _HOMES = {
     "Job": "job",
     "JobHandle": "job_handle",
     "RemoteJob": "job",
-    "Schedule": "schedule",
-    "Schedules": "schedules",
+    "Schedule": "kiqbridge.features.dynamic.schedule",
+    "Schedules": "kiqbridge.features.dynamic.schedules",
     "Server": "server",
     "configure": "default_client",
     "interrupted": "current",

@@ -11,11 +11,12 @@ from support.servers import embedded_server
 from kiqbridge import Client, Schedule, Schedules, job
 from kiqbridge.api import open_operator
 from kiqbridge.client.registry import Registry, definition_of
-from kiqbridge.clocks.published import LIVE_S
 from kiqbridge.commands.cli import build_parser, main
 from kiqbridge.contrib.after_commit import DeferringClient
-from kiqbridge.engine.dynamic_schedules import declared_schedules, place
 from kiqbridge.errors import ConfigError, NotUnique, PayloadError
+from kiqbridge.features.dynamic.declared import declared_schedules
+from kiqbridge.features.dynamic.placing import watch
+from kiqbridge.features.dynamic.published import LIVE_S
 from kiqbridge.flow import Batch, Unique, call, chain
 
 NOW = 1_780_000_000 // 60 * 60
@@ -303,7 +304,7 @@ def worker_of(client):
     host = SimpleNamespace(
         client=client, by="worker:1", config=SimpleNamespace(schedule_horizon_s=120), notify=print
     )
-    placed = place(host)
+    placed = watch(host)
     return lambda: (declared.keep(client.pool), placed(client.pool))
 
 

@@ -4,9 +4,9 @@ import pytest
 import yaml
 from support.mappings import write
 
-from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.config.settings_file import parse
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.dynamic.schedule_file import read_schedule_file
 from kiqbridge.features.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
 from kiqbridge.features.imports.record import Reading
 from kiqbridge.features.mappings.document import load

@@ -11,8 +11,8 @@ import pytest
 from support.dev_project import interrupt, lines_of, wait_for_job
 from support.waiting import wait_until
 
-from kiqbridge.client.schedule import Schedule
-from kiqbridge.client.schedules import Schedules
+from kiqbridge.features.dynamic.schedule import Schedule
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.wire import json_text
 

@@ -33,16 +33,16 @@ PATIENT_S = 60
 
 NOT_LOADED = {
     # schedules, who is notified of ticks that did not come, commands of the shell
-    "kiqbridge.clocks",
     "kiqbridge.schedule",
     "kiqbridge.config.credentials",
     "kiqbridge.features.shell_command.shell_job",
-    "kiqbridge.engine.dynamic_schedules",
+    "kiqbridge.features.dynamic.declared",
+    "kiqbridge.features.dynamic.placing",
     "kiqbridge.engine.chores",
     "kiqbridge.features.dead_letters.trim",
     "kiqbridge.engine.gone_jobs",
-    "kiqbridge.client.schedule",
-    "kiqbridge.client.schedules",
+    "kiqbridge.features.dynamic.schedule",
+    "kiqbridge.features.dynamic.schedules",
     "http.client",
     "urllib.request",
     "zoneinfo",
@@ -86,9 +86,9 @@ def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, t
     loaded = modules_at_first_job(redis_url, tmp_path, "--processes", "2")
 
     assert loaded >= {
-        "kiqbridge.clocks.declared",
+        "kiqbridge.features.dynamic.declared",
         "kiqbridge.features.missed_ticks.missed",
-        "kiqbridge.clocks.placing",
+        "kiqbridge.features.dynamic.placing",
         "kiqbridge.features.dead_letters.trim",
         "kiqbridge.engine.gone_jobs",
     }

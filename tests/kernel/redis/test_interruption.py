@@ -7,8 +7,9 @@ import time
 import pytest
 from support.interrupting import LONG_S, again_and_again, is_ended
 
-from kiqbridge import Client, Schedules
+from kiqbridge import Client
 from kiqbridge.api import Stats
+from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.interruption import PENDING
 from kiqbridge.runtime.limits import Timekeeper
@@ -24,7 +25,9 @@ def push_through_hanging(client):
 
 
 CALLS = {
-    "lists schedules": lambda client: again_and_again(lambda: list(Schedules(client=client))),
+    "lists schedules": lambda client: again_and_again(
+        lambda: list_schedules(client.pool, client.keys)
+    ),
     "counts": lambda client: again_and_again(lambda: Stats(client)),
     "pushes": lambda client: again_and_again(lambda: client.push({"class": "Any", "args": []})),
     "pushes through middleware that hangs": push_through_hanging,

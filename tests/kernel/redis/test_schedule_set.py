@@ -2,12 +2,10 @@
 
 import json
 import time
-from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.api import ScheduleSet, read_audit
-from kiqbridge.errors import PayloadError
+from kiqbridge.api import ScheduleSet
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 from kiqbridge.wire.tick_mark import JobEnd
@@ -128,39 +126,6 @@ def test_one_schedule_is_found_with_more_of_its_history(redis, schedules):
     assert len(schedules.find("s", last=5, upcoming=7).occurrences) == 5
     assert len(schedules.find("s").next) == 10
     assert schedules.find("unknown") is None
-
-
-def test_what_operators_do_is_audited(redis, operator):
-    schedules = ScheduleSet(operator)
-    save(redis, "s")
-
-    made = schedules.run("s")
-    assert len(made.jids) == redis.zcard("schedule") == 1  # due at once: the poller moves it
-    assert schedules.find("s").last.by == "web:ann"
-    skipped = schedules.skip("s", 2)
-    schedules.pause("s", reason="migration")
-    assert schedules.find("s").pause.by == "ann"
-    assert schedules.resume("s")
-    assert not schedules.resume("s")
-    with pytest.raises(PayloadError, match="not known"):
-        schedules.run("other")
-
-    done = [
-        (each.action, each.target, each.detail, each.count, each.by)
-        for each in read_audit(operator)
-    ]
-    assert done == [
-        ("resume", "schedule:s", "", 1, "ann"),
-        ("pause", "schedule:s", "migration", 1, "ann"),
-        (
-            "skip",
-            "schedule:s",
-            ", ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in skipped),
-            2,
-            "ann",
-        ),
-        ("run", "schedule:s", "extra", 1, "ann"),
-    ]
 
 
 def test_200_schedules_are_a_few_round_trips(redis, schedules, trips):

@@ -94,15 +94,6 @@ class TestEnqueuing:
         assert pushes.last["args"] == [None, "all", True]
         assert from_wire("remind", [None, "all", True]) == [None, "all", True]
 
-    def test_a_schedule_is_written_with_them_too(self):
-        @job(cron="0 3 * * *", args=[DAY])
-        def remind(day: date) -> None:
-            pass
-
-        schedule = default_registry.require("remind").schedule
-
-        assert schedule.jobs[0]["args"] == ["2026-01-01"]
-
     def test_large_integers_survive(self, pushes):
         @job
         def count(number: int, numbers: list[int]) -> None:

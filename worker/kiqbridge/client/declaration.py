@@ -248,24 +248,8 @@ def _scheduled(definition: registry.JobDefinition, given: dict[str, Any]) -> reg
         return definition
     if not {"cron", "every"} & given.keys():
         raise ConfigError(f"{min(given)} is for a job with a schedule; add cron or every")
-    # Few jobs have one, and a function that only enqueues starts the sooner.
-    from kiqbridge.client.schedule import (  # noqa: PLC0415
-        check_fires,
-        check_name,
-        job_item,
-        make_definition,
-    )
-
-    name, args = given.pop("schedule_name", definition.name), given.pop("args", [])
-    try:
-        check_name(name)
-        item = job_item(definition, args, queue=None, attributes={})
-        made = make_definition(name, [item], cast("Any", given), origin="code")
-        check_fires(made)
-    except (ConfigError, PayloadError) as error:
-        hint = "; give args=[…] with what it needs" if isinstance(error, PayloadError) else ""
-        raise ConfigError(f"its schedule: {error}{hint}") from error
-    return replace(definition, schedule=made)
+    declared: registry.JobDefinition = seams.call("cron")(definition, given)
+    return declared
 
 
 def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> registry.Handling:

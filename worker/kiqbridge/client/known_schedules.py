@@ -1,10 +1,9 @@
-"""A schedule as Redis knows it: definition, state and cursor; and the jobs of one of its occurrences."""
+"""A schedule as Redis knows it: definition, state and cursor."""
 
 import hashlib
 import logging
 from typing import NamedTuple
 
-from kiqbridge.client.client import Client
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
@@ -13,12 +12,10 @@ from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.schedule_scripts import PlacedJobs
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown, text_of
-from kiqbridge.wire.payload import TICK
-from kiqbridge.wire.tick_mark import MAX_NAME, TickMark
+from kiqbridge.wire.tick_mark import MAX_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +38,19 @@ class KnownSchedule:
     def name(self) -> str:
         """Name of the schedule."""
         return self.definition.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """A run outside of the times of a schedule.
+
+    Attributes:
+        at: instant under which the ledger has it, epoch seconds.
+        jids: of its jobs; empty if middleware stopped them.
+    """
+
+    at: int
+    jids: list[str]
 
 
 class StoredSchedule(NamedTuple):
@@ -117,38 +127,6 @@ def parsed(name: str, text: bytes, *, with_expression: bool = False) -> Schedule
         )
         return None
     return found
-
-
-def jobs_of_occurrence(
-    client: Client, definition: ScheduleDefinition, instant: int, *, due: int, by: str, now: float
-) -> PlacedJobs:
-    """The jobs of one occurrence, prepared as a push would; those that middleware stops are missing.
-
-    Args:
-        client: whose middleware is called.
-        definition: of the schedule.
-        instant: of the occurrence, epoch seconds.
-        due: when its jobs run, epoch seconds.
-        by: who places them, for the ledger.
-        now: epoch seconds.
-
-    Raises:
-        PayloadError: that is no job.
-    """
-    mark = TickMark(
-        schedule=definition.name,
-        at=instant,
-        overlap=definition.overlap,
-        max_age_s=definition.max_age_s,
-    ).to_attribute()
-    prepared = [
-        made
-        for item in definition.jobs
-        if (made := client.prepare_placed({**item, TICK: mark, "at": due})) is not None
-    ]
-    jids = [jid for jid, _ in prepared]
-    entry = json_text.dumps({"at": instant, "jids": jids, "by": by, "enqueued_at": round(now, 3)})
-    return PlacedJobs(instant=instant, entry=entry, jobs=[(due, text) for _, text in prepared])
 
 
 def digest_of(text: bytes | None) -> str:

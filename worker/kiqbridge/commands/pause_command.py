@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from kiqbridge import seams
 from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
-from kiqbridge.client.schedules import Schedules
 from kiqbridge.commands import arguments
 from kiqbridge.commands.jobs_command import add_queue_verbs
 from kiqbridge.commands.output import answer, warn
@@ -55,17 +55,22 @@ def warn_of_unknown(operator: Operator, kind: str, names: Collection[str]) -> No
     for name in names:
         if kind == "queue" and name not in known:
             warn(f"no job was ever pushed to queue {name}{did_you_mean(name, known)}")
-        elif kind == "schedule" and (schedules := Schedules(operator.client)).get(name) is None:
+        elif kind == "schedule" and (schedules := _schedules(operator)).get(name) is None:
             near = schedules.near_names(name)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             warn(f"schedule {name} is not known{hint}")
+
+
+def _schedules(operator: Operator) -> Any:
+    return seams.call("schedules")(operator.client)
 
 
 def _acts(operator: Operator, kind: str) -> tuple[Callable[..., Any], Callable[[str], bool]]:
     """What pauses something of a kind, and what resumes it."""
     client = operator.client
     if kind == "schedule":
-        return Schedules(client).pause, Schedules(client).resume
+        schedules = _schedules(operator)
+        return schedules.pause, schedules.resume
     if kind == "queue":
         return client.pause_queue, client.resume_queue
     return client.pause_class, client.resume_class
@@ -115,7 +120,7 @@ def _resume(options: argparse.Namespace) -> int:
 def _is_paused(operator: Operator, kind: str, name: str) -> bool:
     if kind != "schedule":
         return any((each.kind, each.name) == (kind, name) for each in operator.pauses())
-    known = Schedules(operator.client).get(name)
+    known = _schedules(operator).get(name)
     return known is not None and known.state.paused is not None
 
 

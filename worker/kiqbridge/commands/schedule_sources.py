@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from kiqbridge import seams
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.arguments import add, add_require, read_input
 from kiqbridge.config.environment import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
@@ -148,7 +148,7 @@ def _read_files(options: argparse.Namespace) -> dict[str, SourcedSchedule]:
 
 def _read_file(path: Path) -> list[SourcedSchedule]:
     text = read_input(path)
-    definitions = read_schedule_file(text, str(path))
+    definitions = seams.call("schedule_file")(text, str(path))
     places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}
     return [sourced(each, text, places[each.name], source=str(path)) for each in definitions]
 

@@ -30,8 +30,6 @@ OF_THE_KERNEL: Final = Feature(
             "chores:watch_unregistered",
         ),
         Chore("jobs that are gone", 1.0, "gone_jobs:look_for"),
-        Chore("declared schedules", 30.0, "dynamic_schedules:keep_declared", where=("worker",)),
-        Chore("dynamic schedules", 2.0, "dynamic_schedules:place", where=("leader", "tick")),
         Chore("rights", 15.0, "chores:look_at_rights", where=("worker",)),
     ],
 )

@@ -277,9 +277,7 @@ class EngineParts:
             RedisUnavailable: call again.
         """
         if any(each.schedule is not None for each in self.registry):
-            from kiqbridge.engine.dynamic_schedules import claim  # noqa: PLC0415 - few workers need it
-
-            claim(self)
+            seams.call("claim_schedules")(self)
 
     def _make_chores(self) -> Iterable[Made]:
         wanted = [each for each in seams.loaded() if each.is_wanted(self.config)]

@@ -4,7 +4,7 @@ It is kept as JSON under the schedule's name in `kb:schedules:state`, for schedu
 
     {"paused":{"reason":"migration","by":"ana@host","at":1700000000.5,"until":null},"skipped":[1700006400]}
 
-Pure; who writes it: client/schedules.py.
+Pure; who writes it: features/dynamic/schedules.py.
 """
 
 from dataclasses import asdict

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import JobRecord, rulebook
-from kiqbridge.clocks.published import refused, undeclared
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
 from kiqbridge.features.doctor.system import Checks, Sampled, System
+from kiqbridge.features.dynamic.published import refused, undeclared
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.schedules import Schedules
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.feature import Host
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.store.pauses import server_time

@@ -23,12 +23,12 @@ import yaml
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.known_schedules import KnownSchedule
-from kiqbridge.client.schedules import Schedules
-from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_example, read_input, user_input, within
 from kiqbridge.commands.output import answer, fields_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.features.dynamic.schedule_file import read_schedule_file
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.features.imports.command_line import class_name_to_identifier
 from kiqbridge.features.imports.events import (
     dynamic_document,

@@ -1,7 +1,7 @@
 """Declaring a schedule: what is taken, what is refused at once, and its state in Redis."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from support.jobs import own_declarations
@@ -137,15 +137,15 @@ class TestDeclaredBesideItsJob:
     def test_a_function(self):
         times = {"cron": "0 3 * * *", "timezone": "Europe/Paris", "overlap": "skip"}
 
-        @job(name="Reports::Nightly", queue="low", retry=3, args=[1], **times)
-        def report(day: int, full: bool = False) -> None: ...
+        @job(name="Reports::Nightly", queue="low", retry=3, args=[date(2026, 1, 1)], **times)
+        def report(day: date, full: bool = False) -> None: ...
 
         made = require_definition(report).schedule
         assert made.name == "Reports::Nightly"
         assert (made.origin, made.expression, made.timezone) == ("code", *list(times.values())[:2])
         assert (made.overlap, made.missed) == ("skip", "last")
         assert made.jobs == (
-            {"retry": 3, "queue": "low", "class": "Reports::Nightly", "args": [1]},
+            {"retry": 3, "queue": "low", "class": "Reports::Nightly", "args": ["2026-01-01"]},
         )
         assert "cron" not in require_definition(report).options
 

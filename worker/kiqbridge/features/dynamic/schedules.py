@@ -13,16 +13,24 @@ from typing import Any, Final, Literal
 from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.schedule import Schedule, check_expression
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
-from kiqbridge.runtime.records import dataclass
+from kiqbridge.features.dynamic.schedule import Schedule, check_expression
+from kiqbridge.features.dynamic.store import (
+    ANY,
+    BACK,
+    CHANGED,
+    Placement,
+    hold,
+    jobs_of_occurrence,
+    place,
+    save,
+)
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_json
@@ -39,19 +47,6 @@ KEEP_CURSOR_S: Final = 86_400
 
 
 LOOK_BACK_S: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRun:
-    """A run outside of the times of a schedule.
-
-    Attributes:
-        at: instant under which the ledger has it, epoch seconds.
-        jids: of its jobs; empty if middleware stopped them.
-    """
-
-    at: int
-    jids: list[str]
 
 
 class Schedules:
@@ -243,7 +238,9 @@ class Schedules:
                 return found
         raise _busy(name)
 
-    def run(self, name: str, *, counted: bool = False, by: str = "cli") -> ScheduleRun:
+    def run(
+        self, name: str, *, counted: bool = False, by: str = "cli"
+    ) -> known_schedules.ScheduleRun:
         """Enqueue the jobs of a schedule now, whether or not it is paused.
 
         Args:
@@ -259,7 +256,7 @@ class Schedules:
         for read in self._reads(name):
             known = self._required(name, read)
             instant = self._instant(known, read, counted=counted)
-            jobs = known_schedules.jobs_of_occurrence(
+            jobs = jobs_of_occurrence(
                 self._client, known.definition, instant, due=int(read.now), by=by, now=read.now
             )
             placement = Placement(
@@ -272,7 +269,9 @@ class Schedules:
             )
             [placed] = place(self._pool, self._keys, read.now, [placement])
             if placed > 0:
-                return ScheduleRun(at=instant, jids=json_text.loads(jobs.entry)["jids"])
+                return known_schedules.ScheduleRun(
+                    at=instant, jids=json_text.loads(jobs.entry)["jids"]
+                )
             if placed == 0 and counted:
                 at = f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
                 raise PayloadError(

@@ -4,17 +4,24 @@ Each compares with what was read before: who asks reads again if another process
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Literal
 
+from kiqbridge.client.client import Client
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import TICK
+from kiqbridge.wire.tick_mark import TickMark
 
-_SAVE: Final = scripts.load("save_schedule")
-_HOLD: Final = scripts.load("hold_schedule")
-_PLACE: Final = scripts.load("place")
+_SCRIPTS: Final = Path(__file__).parent / "scripts"
+_SAVE: Final = scripts.load("save_schedule", _SCRIPTS)
+_HOLD: Final = scripts.load("hold_schedule", _SCRIPTS)
+_PLACE: Final = scripts.load("place", _SCRIPTS)
 
 HORIZON_S: Final = 17 * 86_400
 """How long a ledger and the missed ticks are remembered, as `Client.push_tick` does."""
@@ -71,6 +78,38 @@ class Placement:
     new_cursor: int | None
     missed: Sequence[int] = ()
     occurrences: Sequence[PlacedJobs] = ()
+
+
+def jobs_of_occurrence(
+    client: Client, definition: ScheduleDefinition, instant: int, *, due: int, by: str, now: float
+) -> PlacedJobs:
+    """The jobs of one occurrence, prepared as a push would; those that middleware stops are missing.
+
+    Args:
+        client: whose middleware is called.
+        definition: of the schedule.
+        instant: of the occurrence, epoch seconds.
+        due: when its jobs run, epoch seconds.
+        by: who places them, for the ledger.
+        now: epoch seconds.
+
+    Raises:
+        PayloadError: that is no job.
+    """
+    mark = TickMark(
+        schedule=definition.name,
+        at=instant,
+        overlap=definition.overlap,
+        max_age_s=definition.max_age_s,
+    ).to_attribute()
+    prepared = [
+        made
+        for item in definition.jobs
+        if (made := client.prepare_placed({**item, TICK: mark, "at": due})) is not None
+    ]
+    jids = [jid for jid, _ in prepared]
+    entry = json_text.dumps({"at": instant, "jids": jids, "by": by, "enqueued_at": round(now, 3)})
+    return PlacedJobs(instant=instant, entry=entry, jobs=[(due, text) for _, text in prepared])
 
 
 def save(

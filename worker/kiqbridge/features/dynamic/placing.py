@@ -11,13 +11,21 @@ as it is shorter than the horizon.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
 from time import monotonic
 from typing import Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.known_schedules import digest_of, jobs_of_occurrence, parsed
+from kiqbridge.client.known_schedules import digest_of, parsed
+from kiqbridge.feature import Host
+from kiqbridge.features.dynamic.store import (
+    CHANGED,
+    PlacedJobs,
+    Placement,
+    jobs_of_occurrence,
+    place,
+)
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
@@ -27,7 +35,6 @@ from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.schedule_scripts import CHANGED, PlacedJobs, Placement, place
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
@@ -306,28 +313,18 @@ class Placer:
         ]
 
 
-def place_due(
-    client: Client,
-    connection: RedisConnection | RedisPool | None = None,
-    *,
-    by: str,
-    now: float | None = None,
-    horizon_s: float = HORIZON_S,
-) -> PlacingReport:
-    """Evaluate all dynamic schedules once, for a process that does not stay; see `Placer`.
+def watch(host: Host) -> Callable[[RedisConnection], PlacingReport]:
+    """The chore that looks whether a schedule was changed, or is to be placed: one round trip if not."""
+    horizon_s = host.config.schedule_horizon_s if host.config else HORIZON_S
+    placer = Placer(host.client, host.client.keys, by=host.by, horizon_s=horizon_s)
 
-    Args:
-        client: prepares the jobs.
-        connection: default: those of the client.
-        by: who places, for the ledgers, such as `tick:REQUEST`.
-        now: epoch seconds; None: the clock of Redis.
-        horizon_s: how far ahead occurrences are placed, at least.
+    def place_once(connection: RedisConnection) -> PlacingReport:
+        report = placer.place(connection)
+        if report.new:
+            host.notify(report.new)
+        return report
 
-    Raises:
-        RedisUnavailable, RedisRefused: call again; what was placed stays, once.
-    """
-    placer = Placer(client, client.keys, by=by, horizon_s=horizon_s)
-    return placer.place(client.pool if connection is None else connection, now)
+    return place_once
 
 
 def _batches(

@@ -4,14 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.placing import place_due
 
 from kiqbridge import Schedule, job
 from kiqbridge.client.registry import Registry, definition_of
-from kiqbridge.clocks.declared import READERS, DeclaredSchedules
-from kiqbridge.clocks.placing import place_due
-from kiqbridge.clocks.published import FORGET_S, LIVE_S, REFUSED_S, refused
-from kiqbridge.engine.dynamic_schedules import declared_schedules
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.dynamic.declared import READERS, DeclaredSchedules, declared_schedules
+from kiqbridge.features.dynamic.published import FORGET_S, LIVE_S, REFUSED_S, refused
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 

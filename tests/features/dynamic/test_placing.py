@@ -6,14 +6,15 @@ import time
 
 import pytest
 from support.engine import UnreliableConnection
+from support.placing import place_due
 from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable, Schedule, Schedules
-from kiqbridge.clocks import placing
-from kiqbridge.clocks.placing import HORIZON_S, REFRESH_S, Placer, place_due
+from kiqbridge.features.dynamic import placing
+from kiqbridge.features.dynamic.placing import HORIZON_S, REFRESH_S, Placer
+from kiqbridge.features.dynamic.store import KEPT_ENTRIES, PlacedJobs, Placement, place
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.ledger import read_ledger
-from kiqbridge.store.schedule_scripts import KEPT_ENTRIES, PlacedJobs, Placement, place
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 import pytest
+from support.notes import Notes
 from support.waiting import wait_until
 
 from kiqbridge import Schedule
@@ -27,6 +28,12 @@ def nop(): ...
 
 FLAGS = ("-c", "2")
 ENV = {"KIQBRIDGE_SCHEDULE_HORIZON_S": "5"}
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """What the jobs note."""
+    return Notes(tmp_path)
 
 
 @pytest.fixture

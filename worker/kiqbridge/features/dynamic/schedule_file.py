@@ -23,8 +23,13 @@ from yaml.nodes import Node
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import prepare
-from kiqbridge.client.schedule import ScheduleOptions, check_name, job_item, make_definition
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
+from kiqbridge.features.dynamic.schedule import (
+    ScheduleOptions,
+    check_name,
+    job_item,
+    make_definition,
+)
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, line_of
 from kiqbridge.wire import active_job

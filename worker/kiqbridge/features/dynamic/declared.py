@@ -25,13 +25,13 @@ a schedule stays as long as one of them lives.
 
 import logging
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of
-from kiqbridge.client.schedules import Schedules, remove_declared
-from kiqbridge.clocks.published import (
+from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.features.dynamic.published import (
     REFUSED,
     SEEN,
     WORKER,
@@ -39,7 +39,7 @@ from kiqbridge.clocks.published import (
     Published,
     read_published,
 )
-from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.features.dynamic.schedules import Schedules, remove_declared
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
@@ -50,6 +50,8 @@ from kiqbridge.wire.names import shown
 
 if TYPE_CHECKING:
     from kiqbridge.client.fleets import FleetWriters
+    from kiqbridge.client.registry import Registry
+    from kiqbridge.engine.parts import EngineParts  # which the functions have not
 
 logger = logging.getLogger(__name__)
 
@@ -272,6 +274,57 @@ class DeclaredSchedules:
         if name not in self._warned:
             self._warned.add(name)
             logger.warning(text, name, *more)
+
+
+def keep(parts: "EngineParts") -> Callable[[RedisConnection], object]:
+    """The chore of each worker for the schedules that its code declares."""
+    return declared_schedules(
+        parts.client, parts.registry, app=parts.config.app, identity=parts.identity
+    ).keep
+
+
+def claim(parts: "EngineParts") -> None:
+    """Take the names of the schedules that are declared beside jobs.
+
+    Raises:
+        ConfigError: one of them belongs to another application.
+        RedisUnavailable: call again.
+    """
+    declared_schedules(
+        parts.client, parts.registry, app=parts.config.app, identity=parts.identity
+    ).claim(parts.pool)
+
+
+def declared_schedules(
+    client: Client, registry: "Registry", *, app: str, identity: str
+) -> DeclaredSchedules:
+    """Those that the jobs of a registry declare.
+
+    Args:
+        client: of the fleet.
+        registry: the declared jobs, some with schedules.
+        app: the setting; empty: that of a schedule is the package or file that declares it.
+        identity: of this process.
+    """
+    apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
+    return DeclaredSchedules(
+        client,
+        [
+            (apps[each.name], each.schedule)
+            for each in registry
+            if each.schedule is not None and _is_here(client, each.schedule)
+        ],
+        apps=set(apps.values()),
+        identity=identity,
+    )
+
+
+def _is_here(client: Client, schedule: ScheduleDefinition) -> bool:
+    """Whether the jobs of a schedule have queues of this worker's fleet."""
+    fleets = client.fleets
+    return fleets is None or all(
+        fleets.has(str(job.get("queue", "default"))) for job in schedule.jobs
+    )
 
 
 def _seen(app: str, versions: list[str]) -> bytes:

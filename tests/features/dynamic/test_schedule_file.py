@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge import ConfigError
-from kiqbridge.clocks.schedule_file import read_schedule_file
+from kiqbridge.features.dynamic.schedule_file import read_schedule_file
 
 
 def read(text):

@@ -6,6 +6,7 @@ It is checked at once: expression, time zone, job and arguments. `Schedules` (sc
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Unpack, cast, get_args
 
@@ -86,6 +87,24 @@ class Schedule:
     def name(self) -> str:
         """Name of the schedule."""
         return self.definition.name
+
+
+def declared(definition: JobDefinition, given: dict[str, Any]) -> JobDefinition:
+    """The job with the schedule that these options of its declaration make.
+
+    Raises:
+        ConfigError: they make none.
+    """
+    name, args = given.pop("schedule_name", definition.name), given.pop("args", [])
+    try:
+        check_name(name)
+        item = job_item(definition, args, queue=None, attributes={})
+        made = make_definition(name, [item], cast("Any", given), origin="code")
+        check_fires(made)
+    except (ConfigError, PayloadError) as error:
+        hint = "; give args=[…] with what it needs" if isinstance(error, PayloadError) else ""
+        raise ConfigError(f"its schedule: {error}{hint}") from error
+    return replace(definition, schedule=made)
 
 
 def check_name(name: object) -> None:

@@ -5,10 +5,10 @@ import time
 
 import pytest
 from support.enqueue_function import REQUEST, Context, load_app, read_lines, read_metrics
+from support.placing import place_due
 from support.servers import find_free_port
 
 from kiqbridge import RedisUnavailable, Schedule, Schedules
-from kiqbridge.clocks.placing import place_due
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.keys import Keys
 

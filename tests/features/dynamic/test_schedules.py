@@ -5,11 +5,12 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from support.placing import place_due
 
 from kiqbridge import ConfigError, PayloadError, Schedule, Schedules
-from kiqbridge.clocks.placing import place_due
+from kiqbridge.api import ScheduleSet, read_audit
+from kiqbridge.features.dynamic import store as schedule_scripts
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.store import schedule_scripts
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.wire.keys import Keys
 
@@ -388,3 +389,36 @@ class TestRepeated:
 def _text_of(redis, jid) -> bytes:
     [text] = [each for each in redis.zrange("schedule", 0, -1) if jid.encode() in each]
     return text
+
+
+def test_what_operators_do_is_audited(redis, operator):
+    schedules = ScheduleSet(operator)
+    Schedules(operator.client).save(each_minute())
+
+    made = schedules.run("s")
+    assert len(made.jids) == redis.zcard("schedule") == 1  # due at once: the poller moves it
+    assert schedules.find("s").last.by == "web:ann"
+    skipped = schedules.skip("s", 2)
+    schedules.pause("s", reason="migration")
+    assert schedules.find("s").pause.by == "ann"
+    assert schedules.resume("s")
+    assert not schedules.resume("s")
+    with pytest.raises(PayloadError, match="not known"):
+        schedules.run("other")
+
+    done = [
+        (each.action, each.target, each.detail, each.count, each.by)
+        for each in read_audit(operator)
+    ]
+    assert done == [
+        ("resume", "schedule:s", "", 1, "ann"),
+        ("pause", "schedule:s", "migration", 1, "ann"),
+        (
+            "skip",
+            "schedule:s",
+            ", ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in skipped),
+            2,
+            "ann",
+        ),
+        ("run", "schedule:s", "extra", 1, "ann"),
+    ]

@@ -6,9 +6,9 @@ import sys
 from functools import partial
 
 import pytest
+from support.placing import place_due
 
 from kiqbridge import Schedule
-from kiqbridge.clocks.placing import place_due
 
 FILE = """
 nightly: {cron: "0 3 * * *", class: Nightly, args: [1]}

@@ -9,7 +9,7 @@ from support.engine import poller_on
 from support.waiting import wait_until
 
 from kiqbridge import Client, Schedule, Schedules
-from kiqbridge.clocks.placing import Placer
+from kiqbridge.features.dynamic.placing import Placer
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
