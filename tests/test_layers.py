@@ -140,7 +140,6 @@ LONG_FILES = {
     "api/verdict_rules.py",
     "client/argument_types.py",
     "client/client.py",
-    "client/schedules.py",
     "config/config.py",
     "dev/session.py",
     "engine/heartbeat.py",

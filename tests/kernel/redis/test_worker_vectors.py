@@ -262,10 +262,12 @@ def test_an_interrupted_job_goes_back_byte_for_byte(file, name, working, jobs, r
     redis.sadd("queues", "default")
     redis.lpush("queue:default", operation["pushed"])
 
+    theirs = recorded_state(operation["keys"])
     with working(profile_of(file), timeout_s="0.1", beat_s="60") as launcher:
         assert jobs.started.wait(10)
+        wait_until(lambda: "process_cleanup" not in theirs or redis.exists("process_cleanup"))
 
-    ours, theirs = state_of(redis), recorded_state(operation["keys"])
+    ours = state_of(redis)
     (identity,) = [key for key in theirs if key.startswith("vm:")]
     assert shown(ours, launcher.identity) == shown(theirs, identity)
     assert ours["queue:default"] == ("list", [operation["pushed"].encode()])

@@ -26,10 +26,10 @@ a schedule stays as long as one of them lives.
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.known_schedules import digest_of
+from kiqbridge.client.known_schedules import digest_of, parsed, read_schedule
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.features.dynamic.published import (
     REFUSED,
@@ -39,13 +39,15 @@ from kiqbridge.features.dynamic.published import (
     Published,
     read_published,
 )
-from kiqbridge.features.dynamic.schedules import Schedules, remove_declared
+from kiqbridge.features.dynamic.schedules import TRIES, Schedules, busy
+from kiqbridge.features.dynamic.store import BACK, hold
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown
 
 if TYPE_CHECKING:
@@ -325,6 +327,27 @@ def _is_here(client: Client, schedule: ScheduleDefinition) -> bool:
     return fleets is None or all(
         fleets.has(str(job.get("queue", "default"))) for job in schedule.jobs
     )
+
+
+def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
+    """Remove a schedule that is declared beside no job any more; its state and cursor stay.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        RedisUnavailable: call again, which does no harm.
+    """
+    for _ in range(TRIES):
+        read = read_schedule(pool, keys, name)
+        known = parsed(name, read.definition)
+        if known is None or known.origin != "code":
+            return False
+        about: Any = {"known": read.state, "state": read.state, "cursor": BACK}
+        written = hold(pool, keys, name, **about, withdraw="all", verb="remove")
+        if written != "other":
+            return True
+    raise busy(name)
 
 
 def _seen(app: str, versions: list[str]) -> bytes:

@@ -14,6 +14,7 @@ from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.features.dynamic import by_hand
 from kiqbridge.features.dynamic.schedule import Schedule, check_expression
 from kiqbridge.features.dynamic.store import (
     ANY,
@@ -30,9 +31,7 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_json
 
 Change = Literal["created", "changed", "unchanged"]
@@ -44,9 +43,6 @@ MOST_SKIPPED: Final = 1000
 
 KEEP_CURSOR_S: Final = 86_400
 """A schedule that is declared beside its job again after so many seconds counts from now."""
-
-
-LOOK_BACK_S: Final = 1000
 
 
 class Schedules:
@@ -106,7 +102,7 @@ class Schedules:
             )
             if written != "other":
                 return "changed" if read.definition else "created"
-        raise _busy(definition.name)
+        raise busy(definition.name)
 
     def save_all(
         self, schedules: Sequence[Schedule | ScheduleDefinition], *, dry_run: bool = False
@@ -156,7 +152,7 @@ class Schedules:
                 return False
             if self._hold(name, read, b"", withdraw="all", verb="delete"):
                 return bool(read.definition)
-        raise _busy(name)
+        raise busy(name)
 
     def pause(
         self,
@@ -196,7 +192,7 @@ class Schedules:
             state = ScheduleState(paused=made, skipped=_skipped(read))
             if self._hold(name, read, state.to_text(), cursor=BACK, withdraw="all"):
                 return made
-        raise _busy(name)
+        raise busy(name)
 
     def resume(self, name: str) -> bool:
         """End the pause of a schedule; whether it was paused. It counts from now.
@@ -216,7 +212,7 @@ class Schedules:
             state = ScheduleState(skipped=_skipped(read))
             if self._hold(name, read, state.to_text(), cursor=cursor):
                 return not known.paused.is_over(read.now)
-        raise _busy(name)
+        raise busy(name)
 
     def skip_next(self, name: str, count: int = 1) -> Sequence[int]:
         """Let the next occurrences not fire; their instants, epoch seconds. Those skipped already do not count.
@@ -236,7 +232,7 @@ class Schedules:
             state = ScheduleState(paused=known.state.paused, skipped=skipped)
             if self._hold(name, read, state.to_text(), withdraw=found):
                 return found
-        raise _busy(name)
+        raise busy(name)
 
     def run(
         self, name: str, *, counted: bool = False, by: str = "cli"
@@ -281,7 +277,7 @@ class Schedules:
                 raise KiqbridgeError(
                     f"schedule {name!r}: one of its keys holds another type; kiqbridge doctor names it"
                 )
-        raise _busy(name)
+        raise busy(name)
 
     def require(self, name: str) -> known_schedules.KnownSchedule:
         """The schedule of this name.
@@ -309,23 +305,9 @@ class Schedules:
             PayloadError: there is none.
             RedisUnavailable: nothing was read.
         """
-        now = self.now() if now is None else now
-        last = known.definition.when.latest_at_or_before(datetime.fromtimestamp(now, UTC))
-        if last is not None:
-            instant = int(last.timestamp())
-            missed, entries = self._pool.run(
-                ("ZSCORE", self._keys.missed, f"{instant} {known.name}"),
-                ("ZCOUNT", self._keys.ticks(known.name), instant, instant),
-            )
-            if missed is not None and not entries:
-                return instant
-        coming = next_instants(known.definition, known.state, after=now, count=1)
-        if not coming:
-            raise PayloadError(
-                f"schedule {known.name!r} has no further occurrence that this run could count as; run it without "
-                "counting it"
-            )
-        return coming[0]
+        return by_hand.counted_instant(
+            self._pool, self._keys, known, self.now() if now is None else now
+        )
 
     def near_names(self, name: str) -> Sequence[str]:
         """Names of schedules that resemble this one.
@@ -374,43 +356,7 @@ class Schedules:
             # If it was placed ahead already: back, to be placed for now.
             self._hold(known.name, read, read.state, cursor=BACK, withdraw=[instant])
             return instant
-        instant = int(read.now)
-        key, first = self._keys.ticks(known.name), instant - LOOK_BACK_S
-        entries = self._pool.call("ZRANGE", key, first, instant, "BYSCORE")
-        taken = {json_text.loads(entry)["at"] for entry in entries}
-        while instant in taken or _may_be_due(known.definition, instant):
-            instant -= 1
-        return instant
-
-
-def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
-    """Remove a schedule that is declared beside no job any more; its state and cursor stay.
-
-    Returns:
-        Whether there was one.
-
-    Raises:
-        RedisUnavailable: call again, which does no harm.
-    """
-    for _ in range(TRIES):
-        read = known_schedules.read_schedule(pool, keys, name)
-        known = known_schedules.parsed(name, read.definition)
-        if known is None or known.origin != "code":
-            return False
-        about: Any = {"known": read.state, "state": read.state, "cursor": BACK}
-        written = hold(pool, keys, name, **about, withdraw="all", verb="remove")
-        if written != "other":
-            return True
-    raise _busy(name)
-
-
-def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
-    # AWS's instants are floored to the minute, and those of its rates are known to AWS alone.
-    if definition.origin == "template":
-        return instant % 60 == 0
-    moment = datetime.fromtimestamp(instant, UTC)
-    is_each_second = definition.when.next_after(moment) == datetime.fromtimestamp(instant + 1, UTC)
-    return definition.when.latest_at_or_before(moment) == moment and not is_each_second
+        return by_hand.free_instant(self._pool, self._keys, known, read.now)
 
 
 def _skipped(read: known_schedules.StoredSchedule) -> tuple[int, ...]:
@@ -447,7 +393,8 @@ def _taken(known: ScheduleDefinition) -> str:
     return f"schedule {known.name!r} is {where[known.origin]}; or take another name"
 
 
-def _busy(name: str) -> KiqbridgeError:
+def busy(name: str) -> KiqbridgeError:
+    """To be raised when others were faster each time."""
     return KiqbridgeError(
         f"schedule {name!r} was changed by another process {TRIES} times in a row; try again"
     )
