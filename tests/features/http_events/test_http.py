@@ -55,6 +55,18 @@ def answer_of(answer):
     return answer["statusCode"], json.loads(answer["body"])
 
 
+def test_a_request_carries_its_trace_headers_into_each_job(invoke, redis):
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    own = JOB | {"traceparent": parent.replace("4b", "5c")}
+
+    invoke(post({"jobs": [JOB, own]}, headers={"Traceparent": parent, "tracestate": "a=1"}))
+
+    first, second = queued(redis)
+    assert (first["traceparent"], first["tracestate"]) == (parent, "a=1")
+    assert first["X-Amzn-Trace-Id"] == "Root=1-62ecd163-5f302e550dcde3b12402207d"
+    assert second["traceparent"] == own["traceparent"]
+
+
 # Who may ask
 
 

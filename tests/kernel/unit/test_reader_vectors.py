@@ -65,7 +65,12 @@ class TestTheTable:
             recorded = json.loads((FOLDER / f"{file}.json").read_text(encoding="utf-8"))
             assert len(operations) == len(recorded["operations"]), file
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            kind for kind, test in KINDS.items() if (TESTS / test).parent.exists()
+        ],  # else its feature was taken away
+    )
     def test_a_kind_names_a_test_that_takes_its_operations_from_the_table(self, kind):
         file, _, name = KINDS[kind].partition("::")
         source = (TESTS / file).read_text(encoding="utf-8")

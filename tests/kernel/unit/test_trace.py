@@ -1,9 +1,9 @@
-"""Trace headers of requests and messages become attributes of jobs, if they are well formed."""
+"""Trace headers of messages become attributes of jobs, if they are well formed."""
 
 import json
 
 import pytest
-from support.enqueue_function import ENVIRONMENT, read_event
+from support.enqueue_function import ENVIRONMENT, messages, read_event
 
 from kiqbridge import PayloadError
 from kiqbridge.aws.enqueue import Enqueuer
@@ -66,19 +66,6 @@ def pushed(event, **options):
     return client.items
 
 
-def test_a_request_carries_its_headers_into_each_job():
-    job = {"class": "HealthPulse", "args": []}
-    own = {"class": "HealthPulse", "args": [], "traceparent": PARENT.replace("4b", "5c")}
-    event = read_event("http/url_iam", body=json.dumps({"jobs": [job, own]}))
-    event["headers"] |= {"Traceparent": PARENT, "tracestate": "a=1"}
-
-    first, second = pushed(event)
-
-    assert (first["traceparent"], first["tracestate"]) == (PARENT, "a=1")
-    assert first["X-Amzn-Trace-Id"] == "Root=1-62ecd163-5f302e550dcde3b12402207d"
-    assert second["traceparent"] == own["traceparent"]
-
-
 def test_a_message_of_a_queue_and_a_notification_in_it_carry_their_trace():
     event = read_event("sqs_records")
     [message] = event["Records"]
@@ -102,11 +89,13 @@ def test_a_message_of_a_queue_and_a_notification_in_it_carry_their_trace():
 
 def test_the_trace_of_the_invocation_is_for_what_has_none():
     job = {"class": "HealthPulse", "args": []}
-    event = read_event("http/url_iam", body=json.dumps(job))
-    [without], [direct], [request] = pushed(job), pushed(job, xray=XRAY), pushed(event, xray=XRAY)
+    own = XRAY.replace("5759", "62ec")
+    event = messages(job)
+    event["Records"][0]["attributes"]["AWSTraceHeader"] = own
+    [without], [direct], [message] = pushed(job), pushed(job, xray=XRAY), pushed(event, xray=XRAY)
     assert without.keys() == {"class", "args"}
     assert direct["X-Amzn-Trace-Id"] == XRAY
-    assert request["X-Amzn-Trace-Id"] == event["headers"]["x-amzn-trace-id"]
+    assert message["X-Amzn-Trace-Id"] == own
 
 
 @pytest.mark.parametrize("formatter", [JSONFormatter(), LineFormatter(colour=False)])
