@@ -95,8 +95,8 @@ endif
 e2e: $(VENV)/.dev .venv-sam/.sam .venv-e2e/.e2e ## Deploy the template to LocalStack and let each source deliver (ARGS='SQS S3' for some)
 	@$(FOREGROUND) $(PY) tests/e2e/run.py $(ARGS)
 
-without: $(VENV)/.dev ## Show that all else works without all features at once, and without one at random (ARGS='limiters' without these)
-	@$(PY) .make/without.py $(or $(strip $(ARGS)),all --some 1 --quick)
+without: $(VENV)/.dev ## Show that all else works without all features at once, and without three at random (ARGS='limiters' without these)
+	@$(PY) .make/without.py $(or $(strip $(ARGS)),all --some 3 --quick)
 
 check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; changes nothing
 	$(PY) -m ruff check
