@@ -23,7 +23,8 @@ from kiqbridge.commands.cli import main as command_line
 from kiqbridge.config import settings_file
 from kiqbridge.config.merge import merge
 from kiqbridge.features.mappings.check import main as check_mappings
-from kiqbridge.schedule.template import TemplateError, read_schedules
+from kiqbridge.schedule.template import read_schedules
+from kiqbridge.schedule.yaml_nodes import TemplateError
 
 NOWHERE = "redis://127.0.0.1:1/0"
 NOW = 1_700_000_000.0

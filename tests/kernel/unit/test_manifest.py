@@ -8,7 +8,7 @@ import pytest
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.manifest import Manifest, build_manifest
-from kiqbridge.schedule.template import TemplateError
+from kiqbridge.schedule.yaml_nodes import TemplateError
 
 JOB = {"class": "Report", "queue": "low", "args": [1]}
 

@@ -11,7 +11,8 @@ import pytest
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.check import allow_list_problems, main
-from kiqbridge.schedule.template import TemplateError, read_schedules
+from kiqbridge.schedule.template import read_schedules
+from kiqbridge.schedule.yaml_nodes import TemplateError
 
 JOB = {
     "class": "Report",

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from kiqbridge.api import Counts, Facts, HeldJob, JobRecord, Process, Work, judge
-from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
+from kiqbridge.api.facts import MissedFact, QueueFacts, SetFacts
+from kiqbridge.api.memory import Memory
 from kiqbridge.api.rulebook import RULEBOOK
-from kiqbridge.api.stuck import IF_STUCK, STUCK
+from kiqbridge.api.wording import IF_STUCK, STUCK
 from kiqbridge.engine.inflight.incarnations import Incarnation
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.dead_bounds import DeadBounds

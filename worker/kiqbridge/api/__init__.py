@@ -26,7 +26,7 @@ from kiqbridge.api.metrics import (
 )
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
-from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
+from kiqbridge.api.processes import Process, ProcessSet
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.schedules import Occurrence, ScheduleSet, ScheduleView
@@ -36,6 +36,7 @@ from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, JobState, JobStatus, find_job, find_state
+from kiqbridge.api.works import Work, WorkSet
 from kiqbridge.engine.inflight.unregistered import search_unregistered
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from itertools import islice
 from typing import Any, Final
 
 from kiqbridge.api.in_flight import HeldJob, fetch_in_flight
+from kiqbridge.api.memory import Memory, parse_memory
 from kiqbridge.api.metrics import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import (
     RETRY,
     Process,
-    Work,
     owners_of,
     parse_process,
-    parse_work,
     process_commands,
     unknown_classes,
 )
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.verdict import LIMITS, Limits
+from kiqbridge.api.works import Work, parse_work
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.pauses import Pause, pauses_of, server_time
@@ -100,36 +100,6 @@ class MissedFact:
     schedule: str
     at: int
     came_later: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Of a server.
-
-    Attributes:
-        used: bytes that it uses.
-        most: bytes that it may use (maxmemory); 0 = no limit.
-        policy: its eviction policy; empty if it does not say.
-        resident: bytes of the machine that its process takes.
-        machine: bytes that the machine has; 0 = not known.
-    """
-
-    used: int
-    most: int
-    policy: str
-    resident: int = 0
-    machine: int = 0
-
-    @property
-    def taken(self) -> tuple[int, int]:
-        """Bytes in use, and of how many; without maxmemory those of the machine. The second is 0 if there is no bound."""
-        return (self.used, self.most) if self.most else (self.resident, self.machine)
-
-    @property
-    def share(self) -> float:
-        """The part of it that is in use, 0 to 1; 0 if there is no bound."""
-        used, most = self.taken
-        return used / most if most else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,25 +377,6 @@ def _queue(
         latency_s=job.latency(now) if job is not None else 0.0,
         suspects=suspects or 0,
         is_readable=job is None or bool(job.item),
-    )
-
-
-def parse_memory(reply: bytes | None) -> Memory | None:
-    """The reply to INFO memory; None if it does not say how much is used."""
-    info = parse_info(reply or b"")
-    numbers = {
-        name: int(text)
-        for name in ("used_memory", "maxmemory", "used_memory_rss", "total_system_memory")
-        if (text := info.get(name, "")).isdigit()
-    }
-    if "used_memory" not in numbers:
-        return None
-    return Memory(
-        used=numbers["used_memory"],
-        most=numbers.get("maxmemory", 0),
-        policy=info.get("maxmemory_policy", ""),
-        resident=numbers.get("used_memory_rss", 0),
-        machine=numbers.get("total_system_memory", 0),
     )
 
 

@@ -9,19 +9,24 @@ from typing import Final
 from urllib.parse import quote
 
 from kiqbridge.api import rulebook
-from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
+from kiqbridge.api.facts import LATELY_S, Facts, fetch_facts
 from kiqbridge.api.in_flight import HeldJob
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.rulebook import sentence
-from kiqbridge.api.stuck import STUCK, describe_stuck
 from kiqbridge.api.verdict import Fact, Verdict
+from kiqbridge.api.wording import (
+    STUCK,
+    are,
+    describe_stuck,
+    ending,
+    listed,
+    megabytes,
+    pause_text,
+    were,
+)
 from kiqbridge.store import server_check
-from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 from kiqbridge.wire.names import shown
-
-_NAMED: Final = 3
-"""So many names are in a sentence; more are only counted."""
 
 
 def _no_worker(facts: Facts) -> Iterator[Fact]:
@@ -31,15 +36,12 @@ def _no_worker(facts: Facts) -> Iterator[Fact]:
         return
     oldest = max((queue.latency_s for queue in facts.queues), default=0.0)
     since = f", {oldest_text(oldest)}" if oldest else ""
-    more = f", and {due:,} of the scheduled jobs and retries {_are(due)} due" if due else ""
-    stuck, do = describe_stuck(
-        facts.held,
-        rulebook.NO_WORKER.do,
-    )
+    more = f", and {due:,} of the scheduled jobs and retries {are(due)} due" if due else ""
+    stuck, do = describe_stuck(facts.held, rulebook.NO_WORKER.do)
     lives = "gives a heartbeat" if do == STUCK else "lives"
     yield rulebook.NO_WORKER.fact(
         "critical",
-        f"No worker {lives}, and {count_text(waiting, 'job')} wait{_s(waiting)} in queues{since}{more}{stuck}.",
+        f"No worker {lives}, and {count_text(waiting, 'job')} wait{ending(waiting)} in queues{since}{more}{stuck}.",
         "/processes",
         do,
     )
@@ -51,7 +53,7 @@ def _all_quiet(facts: Facts) -> Iterator[Fact]:
         yield rulebook.ALL_QUIET.fact(
             "critical",
             f"All processes ({len(facts.processes):,}) are quiet: they take no new jobs, and "
-            f"{count_text(waiting, 'job')} wait{_s(waiting)}.",
+            f"{count_text(waiting, 'job')} wait{ending(waiting)}.",
             "/processes",
         )
 
@@ -61,7 +63,7 @@ def _unserved(facts: Facts) -> Iterator[Fact]:
     if not at_work:
         return
     served = {name for each in at_work for name in each.queues} | _paused_queues(facts)
-    for queue in _longest(facts.queues):
+    for queue in sorted(facts.queues, key=lambda each: (-each.size, each.name)):
         if queue.size and queue.name not in served:
             name = shown(queue.name)
             stuck, do = describe_stuck(
@@ -71,7 +73,7 @@ def _unserved(facts: Facts) -> Iterator[Fact]:
             yield rulebook.UNSERVED_QUEUE.fact(
                 "critical",
                 f"No process {'with a heartbeat ' if stuck else ''}serves the queue {name}: "
-                f"{count_text(queue.size, 'job')} wait{_s(queue.size)}, {oldest_text(queue.latency_s)}{stuck}.",
+                f"{count_text(queue.size, 'job')} wait{ending(queue.size)}, {oldest_text(queue.latency_s)}{stuck}.",
                 _queue_link(queue.name),
                 do,
             )
@@ -82,7 +84,7 @@ def _unknown(facts: Facts) -> Iterator[Fact]:
         names = [f"{name} ({count:,})" for name, count in facts.unknown.items()]
         yield rulebook.UNKNOWN_CLASS.fact(
             "critical",
-            f"No process that may take them declares {_names(names)}.",
+            f"No process that may take them declares {listed(names)}.",
             "/retries?error_class=NameError",
         )
 
@@ -95,7 +97,7 @@ def _not_ready(facts: Facts) -> Iterator[Fact]:
     for text, names in said.items():
         yield rulebook.NOT_READY.fact(
             "critical",
-            f"{count_text(len(names), 'worker')} {_are(len(names))} not ready ({_names(names)}): {shown(text)}.",
+            f"{count_text(len(names), 'worker')} {are(len(names))} not ready ({listed(names)}): {shown(text)}.",
             "/processes",
         )
 
@@ -103,13 +105,13 @@ def _not_ready(facts: Facts) -> Iterator[Fact]:
 def _pollers(facts: Facts) -> Iterator[Fact]:
     if not facts.processes:
         return
-    for name, link, each in _due_sets(facts):
+    for name, each in (("schedule", facts.schedule), ("retry", facts.retry)):
         if each.due and each.late_s > facts.limits.overdue_s:
             yield rulebook.OVERDUE.fact(
                 "critical",
-                f"{count_text(each.due, 'job')} of the {name} set {_are(each.due)} due and not moved to a "
+                f"{count_text(each.due, 'job')} of the {name} set {are(each.due)} due and not moved to a "
                 f"queue, the first for {span_text(each.late_s)}.",
-                link,
+                "/scheduled" if name == "schedule" else "/retries",
             )
 
 
@@ -119,14 +121,11 @@ def _orphans(facts: Facts) -> Iterator[Fact]:
         return
     silent = max((each.silent_for_s or 0.0 for each in facts.orphans), default=0.0)
     rescued = facts.leases > 0
-    stuck, do = describe_stuck(
-        [each for each in facts.held if each.is_orphan],
-        rulebook.ORPHANS.do,
-    )
+    stuck, do = describe_stuck([each for each in facts.held if each.is_orphan], rulebook.ORPHANS.do)
     yield rulebook.ORPHANS.fact(
         "warning" if rescued else "critical",
-        f"{count_text(len(facts.orphans), 'worker')} of Python {_are(len(facts.orphans))} silent, the first "
-        f"for {span_text(silent)}, and hold{_s(len(facts.orphans))} {count_text(held, 'job')} that may not be "
+        f"{count_text(len(facts.orphans), 'worker')} of Python {are(len(facts.orphans))} silent, the first "
+        f"for {span_text(silent)}, and hold{ending(len(facts.orphans))} {count_text(held, 'job')} that may not be "
         f"running{stuck}.",
         "/processes",
         do,
@@ -143,7 +142,7 @@ def _memory(facts: Facts) -> Iterator[Fact]:
         whose = "maxmemory" if memory.most else "the machine's memory"
         yield rulebook.MEMORY.fact(
             "critical" if memory.share >= facts.limits.memory_critical else "warning",
-            f"Redis uses {memory.share:.0%} of {whose} ({_megabytes(used)} of {_megabytes(most)}); "
+            f"Redis uses {memory.share:.0%} of {whose} ({megabytes(used)} of {megabytes(most)}); "
             "when it is full, no job can be pushed.",
             "/doctor",
         )
@@ -162,15 +161,12 @@ def eviction_facts(policy: str) -> Iterator[Fact]:
 
 def _cluster(facts: Facts) -> Iterator[Fact]:
     if facts.is_cluster:
-        yield rulebook.CLUSTER.fact(
-            "critical",
-            f"Redis is in cluster mode: {server_check.CLUSTERED}.",
-            "/doctor",
-        )
+        what = f"Redis is in cluster mode: {server_check.CLUSTERED}."
+        yield rulebook.CLUSTER.fact("critical", what, "/doctor")
     if facts.ruby_in_cluster:
         yield rulebook.CLUSTER.fact(
             "critical",
-            f"Redis is in cluster mode, and Ruby processes use it: {_names(facts.ruby_in_cluster)}. {server_check.RUBY}.",
+            f"Redis is in cluster mode, and Ruby processes use it: {listed(facts.ruby_in_cluster)}. {server_check.RUBY}.",
             "/doctor",
             sentence(server_check.WITHOUT_RUBY),
         )
@@ -185,7 +181,7 @@ def _missed(facts: Facts) -> Iterator[Fact]:
         rule = rulebook.LATE_TICKS if came_later else rulebook.MISSED_TICKS
         yield rule.fact(
             "warning" if came_later else "critical",
-            f"{count_text(len(ticks), 'tick')} of {_names(names)} did not come in time within a day, the "
+            f"{count_text(len(ticks), 'tick')} of {listed(names)} did not come in time within a day, the "
             f"last {instant_text(ticks[0].at)}; {'all came' if came_later else 'none came'} later.",
             "/schedules",
         )
@@ -208,7 +204,7 @@ def _latency(facts: Facts) -> Iterator[Fact]:
             yield rulebook.LATENCY.fact(
                 "critical" if factor > facts.limits.much_worse else "warning",
                 f"The oldest job of the queue {shown(queue.name)} has waited for "
-                f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}{stuck}.",
+                f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{ending(queue.size)}{stuck}.",
                 _queue_link(queue.name),
                 do,
             )
@@ -219,7 +215,7 @@ def _deaths(facts: Facts) -> Iterator[Fact]:
         yield rulebook.DEATHS.fact(
             "warning",
             f"{count_text(facts.dead_lately, 'job')} died within the last hour; {facts.dead:,} "
-            f"{_are(facts.dead)} dead in all.",
+            f"{are(facts.dead)} dead in all.",
             f"/dead?newer_than_s={LATELY_S:.0f}",
             f"{rulebook.DEATHS.do} Until then they are kept, the last {facts.dead_bounds.most:,} of them, for "
             f"{span_text(facts.dead_bounds.timeout_s)}.",
@@ -232,7 +228,7 @@ def _dead_set(facts: Facts) -> Iterator[Fact]:
     if facts.dead_dropped:
         yield rulebook.DEAD_FULL.fact(
             "critical",
-            f"{count_text(facts.dead_dropped, 'dead job')} of the last day {_were(facts.dead_dropped)} dropped, "
+            f"{count_text(facts.dead_dropped, 'dead job')} of the last day {were(facts.dead_dropped)} dropped, "
             f"since the dead set is full: it keeps {bounds.most:,}.",
             "/dead",
             "The log of the workers names their classes, and the files of dead_archive if they were written there "
@@ -241,7 +237,7 @@ def _dead_set(facts: Facts) -> Iterator[Fact]:
     elif bounds.is_near(facts.dead):
         yield rulebook.DEAD_FULL.fact(
             "warning",
-            f"{count_text(facts.dead, 'job')} {_are(facts.dead)} dead, and the set "
+            f"{count_text(facts.dead, 'job')} {are(facts.dead)} dead, and the set "
             + (
                 f"grows beyond the {bounds.most:,} of dead_max_jobs until Redis is full (dead_overflow: keep)."
                 if is_over
@@ -279,20 +275,18 @@ def _beats(facts: Facts) -> Iterator[Fact]:
     if late:
         oldest = max(late, key=lambda each: silent[each])
         stuck, do = describe_stuck(
-            [each for each in facts.held if each.process in silent],
-            rulebook.HEARTBEAT.do,
+            [each for each in facts.held if each.process in silent], rulebook.HEARTBEAT.do
         )
         yield rulebook.HEARTBEAT.fact(
             "warning",
-            f"{count_text(len(late), 'heartbeat')} {_are(len(late))} late; the last one of "
+            f"{count_text(len(late), 'heartbeat')} {are(len(late))} late; the last one of "
             f"{shown(oldest)} came {span_text(silent[oldest])} ago{stuck}.",
             "/processes",
             do,
         )
     if facts.gone:
         stuck, do = describe_stuck(
-            [each for each in facts.held if each.process not in silent],
-            rulebook.HEARTBEAT.do,
+            [each for each in facts.held if each.process not in silent], rulebook.HEARTBEAT.do
         )
         yield rulebook.HEARTBEAT.fact(
             "warning",
@@ -309,7 +303,7 @@ def _long_jobs(facts: Facts) -> Iterator[Fact]:
         first = running[0]
         yield rulebook.LONG_JOBS.fact(
             "warning",
-            f"{count_text(len(running), 'job')} {_are(len(running))} running for more than "
+            f"{count_text(len(running), 'job')} {are(len(running))} running for more than "
             f"{span_text(facts.limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
             f"{span_text(facts.at - first.run_at)}.",
             "/busy",
@@ -322,8 +316,8 @@ def _suspects(facts: Facts) -> Iterator[Fact]:
         count = sum(each.suspects for each in queues)
         yield rulebook.SUSPECTS.fact(
             "warning",
-            f"{count_text(count, 'job')} of {_names([each.name for each in queues])} "
-            f"{'was' if count == 1 else 'were'} running when a worker died, and wait{_s(count)} to run alone.",
+            f"{count_text(count, 'job')} of {listed([each.name for each in queues])} "
+            f"{were(count)} running when a worker died, and wait{ending(count)} to run alone.",
             "/busy",
         )
 
@@ -334,8 +328,8 @@ def _paused(facts: Facts) -> Iterator[Fact]:
         size = sizes.get(pause.name, 0) if pause.kind == "queue" else 0
         yield rulebook.PAUSED.fact(
             "warning",
-            _pause_text(pause, facts.at)
-            + (f" {count_text(size, 'job')} wait{_s(size)}." if size else ""),
+            pause_text(pause, facts.at)
+            + (f" {count_text(size, 'job')} wait{ending(size)}." if size else ""),
             _queue_link(pause.name) if pause.kind == "queue" else "/queues",
             f"When the reason is gone: kiqbridge {pause.kind} resume {shown(pause.name)}.",
         )
@@ -369,9 +363,8 @@ RULES: Final[Sequence[Callable[[Facts], Iterator[Fact]]]] = (
         _orphans,
         _cluster,
         _memory,
-        _missed,
     ),
-    _latency,
+    *(_missed, _latency),
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )
 """In the order in which facts of the same severity are shown."""
@@ -388,30 +381,13 @@ def judge(facts: Facts) -> Verdict:
     return Verdict(at=facts.at, facts=sorted(found, key=lambda fact: fact.severity != "critical"))
 
 
-def _due_sets(facts: Facts) -> Iterator[tuple[str, str, SetFacts]]:
-    yield "schedule", "/scheduled", facts.schedule
-    yield "retry", "/retries", facts.retry
-
-
 def _paused_queues(facts: Facts) -> set[str]:
     return {each.name for each in facts.pauses if each.kind == "queue"}
-
-
-def _pause_text(pause: Pause, now: float) -> str:
-    since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
-    by = f" by {shown(pause.by)}" if pause.by else ""
-    until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
-    reason = f": {shown(pause.reason)}" if pause.reason else ""
-    return f"The {pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}."
 
 
 def _of_those_that_serve(facts: Facts, queue: str) -> Sequence[HeldJob]:
     serving = {each.identity for each in facts.processes if queue in each.queues}
     return [each for each in facts.held if each.queue == queue or each.process in serving]
-
-
-def _longest(queues: Sequence[QueueFacts]) -> Sequence[QueueFacts]:
-    return sorted(queues, key=lambda each: (-each.size, each.name))
 
 
 def _busy(facts: Facts) -> str:
@@ -421,25 +397,3 @@ def _busy(facts: Facts) -> str:
 
 def _queue_link(name: str) -> str:
     return f"/queues/{quote(name, safe='', errors='surrogateescape')}"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(shown(name) for name in names[:_NAMED]) + more
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1_000_000:,.0f} MB"
-
-
-def _s(count: int) -> str:
-    """The ending of a verb whose subject is so many."""
-    return "s" if count == 1 else ""
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"

@@ -6,10 +6,10 @@ from typing import Any, Final, Literal, Protocol, cast
 from kiqbridge import seams
 from kiqbridge.api.in_flight import claiming_processes, fetch_in_flight, fetch_suspects
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.processes import WorkSet
 from kiqbridge.api.queues import Queue
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
+from kiqbridge.api.works import WorkSet
 
 JobStatus = Literal[
     "running", "queued", "retrying", "scheduled", "dead",

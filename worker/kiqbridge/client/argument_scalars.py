@@ -1,4 +1,4 @@
-"""Single values as arguments: plain ones that are JSON already, and those that have a text or number for it.
+"""Single values as arguments: those that are JSON already, those that have a text or number for it, and choices of these.
 
 A form in JSON is one that Ruby can read without us: ISO 8601, the digits of a number, the canonical text of a
 UUID. Texts that Ruby writes for the same values are read, too: `2026-01-01 00:00:00 +0100` and `… UTC` of
@@ -6,12 +6,18 @@ UUID. Texts that Ruby writes for the same values are read, too: `2026-01-01 00:0
 """
 
 import base64
+import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import call
 from typing import Any, Final
 
+ANY: Final = "any"
+"""What a contract says of a value of any type."""
+
+_CHOICES: Final = 8
+"""How many values of an enum a message names."""
 _RUBY_ZONE = re.compile(r" (UTC|[+-]\d{2}:?\d{2})$")
 
 
@@ -81,6 +87,53 @@ def scalar_of(kind: type) -> Converter | None:
     if name in _PLAIN:
         return _plain(kind, *_PLAIN[name])
     return _written(kind, *_WRITTEN[name]) if name in _WRITTEN else None
+
+
+def either(types: Iterable[str]) -> str:
+    """The type in JSON of what is of one of these."""
+    found = list(dict.fromkeys(part for each in types for part in each.split("|")))
+    return ANY if ANY in found or not found else "|".join(found)
+
+
+def _json_of(values: Iterable[Any]) -> str:
+    scalars = (scalar_of(type(each)) for each in values)
+    return either(each.json if each else ANY for each in scalars)
+
+
+def literal(values: tuple[Any, ...]) -> Converter:
+    """The converter for one of these values, by `Literal`."""
+    written = [each.value if isinstance(each, enum.Enum) else each for each in values]
+    expected = f"one of {', '.join(map(repr, written))}"
+
+    def found(value: Any, among: Any, given: Any) -> Any:
+        for each, answer in zip(among, given, strict=True):
+            if type(each) is type(value) and each == value:
+                return answer
+        raise Mismatch(expected, value)
+
+    def encode(value: Any) -> Any:
+        own = isinstance(value, enum.Enum)
+        return found(value, values if own else written, written)
+
+    return Converter(
+        expected, _json_of(written), (object,), encode, lambda value: found(value, written, values)
+    )
+
+
+def enum_of(kind: Any) -> Converter:
+    """The converter for the members of an enum, which are their values in JSON."""
+    choices = [repr(each.value) for each in kind]
+    shown = ", ".join(choices[:_CHOICES]) + (", …" if len(choices) > _CHOICES else "")
+    expected = f"{kind.__name__}: {shown}"
+
+    def decode(value: Any) -> Any:
+        try:
+            return kind(value)
+        except Exception:  # noqa: BLE001 - `_missing_` is the user's
+            raise Mismatch(expected, value) from None
+
+    json = _json_of(each.value for each in kind)
+    return Converter(expected, json, (kind,), lambda value: value.value, decode)
 
 
 def _plain(kind: type, json: str, *accepted: type) -> Converter:

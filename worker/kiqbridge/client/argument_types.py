@@ -16,11 +16,19 @@ import logging
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from kiqbridge.client.argument_scalars import Converter, Mismatch, scalar_of
+from kiqbridge.client.argument_scalars import (
+    ANY,
+    Converter,
+    Mismatch,
+    either,
+    enum_of,
+    literal,
+    scalar_of,
+)
 from kiqbridge.wire import json_text
 
 __all__ = ["Compiler", "Converter", "Mismatch", "namespace_of"]
@@ -39,9 +47,6 @@ _SETS: Final = {
 }
 _DICTS: Final = frozenset({dict, collections.abc.Mapping, collections.abc.MutableMapping})
 _TRANSPARENT: Final = ("Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
-_ANY: Final = "any"
-_CHOICES: Final = 8
-"""How many values of an enum a message names."""
 
 
 def namespace_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -93,7 +98,7 @@ class Compiler:
         if origin in (Union, types.UnionType):
             return self._union(get_args(hint))
         if origin is Literal:
-            return _literal(get_args(hint))
+            return literal(get_args(hint))
         if origin is typing.Annotated:
             return self._of(get_args(hint)[0])
         inner = getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
@@ -124,7 +129,7 @@ class Compiler:
         if kind in self._known:
             return self._known[kind]
         if issubclass(kind, enum.Enum):
-            return _enum(kind)
+            return enum_of(kind)
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._named_tuple(kind)
         if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
@@ -154,7 +159,7 @@ class Compiler:
 
         return Converter(
             expected,
-            _either(each.json if each else _ANY for each in found),
+            either(each.json if each else ANY for each in found),
             (object,),
             encode,
             lambda value: first(found, "from_wire", value),
@@ -337,51 +342,6 @@ def _row(
         return make(convert("from_wire", value))
 
     return Converter(expected, "array", (tuple, list), partial(convert, "to_wire"), decode)
-
-
-def _either(types: Iterable[str]) -> str:
-    """The type in JSON of what is of one of these."""
-    found = list(dict.fromkeys(part for each in types for part in each.split("|")))
-    return _ANY if _ANY in found or not found else "|".join(found)
-
-
-def _json_of(values: Iterable[Any]) -> str:
-    scalars = (scalar_of(type(each)) for each in values)
-    return _either(each.json if each else _ANY for each in scalars)
-
-
-def _literal(values: tuple[Any, ...]) -> Converter:
-    written = [each.value if isinstance(each, enum.Enum) else each for each in values]
-    expected = f"one of {', '.join(map(repr, written))}"
-
-    def found(value: Any, among: Any, given: Any) -> Any:
-        for each, answer in zip(among, given, strict=True):
-            if type(each) is type(value) and each == value:
-                return answer
-        raise Mismatch(expected, value)
-
-    def encode(value: Any) -> Any:
-        own = isinstance(value, enum.Enum)
-        return found(value, values if own else written, written)
-
-    return Converter(
-        expected, _json_of(written), (object,), encode, lambda value: found(value, written, values)
-    )
-
-
-def _enum(kind: Any) -> Converter:
-    choices = [repr(each.value) for each in kind]
-    shown = ", ".join(choices[:_CHOICES]) + (", …" if len(choices) > _CHOICES else "")
-    expected = f"{kind.__name__}: {shown}"
-
-    def decode(value: Any) -> Any:
-        try:
-            return kind(value)
-        except Exception:  # noqa: BLE001 - `_missing_` is the user's
-            raise Mismatch(expected, value) from None
-
-    json = _json_of(each.value for each in kind)
-    return Converter(expected, json, (kind,), lambda value: value.value, decode)
 
 
 def _foreign(kind: Any) -> Converter | None:

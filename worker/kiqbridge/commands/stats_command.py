@@ -17,7 +17,7 @@ from kiqbridge.api import (
     fetch_memory_by_kind,
     open_operator,
 )
-from kiqbridge.api.facts import parse_memory
+from kiqbridge.api.memory import parse_memory
 from kiqbridge.api.verdict import LIMITS
 from kiqbridge.commands import output
 from kiqbridge.commands.arguments import add, add_example, add_json, duration

@@ -2,14 +2,17 @@
 
 import contextlib
 import heapq
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
+from kiqbridge.config.settings_file import queues_in, read_file
 from kiqbridge.dev import ledger_watch
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
@@ -82,6 +85,21 @@ class JobPlaces:
             return f"{self.pool.call('LLEN', self.keys.queue(queue))} there"
         except KiqbridgeError:
             return "number unknown"  # only an adornment of a line
+
+
+def served_queues(rules: Sequence[TemplateSchedule], registry: Registry) -> list[str]:
+    """Those of kiqbridge.yml; without it those of all Python jobs, as declared and as the rules have them."""
+    settings = Path("kiqbridge.yml")
+    if settings.is_file():
+        return list(dict.fromkeys(queues_in(read_file(settings, os.environ), str(settings))))
+    declared = [str(definition.options.get("queue", "default")) for definition in registry]
+    ruled = [
+        str(job.get("queue", "default"))
+        for rule in rules
+        for job in rule.jobs
+        if job.get("class", job.get("active_job")) in registry
+    ]
+    return list(dict.fromkeys(["default", *declared, *ruled]))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from kiqbridge.client.require import load_all
 from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
-from kiqbridge.config.settings_file import queues_in, read_file
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
@@ -42,7 +41,7 @@ from kiqbridge.dev.invoke_api import InvokeApi, example
 from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_functions import LocalFunctions
-from kiqbridge.dev.overview import JobPlaces, Overview
+from kiqbridge.dev.overview import JobPlaces, Overview, served_queues
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
@@ -143,7 +142,7 @@ class Dev:
         self._take_rules(schedules, clock.read(self._boot))
         environ = self._environ()
         self._places = places = JobPlaces(
-            served=self._queues(),
+            served=served_queues(self._rules, default_registry),
             registry=default_registry,
             pool=RedisPool(url),
             keys=Keys(read(ForClients.namespace, environ)),
@@ -317,22 +316,6 @@ class Dev:
             ForFunctions.tick_offset_s.env[0]: repr(self._clock.offset_s),
             **({ForFunctions.tick_ahead_s.env[0]: "inf"} if self._clock.speed != 1 else {}),
         }
-
-    def _queues(self) -> list[str]:
-        """Those of kiqbridge.yml; without it those of all Python jobs, as declared and as the rules have them."""
-        settings = Path("kiqbridge.yml")
-        if settings.is_file():
-            return list(dict.fromkeys(queues_in(read_file(settings, os.environ), str(settings))))
-        declared = [
-            str(definition.options.get("queue", "default")) for definition in default_registry
-        ]
-        ruled = [
-            str(job.get("queue", "default"))
-            for rule in self._rules
-            for job in rule.jobs
-            if job.get("class", job.get("active_job")) in default_registry
-        ]
-        return list(dict.fromkeys(["default", *declared, *ruled]))
 
     def _worker_child(self, environ: Mapping[str, str]) -> WorkerChild:
         options = self._options

@@ -19,12 +19,8 @@ from typing import Any, Final
 from kiqbridge.schedule import TEMPLATE
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME, Template
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.template import (
-    Problem,
-    TemplateError,
-    TemplateSchedule,
-    read_schedules,
-)
+from kiqbridge.schedule.template import TemplateSchedule, read_schedules
+from kiqbridge.schedule.yaml_nodes import Problem, TemplateError
 
 
 def main(arguments: Sequence[str] | None = None, *, now: datetime | None = None) -> int:

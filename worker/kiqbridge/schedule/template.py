@@ -13,7 +13,7 @@ import functools
 import json
 import posixpath
 import zoneinfo
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.schedule import cron
 from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME, Template
 from kiqbridge.schedule.rule_input import input_faults
-from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, entries
+from kiqbridge.schedule.yaml_nodes import Entry, Problem, TemplateError, TemplateFault, entries
 
 DYNAMIC_REFERENCE: Final = "{{resolve:"
 """AWS fills in what follows it: the value itself is not in the template."""
@@ -32,28 +32,6 @@ ENQUEUE_CODE_URI: Final = "lambdas/enqueue"
 
 _EXPRESSION_PROPERTY: Final = {"ScheduleV2": "ScheduleExpression", "Schedule": "Schedule"}
 _LONGEST_WINDOW_MINUTES: Final = 1440  # Scheduler's own limit: one day
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One fault of a template, at one line."""
-
-    path: Path
-    line: int
-    where: str
-    text: str
-
-    def __str__(self) -> str:
-        place = f"{self.path}:{self.line}"
-        return f"{place} {self.where}: {self.text}" if self.where else f"{place}: {self.text}"
-
-
-class TemplateError(ConfigError):
-    """A template cannot be used; `problems` names file, line, resource and event of each fault."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

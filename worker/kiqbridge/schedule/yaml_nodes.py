@@ -4,6 +4,9 @@ No object is ever constructed from a tag: functions such as `!Sub` stay tags, fo
 `kiqbridge.schedule.cloudformation` to read.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -26,6 +29,28 @@ class TemplateFault(ConfigError):  # noqa: N818 - one place in a template; Templ
         super().__init__(f"line {line}: {text}")
         self.line = line
         self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault of a template, at one line."""
+
+    path: Path
+    line: int
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}"
+        return f"{place} {self.where}: {self.text}" if self.where else f"{place}: {self.text}"
+
+
+class TemplateError(ConfigError):
+    """A template cannot be used; `problems` names file, line, resource and event of each fault."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
 
 
 class Entry(NamedTuple):

@@ -14,13 +14,8 @@ from kiqbridge.features.mappings import declared
 from kiqbridge.features.mappings.check import check as check_mappings
 from kiqbridge.features.mappings.document import find, load
 from kiqbridge.schedule.check import allow_list_problems
-from kiqbridge.schedule.template import (
-    ENQUEUE_CODE_URI,
-    TemplateError,
-    TemplateSchedule,
-    read_schedules,
-)
-from kiqbridge.schedule.yaml_nodes import TemplateFault
+from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
+from kiqbridge.schedule.yaml_nodes import TemplateError, TemplateFault
 
 _S3: Final = "s3"
 

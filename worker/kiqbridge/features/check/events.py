@@ -6,7 +6,7 @@ from typing import Any, Final
 from kiqbridge.errors import did_you_mean
 from kiqbridge.features.check.rights import OPEN, accepts, may
 from kiqbridge.features.check.view import Event, View, at
-from kiqbridge.schedule.template import Problem
+from kiqbridge.schedule.yaml_nodes import Problem
 
 Faults = Iterator[tuple[str, str]]
 """The property that a fault is about, and its text."""

@@ -10,7 +10,8 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.errors import did_you_mean
 from kiqbridge.features.check.view import View
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.template import Problem, TemplateSchedule
+from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.schedule.yaml_nodes import Problem
 from kiqbridge.wire import active_job
 from kiqbridge.wire.options import JobOptions, PushOptions
 

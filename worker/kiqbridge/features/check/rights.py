@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kiqbridge.features.check.view import View, at
-from kiqbridge.schedule.template import Problem
+from kiqbridge.schedule.yaml_nodes import Problem
 
 OPEN: Final = "anybody on the internet may invoke the function: write AuthType: AWS_IAM"
 # Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole, traces, the

@@ -10,8 +10,8 @@ from typing import Any, Final
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
-from kiqbridge.schedule.template import DYNAMIC_REFERENCE, ENQUEUE_CODE_URI, Problem
-from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, scalar
+from kiqbridge.schedule.template import DYNAMIC_REFERENCE, ENQUEUE_CODE_URI
+from kiqbridge.schedule.yaml_nodes import Entry, Problem, TemplateFault, compose, entries, scalar
 
 _FUNCTION: Final = "AWS::Serverless::Function"
 _ATTRIBUTE: Final = re.compile(r"\$\{(\w+)\.([\w.]+)\}")

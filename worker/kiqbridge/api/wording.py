@@ -1,11 +1,15 @@
-"""What a verdict says of workers that give no heartbeat and hold jobs. Pure."""
+"""How a verdict says it: who may be stuck in which job, what is paused, names and numbers. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from kiqbridge.api.in_flight import HeldJob
-from kiqbridge.wire.amounts import count_text
+from kiqbridge.store.pauses import Pause
+from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown
+
+_NAMED: Final = 3
+"""So many names are in a sentence; more are only counted."""
 
 STUCK: Final = (
     "Look at that job: a C call that keeps the interpreter lock stops its whole process. If it does not return, end the "
@@ -37,6 +41,41 @@ def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
     state = "is stuck" if is_there else "was killed, or is stuck"
     job = f"{shown(jobs[0].job.display_class)} {shown(jobs[0].job.jid)}"
     more = f" or in one of {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
-    too = f"; so {'is' if others == 1 else 'are'} {count_text(others, 'other')}" if others else ""
+    too = f"; so {are(others)} {count_text(others, 'other')}" if others else ""
     clause = f"; {shown(first)} gives no heartbeat and {state}, perhaps in {job}{more}{too}"
     return clause, STUCK if is_there else f"{do} {IF_STUCK}"
+
+
+def pause_text(pause: Pause, now: float) -> str:
+    """A sentence: what is paused, since when, by whom and why."""
+    since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
+    by = f" by {shown(pause.by)}" if pause.by else ""
+    until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
+    reason = f": {shown(pause.reason)}" if pause.reason else ""
+    return f"The {pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(shown(name) for name in names[:_NAMED]) + more
+
+
+def megabytes(count: int) -> str:
+    """Bytes: `1,204 MB`."""
+    return f"{count / 1_000_000:,.0f} MB"
+
+
+def ending(count: int) -> str:
+    """The ending of a verb whose subject is so many."""
+    return "s" if count == 1 else ""
+
+
+def were(count: int) -> str:
+    """The verb of so many, in the past."""
+    return "was" if count == 1 else "were"
+
+
+def are(count: int) -> str:
+    """The verb of so many."""
+    return "is" if count == 1 else "are"

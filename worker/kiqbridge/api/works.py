@@ -1,0 +1,81 @@
+"""The jobs that run, as their processes of Python and Ruby show them (protocol §10.4)."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.processes import ProcessSet
+from kiqbridge.api.record import JobRecord
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import read_timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A job that runs, as the last heartbeat of its process showed it.
+
+    Attributes:
+        process: the identity of its process.
+        tid: of its thread, or of its task on an event loop.
+        job: the job.
+        run_at: when it began, epoch seconds.
+    """
+
+    process: str
+    tid: str
+    job: JobRecord
+    run_at: float
+
+
+class WorkSet:
+    """The jobs that run now, in all processes, the longest running first.
+
+    Args:
+        operator: whose; default `default_operator()`.
+    """
+
+    def __init__(self, operator: Operator | None = None) -> None:
+        self.operator = operator or default_operator()
+
+    def __iter__(self) -> Iterator[Work]:
+        """Two round trips, however many processes there are."""
+        pool, keys = self.operator.pool, self.operator.keys
+        names = [text_of(name) for name in pool.call("SMEMBERS", keys.processes)]
+        both = [key(name) for name in names for key in (keys.work, keys.workers)]
+        replies = pool.run(*(("HGETALL", key) for key in both)) if names else []
+        found = [
+            parse_work(name, text_of(tid), text)
+            # Up to 6.4 under the second name; ours write both.
+            for name, new, old in zip(names, replies[::2], replies[1::2], strict=True)
+            for tid, text in pairs_of(new or old).items()
+        ]
+        works = filter(None, found)
+        return iter(sorted(works, key=lambda work: (work.run_at, work.process, work.tid)))
+
+    @property
+    def size(self) -> int:
+        """How many jobs run, as the processes say."""
+        return sum(process.busy for process in ProcessSet(self.operator))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def find_work(self, jid: str) -> Work | None:
+        """The running job of this jid, None if it does not run."""
+        return next((work for work in self if work.job.jid == jid), None)
+
+
+def parse_work(process: str, tid: str, text: bytes) -> Work | None:
+    """A running job out of what its process wrote; None: that cannot be read."""
+    try:
+        work = json.loads(text)
+        payload = work["payload"]
+        # A text from 7.2 on, an object before (§10.4).
+        raw = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        job = JobRecord(raw.encode("utf-8", "surrogatepass"), queue=str(work["queue"]))
+        run_at = read_timestamp(work["run_at"]) or 0.0
+        return Work(process=process, tid=tid, job=job, run_at=run_at)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
