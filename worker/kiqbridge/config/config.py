@@ -12,7 +12,7 @@ from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.redis_access import OWN, RedisAccess
-from kiqbridge.config.setting import Reader, Setting
+from kiqbridge.config.setting import Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
-
-
-class OfMissedTicks:
-    """Who is notified of ticks that did not come."""
-
-    READ_BY: Final[tuple[Reader, ...]] = ("worker", "function")
-
-    missed_tick_webhook = Setting(
-        feature="missed_ticks",
-        parse=worker.missed_tick_webhook,
-        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
-    )
-    missed_tick_sns_topic_arn = Setting(
-        feature="missed_ticks", help="SNS topic to which the same is published; none = no one"
-    )
 
 
 def _row(setting: Setting | None = None, *, secret: bool = False, **row: Any) -> Any:
@@ -147,13 +132,10 @@ class Config:
     )
     app: str = _row(
         help="name of the application that its declared schedules belong to; none = the package or file that declares "
-        "them. Two applications of one namespace whose packages have the same name need it",
+        "them. Two applications of one namespace whose packages have the same name need it"
     )
     labels: tuple[str, ...] = _row(
-        parse=parsers.texts,
-        default=[],
-        env=(),
-        help="labels shown for this process",
+        parse=parsers.texts, default=[], env=(), help="labels shown for this process"
     )
     log_level: str = _row(
         parse=parsers.choice("debug", "info", "warning", "warn", "error", "critical", "fatal"),
@@ -277,7 +259,7 @@ class Config:
     )
     run_dir: str = _row(
         help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
-        "among the system's temporary files",
+        "among the system's temporary files"
     )
     foreign_jobs: ForeignJobs = _row(
         parse=parsers.choice("refuse", "run", "requeue"),
@@ -305,9 +287,7 @@ class Config:
         help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
     )
     shell_time_limit_s: float = _row(
-        parse=parsers.seconds(),
-        default=3600,
-        help="seconds after which such a command is ended",
+        parse=parsers.seconds(), default=3600, help="seconds after which such a command is ended"
     )
     ecs_protect_after_s: float = _row(
         parse=parsers.seconds(zero_is_off=True),
@@ -328,8 +308,8 @@ class Config:
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
     )
-    missed_tick_webhook: str = _row(OfMissedTicks.missed_tick_webhook, secret=True)
-    missed_tick_sns_topic_arn: str = _row(OfMissedTicks.missed_tick_sns_topic_arn)
+    missed_tick_webhook: str = _row(worker.OfMissedTicks.missed_tick_webhook, secret=True)
+    missed_tick_sns_topic_arn: str = _row(worker.OfMissedTicks.missed_tick_sns_topic_arn)
     alerts: Any = _row(
         feature="alerts",
         parse=parsers.of_feature("alerts", "setting:parse_alerts"),
@@ -346,10 +326,7 @@ class Config:
         "when the worker stops",
     )
     max_retries: int = _row(
-        env=(),
-        parse=parsers.whole_number(0),
-        default=25,
-        help="retries of a job with retry: true",
+        env=(), parse=parsers.whole_number(0), default=25, help="retries of a job with retry: true"
     )
     dead_max_jobs: int = _row(
         env=(),

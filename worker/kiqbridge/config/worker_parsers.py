@@ -1,10 +1,11 @@
-"""Parsers of what only a worker has: queues, capsules, processes; see `parsers`."""
+"""Parsers of what only a worker has: queues, capsules, processes; see `parsers`. And rows that a function reads, too."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from kiqbridge.config.parsers import choice, text, texts, whole_number
+from kiqbridge.config.setting import Reader, Setting
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.queues import fault_of_name, parse_queue
@@ -158,6 +159,21 @@ def missed_tick_webhook(value: Any, source: str, _name: str) -> str:
             f"missed_tick_webhook: is no https address without a user (from {source}); {SAFE_ADDRESS}"
         )
     return url
+
+
+class OfMissedTicks:
+    """Who is notified of ticks that did not come."""
+
+    READ_BY: Final[tuple[Reader, ...]] = ("worker", "function")
+
+    missed_tick_webhook = Setting(
+        feature="missed_ticks",
+        parse=missed_tick_webhook,
+        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+    )
+    missed_tick_sns_topic_arn = Setting(
+        feature="missed_ticks", help="SNS topic to which the same is published; none = no one"
+    )
 
 
 SAFE_ADDRESS: Final = (

@@ -9,10 +9,10 @@ from kiqbridge.api.facts import QueueFacts
 from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Invocation
-from kiqbridge.config.config import OfMissedTicks
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
+from kiqbridge.config.worker_parsers import OfMissedTicks
 from kiqbridge.features.missed_ticks.hooks import MissedTickHooks, hooks_of
 from kiqbridge.features.monitor.fleet import Fleet, read_fleet
 from kiqbridge.features.monitor.orphans import give_back_orphans
