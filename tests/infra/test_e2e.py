@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import cfnlint.api
@@ -11,8 +10,6 @@ import pytest
 import yaml
 from cfnlint.config import ManualArgs
 from e2e.project import lay_out
-from e2e.report import Line, summary
-from e2e.scheduler import filled_in
 from support.lambda_runtime_api import LambdaProcess, RuntimeApi, install_runtime_client
 
 pytestmark = pytest.mark.slow
@@ -59,30 +56,6 @@ def test_the_copy_has_the_examples_with_short_waits_and_spilled_jobs_keep_their_
     assert (ledger["VisibilityTimeout"], ledger["RedrivePolicy"]["maxReceiveCount"]) == (2, 2)
     assert spill["VisibilityTimeout"] == 2
     assert spill["RedrivePolicy"]["maxReceiveCount"] == {"Ref": "SpillMaxReceives"}
-
-
-def test_the_stand_in_for_scheduler_fills_in_what_scheduler_fills_in():
-    text = '{"tick": {"schedule": "<aws.scheduler.schedule-arn>", "at": "<aws.scheduler.scheduled-time>"}, "n": "<aws.scheduler.attempt-number>"}'
-
-    filled = filled_in(text, arn="arn:a", at=datetime(2026, 11, 22, 3, 0, tzinfo=UTC), attempt=2)
-
-    assert filled == '{"tick": {"schedule": "arn:a", "at": "2026-11-22T03:00:00Z"}, "n": "2"}'
-
-
-@pytest.mark.parametrize(
-    ("outcome", "counts"),
-    [
-        ("ok", "1 worked, 0 failed, 0 cannot"),
-        ("FAILED", "0 worked, 1 failed, 0 cannot"),
-        ("gap", "0 worked, 0 failed, 1 cannot"),
-    ],
-)
-def test_the_report_counts_gaps_apart_from_failures(outcome, counts):
-    text = summary([Line(source="SQS", outcome=outcome, remark="why")], 1)
-
-    assert counts in text
-    assert ("SQS: why" in text.partition("== gaps")[2]) == (outcome == "gap")
-    assert ("SQS: why" in text.partition("== gaps")[0]) == (outcome == "FAILED")
 
 
 def test_the_function_sees_the_arn_and_the_time_limit_that_its_runtime_api_is_given(tmp_path):

@@ -42,13 +42,6 @@ class TestAsSystemdReadsIt:
     def test_it_verifies_clean(self, installed):
         assert analyze("verify", "--man=no", "--recursive-errors=no", installed) == (0, "")
 
-    def test_a_misspelt_line_would_be_told(self, installed):
-        installed.write_text(TEXT.replace("KillMode=mixed", "KillMoode=mixed"), encoding="utf-8")
-
-        _, told = analyze("verify", "--man=no", "--recursive-errors=no", installed)
-
-        assert "KillMoode" in told
-
     def test_it_is_exposed_little(self, installed):
         code, told = analyze("security", "--offline=true", "--threshold=20", installed)
 
@@ -65,17 +58,6 @@ class TestStoppingAndStarting:
         [stop] = map(int, values("TimeoutStopSec"))
 
         assert timeout + 10 <= stop
-
-    def test_the_reason_stands_beside_both_numbers(self):
-        lines = TEXT.splitlines()
-
-        for start, other in (
-            ("Environment=KIQBRIDGE_TIMEOUT_S", "TimeoutStopSec"),
-            ("TimeoutStopSec=", "KIQBRIDGE_TIMEOUT_S"),
-        ):
-            [at] = [index for index, line in enumerate(lines) if line.startswith(start)]
-            comment = [line for line in lines[at - 3 : at] if line.startswith("#")]
-            assert any(other in line for line in comment)
 
     def test_term_drains_it_and_it_comes_back(self):
         assert values("KillSignal") == ["SIGTERM"]

@@ -66,17 +66,6 @@ class TestWorkerServiceStack:
         assert environment["KIQBRIDGE_TIMEOUT_S"] == {"Ref": "TimeoutSeconds"}
         assert longest + 10 <= container["StopTimeout"] <= 120
 
-    def test_the_reason_stands_beside_both_numbers(self):
-        lines = (INFRA / "worker_service.yaml").read_text(encoding="utf-8").splitlines()
-
-        for number, other in (
-            ("KIQBRIDGE_TIMEOUT_S, ", "StopTimeout"),
-            ("StopTimeout: ", "TIMEOUT_S"),
-        ):
-            [at] = [index for index, line in enumerate(lines) if number in line]
-            comment = lines[at - 3 : at]
-            assert any("#" in line and other in line for line in comment), comment
-
     def test_the_address_comes_from_a_secret_only(self, worker_stack, container):
         environment = environment_of(container)
         addresses = {name: value for name, value in environment.items() if "REDIS" in name}

@@ -296,15 +296,6 @@ def test_reschedule_from_ruby_makes_our_poller_run_it_at_the_new_time(client, re
     assert due - 0.001 <= testimony.at <= due + 5
 
 
-@pytest.mark.operation("ScheduledSet: run, move, delete")
-def test_deleting_a_scheduled_job_in_ruby_removes_it(client, redis_url, redis):
-    jid = client.push({"class": "Witness", "args": [], "at": time.time() + 9000})
-
-    run_ruby(f"Sidekiq::ScheduledSet.new.find_job({jid!r}).delete; answer true", redis_url)
-
-    assert not has(redis, "schedule", jid)
-
-
 @pytest.mark.operation("Stats#reset")
 def test_a_statistic_that_ruby_resets_goes_on_counting_from_zero(
     worker, client, redis_url, evidence, redis

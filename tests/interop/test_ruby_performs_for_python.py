@@ -1,7 +1,6 @@
 """Our client enqueues, Ruby's real worker process performs: the Ruby job judges what it got."""
 
 import time
-from datetime import UTC, datetime
 from typing import ClassVar
 
 import pytest
@@ -215,16 +214,6 @@ def test_perform_in_is_run_by_rubys_poller_when_it_is_due(evidence):
     testimony = evidence.wait(jid, timeout_s=POLLER_BOUND_S)
     assert testimony.said == 'default ["later", -0.0]'
     assert testimony.at >= due
-
-
-@pytest.mark.operation("perform_at")
-def test_perform_at_is_run_by_rubys_poller_when_it_is_due(evidence):
-    due = time.time() + 0.5
-    jid = optional.perform_at(datetime.fromtimestamp(due, UTC), "at", 2**70)
-
-    testimony = evidence.wait(jid, timeout_s=POLLER_BOUND_S)
-    assert testimony.said == '["at", 1180591620717411303424]'
-    assert testimony.at >= due - 0.001  # a datetime ends at microseconds
 
 
 @pytest.mark.operation("perform_in")

@@ -277,11 +277,3 @@ def test_a_plain_address_of_encrypted_ports_is_named(cluster):
     assert "write rediss+cluster:// instead of redis+cluster://" in said_of(
         f"redis+cluster://{ports}"
     )
-
-
-def test_an_encrypted_address_of_plain_ports_is_named(cluster, certificate):
-    ports = ",".join(f"{HOST}:{server.port}" for server in cluster.servers)
-
-    assert "does not speak TLS at this port" in said_of(
-        f"rediss+cluster://{ports}?ssl_ca_certs={certificate}/cert.pem"
-    )
