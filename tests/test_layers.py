@@ -143,8 +143,6 @@ LONG_FILES = {
     "engine/perform/event_loop.py",
     "engine/perform/listening.py",
     "engine/perform/processor.py",
-    "features/iterable/iteration.py",
-    "features/process_pool/job_child.py",
     "features/process_pool/pool.py",
     "store/wake_connection.py",
 }

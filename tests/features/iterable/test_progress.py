@@ -21,7 +21,7 @@ from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.client.registry import definition_of
 from kiqbridge.enumerators import sequence
 from kiqbridge.errors import RedisRefused, Shutdown
-from kiqbridge.features.iterable import iteration
+from kiqbridge.features.iterable import iteration, state
 from kiqbridge.store.redis_pool import RedisPool
 
 JID = "17e7ab1e0000000000000001"
@@ -536,7 +536,7 @@ class TestWhenRedisIsAway:
     def test_other_jobs_of_the_loop_go_on_meanwhile(self, worker, trace, redis, monkeypatch):
         released = threading.Event()
         monkeypatch.setattr(
-            iteration.IterationState, "is_cancelled", lambda _self: not released.wait(10)
+            state.IterationState, "is_cancelled", lambda _self: not released.wait(10)
         )
         with own_declarations():
 

@@ -8,7 +8,7 @@ from kiqbridge.feature import Feature
 
 FEATURE = Feature(
     package=__name__,
-    calls={"cancel": "iteration:request_cancel"},
+    calls={"cancel": "state:request_cancel"},
     busy="page:shown",
     pages="page:routes",
 )

@@ -21,7 +21,6 @@ import faulthandler
 import logging
 import os
 import queue
-import random
 import signal
 import socket
 import sys
@@ -29,7 +28,7 @@ import threading
 import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -37,25 +36,21 @@ from kiqbridge import seams
 from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import RUNTIME, Cancelled, Runtime
+from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.default_client import adopt_default_client
-from kiqbridge.client.registry import Registry, default_registry
+from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import LoopResources, ProcessResources, server
 from kiqbridge.engine.host import ending
 from kiqbridge.engine.host.process_state import ProcessState
 from kiqbridge.engine.host.signals import IGNORED
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
-from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_logging
-from kiqbridge.engine.settle.ending import wants_output
-from kiqbridge.engine.settle.error_report import RuleAnswers, error_message
-from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
-from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide
-from kiqbridge.errors import JobNotFound
-from kiqbridge.features.process_pool.messages import Channel, ChildSettings, describe
+from kiqbridge.engine.settle.error_report import error_message
+from kiqbridge.features.process_pool.answers import Answering
+from kiqbridge.features.process_pool.messages import Channel, ChildSettings
 from kiqbridge.runtime import descriptors, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
@@ -248,7 +243,7 @@ class JobChild:
         runner = JobRunner(
             registry=default_registry,
             invoker=self.invoker(order["capsule"]),
-            outcomes=_Answering(order, default_registry),
+            outcomes=Answering(order, default_registry),
             lines=_NO_LINES,
         )
         answer = runner.perform(execution, _MainThread(order["tid"]))
@@ -279,67 +274,6 @@ class _MainThread:
     @property
     def interrupted(self) -> bool:
         return False
-
-
-class _Answering:
-    """What becomes of a job in a child: an answer to the worker, which decides about it (`Outcomes`)."""
-
-    def __init__(self, order: Mapping[str, Any], registry: Registry) -> None:
-        self._order = order
-        self._registry = registry
-
-    def malformed(self, text: bytes, queue: str, error: Exception) -> NoReturn:  # noqa: ARG002 - see `Outcomes`
-        raise error  # the worker has read it
-
-    def refused(
-        self,
-        refusal: Refusal,
-        payload: dict[str, Any],  # noqa: ARG002 - see `Outcomes`
-        text: bytes,  # noqa: ARG002 - see `Outcomes`
-        queue: str,  # noqa: ARG002 - see `Outcomes`
-    ) -> NoReturn:
-        raise RuntimeError(f"a child has no gate: {refusal}")  # the worker has asked it
-
-    def interrupted(self, execution: Execution) -> dict[str, Any]:  # noqa: ARG002 - see `Outcomes`
-        return {"interrupted": True}
-
-    def succeeded(self, execution: Execution) -> dict[str, Any]:
-        """What it returned, as JSON: the value itself stays here."""
-        if execution.result is NOT_PERFORMED:
-            return {"done": True}
-        if execution.result is Cancelled.CANCELLED:
-            return {"done": True, "cancelled": True}
-        # If nobody waits for the value only whether it was performed matters.
-        output = encode_output(execution.result if wants_output(execution.payload) else None)
-        return {"done": True, "output": asdict(output)}
-
-    def put_off(
-        self,
-        execution: Execution,  # noqa: ARG002 - see `Outcomes`
-        error: BaseException,
-        later: PutOff,
-    ) -> dict[str, Any]:
-        return {"failure": asdict(describe(error, put_off=later))}
-
-    def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
-        """Ask the rules of the class, which the worker cannot: it gets no exception object."""
-        definition, order = execution.definition, self._order
-        payload: dict[str, Any] = json_text.loads(execution.text)  # as fetched
-        ruling = rails.rules_of(payload, definition, self._registry)
-        answers = RuleAnswers(ruling.handling if ruling else DEFAULT_HANDLING)
-        decide(
-            payload,
-            error,
-            queue=execution.queue,
-            class_retry=definition.options.get("retry", True) if definition else None,
-            policy=RetryPolicy(max_retries=order["max_retries"], profile=order["profile"]),
-            now=time.time(),
-            rng=random.Random(),  # noqa: S311 - the worker's own counts
-            handling=answers.handling,
-        )
-        # A class that is unknown in this process alone has its rules in the worker.
-        was_made = definition is not None or isinstance(error, JobNotFound)
-        return {"failure": asdict(describe(error, answers, was_made=was_made))}
 
 
 class _Loop:
