@@ -67,13 +67,6 @@ class AttributesInPython(Job):
         testify(self.jid, (USER.get(), TENANT.get(), ROLE.get(), locale.get()))
 
 
-class AsyncAttributesInPython(Job):
-    queue = "attributes-python"
-
-    async def perform(self):
-        testify(self.jid, (USER.get(), TENANT.get(), ROLE.get(), locale.get()))
-
-
 class PassOn(Job):
     queue = "attributes-python"
 
@@ -113,20 +106,6 @@ def test_what_rails_has_set_is_set_around_a_python_job(url, evidence):
     jid = run_ruby(CURRENT + script, url)
 
     assert evidence.wait(jid).said == "(42, 'acme', 'admin', 'en')"
-
-
-@pytest.mark.operation("cattr")
-def test_it_is_set_around_an_async_python_job(url, evidence):
-    script = """
-    Current.user_id = 43
-    answer Sidekiq::Client.push(
-      "class" => "AsyncAttributesInPython", "queue" => "attributes-python", "args" => []
-    )
-    """
-
-    jid = run_ruby(CURRENT + script, url)
-
-    assert evidence.wait(jid).said == "(43, None, None, 'en')"
 
 
 @pytest.mark.operation("cattr")

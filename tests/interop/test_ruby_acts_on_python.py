@@ -152,27 +152,6 @@ def test_retry_from_ruby_runs_our_failed_job_at_once_with_the_same_arguments(
     assert not has(redis, "retry", jid)
 
 
-@pytest.mark.operation("RetrySet: retry")
-def test_a_retry_from_ruby_that_fails_again_does_not_use_up_a_try(
-    in_set, redis_url, evidence, redis
-):
-    jid = in_set("retry", {"class": "Fail", "tenant": "acme"})
-    script = f"""
-    item = Sidekiq::RetrySet.new.find_job({jid!r}).item
-    answer [item["retry_count"], item["failed_at"], item["retried_at"], item["tenant"]]
-    """
-    count, failed_at, retried_at, _ = run_ruby(script, redis_url)
-    assert (count, retried_at) == (0, None)
-
-    run_ruby(f"Sidekiq::RetrySet.new.find_job({jid!r}).retry; answer true", redis_url)
-    evidence.wait(jid, 2)
-    wait_until(lambda: has(redis, "retry", jid), what="the second failure")
-
-    again = run_ruby(script, redis_url)
-    assert again[:2] == [0, failed_at] and again[3] == "acme"
-    assert again[2] > failed_at
-
-
 @pytest.mark.operation("RetrySet: kill")
 def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, redis):
     jid = in_set("retry", {"class": "Fail"})
@@ -182,16 +161,6 @@ def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, 
 
     assert not has(redis, "retry", jid)
     assert redis.zscore("dead", member) == pytest.approx(time.time(), abs=60)
-
-
-@pytest.mark.operation("DeadSet: retry, kill")
-def test_retry_from_rubys_dead_set_runs_our_dead_job(in_set, redis_url, evidence, redis):
-    jid = in_set("dead", {"class": "FailOnce", "retry": 0})
-
-    run_ruby(f"Sidekiq::DeadSet.new.find_job({jid!r}).retry; answer true", redis_url)
-
-    assert evidence.wait(jid, 2).said == r"(1180591620717411303424, '\u2028', -0.0)"
-    assert not has(redis, "dead", jid)
 
 
 @pytest.mark.operation("DeadSet: retry, kill")
@@ -230,15 +199,6 @@ def test_deleting_an_entry_of_a_set_in_ruby_removes_exactly_our_job(in_set, redi
     assert not has(redis, "retry", gone) and has(redis, "retry", kept)
 
 
-@pytest.mark.operation("DeadSet: clear")
-def test_clearing_the_dead_set_in_ruby_removes_our_dead_jobs(in_set, redis_url, redis):
-    in_set("dead", {"class": "Fail", "retry": 0})
-
-    run_ruby("Sidekiq::DeadSet.new.clear; answer true", redis_url)
-
-    assert not redis.exists("dead")
-
-
 @pytest.mark.operation("Queue: delete, clear")
 def test_deleting_a_queued_job_in_ruby_removes_exactly_our_job(client, redis_url, redis):
     jids = client.push_bulk(
@@ -249,25 +209,6 @@ def test_deleting_a_queued_job_in_ruby_removes_exactly_our_job(client, redis_url
 
     left = redis.lrange("queue:waiting", 0, -1)
     assert len(left) == 2 and not any(jids[1].encode() in text for text in left)
-
-
-@pytest.mark.operation("Queue: delete, clear")
-def test_clearing_a_queue_in_ruby_removes_our_jobs_and_the_name(client, redis_url, redis):
-    client.push_bulk({"class": "Witness", "args": [[1], [2]], "queue": "cleared"})
-    assert redis.sismember("queues", "cleared")
-
-    run_ruby('Sidekiq::Queue.new("cleared").clear; answer true', redis_url)
-
-    assert not redis.exists("queue:cleared") and not redis.sismember("queues", "cleared")
-
-
-@pytest.mark.operation("Queue: delete, clear")
-def test_a_queue_that_ruby_cleared_is_served_again_after_the_next_push(client, redis_url, evidence):
-    run_ruby('Sidekiq::Queue.new("default").clear; answer true', redis_url)
-
-    jid = client.push({"class": "Witness", "args": ["after"]})
-
-    assert evidence.wait(jid).said == "('after',)"
 
 
 @pytest.mark.operation("ScheduledSet: run, move, delete")

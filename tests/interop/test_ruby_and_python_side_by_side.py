@@ -4,7 +4,6 @@ import time
 
 import pytest
 from support.ruby import run_ruby
-from support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -75,36 +74,3 @@ def test_both_pollers_move_each_due_job_once_and_to_its_own_queue(client, redis_
     assert [evidence.wait(jid).said for jid in here] == [f"['python', {n}]" for n in range(100)]
     assert [evidence.wait(jid).said for jid in there] == [f'["ruby", {n}]' for n in range(100)]
     assert all(len(evidence.of(jid)) == 1 for jid in here + there)
-
-
-@pytest.mark.operation("ProcessSet")
-def test_ruby_lists_both_processes_each_with_its_own_queues(workers, redis_url):
-    ruby, python = workers
-    script = 'answer Sidekiq::ProcessSet.new.to_h { |each| [each["pid"], each["queues"]] }'
-
-    wait_until(
-        lambda: (
-            run_ruby(script, redis_url) == {str(ruby.pid): ["rails"], str(python.pid): ["default"]}
-        ),
-        what=lambda: f"both of them: {run_ruby(script, redis_url)}",
-    )
-
-
-@pytest.mark.operation("Stats")
-def test_both_count_into_the_same_statistics(redis_url, client, evidence):
-    jids = client.push_bulk({"class": "Work", "args": [[n] for n in range(5)]})
-    jids += push_from_ruby(redis_url, "rails", 5)
-    for jid in jids:
-        evidence.wait(jid)
-
-    def counts() -> tuple[int, int]:
-        ran = sum(len(evidence.of(file.name)) for file in evidence.folder.iterdir())
-        return run_ruby("answer Sidekiq::Stats.new.processed", redis_url), ran
-
-    def all_are_counted() -> bool:
-        processed, ran = counts()
-        return processed >= ran
-
-    # Ruby beats every 5 s. It sends the numbers of a beat again when the reply takes longer than 5 s (protocol §11).
-    wait_until(all_are_counted, 20, lambda: f"as many counted as ran: {counts()}")
-    assert run_ruby("answer Sidekiq::Stats.new.failed", redis_url) == 0

@@ -97,16 +97,6 @@ def test_what_ruby_pushes_runs_here_with_its_arguments(url, evidence, call, argu
     assert said(evidence, run_ruby(f"{RUBY}{REPORTS} answer {call}", url)) == arguments
 
 
-@pytest.mark.operation("push")
-def test_a_jid_chosen_in_ruby_is_the_jid_of_the_python_job(url, evidence):
-    script = """
-    answer Sidekiq::Client.push("class" => "Witness", "args" => [], "jid" => "chosen-in-ruby")
-    """
-
-    assert run_ruby(script, url) == "chosen-in-ruby"
-    assert said(evidence, "chosen-in-ruby") == "()"
-
-
 @pytest.mark.operation("perform_in")
 def test_perform_in_runs_when_it_is_due_and_hardly_later(url, evidence):
     script = (
@@ -118,17 +108,6 @@ def test_perform_in_runs_when_it_is_due_and_hardly_later(url, evidence):
     testimony = evidence.wait(jid)
     assert testimony.said == "('later', -0.0)"
     assert due <= testimony.at <= due + POLLER_BOUND_S
-
-
-@pytest.mark.operation("perform_at")
-def test_perform_at_runs_when_it_is_due_and_hardly_later(url, evidence):
-    script = f'{RUBY} due = Time.now + 0.7; answer [due.to_f, Witness.perform_at(due, "at", 2**70)]'
-
-    due, jid = run_ruby(script, url)
-
-    testimony = evidence.wait(jid)
-    assert testimony.said == "('at', 1180591620717411303424)"
-    assert due <= testimony.at + 0.001 and testimony.at <= due + POLLER_BOUND_S
 
 
 @pytest.mark.operation("push_bulk")

@@ -7,7 +7,7 @@ import pytest
 from support.values import BY_NAME, VALUES
 
 import kiqbridge
-from kiqbridge import Client, Job, job
+from kiqbridge import Job, job
 from kiqbridge.client.default_client import own_default_client
 
 pytestmark = pytest.mark.interop
@@ -159,19 +159,6 @@ def test_options_of_a_python_class_are_in_the_payload_that_ruby_middleware_sees(
     assert evidence.wait(jid).said == "right"
 
 
-@pytest.mark.operation("set")
-def test_set_of_queue_and_options_for_one_push_reaches_ruby(evidence):
-    jid = PayloadJudge.set(
-        queue="default", retry=0, tags=[], attributes={"tenant": None}
-    ).perform_async(
-        'Thread.current[:queue] == "default" && payload["queue"] == "default"',
-        'payload["retry"].eql?(0) && payload["tags"] == []',
-        'payload.key?("tenant") && payload["tenant"].nil?',
-    )
-
-    assert evidence.wait(jid).said == "right"
-
-
 @pytest.mark.operation("push")
 def test_push_of_a_literal_runs_a_class_that_python_does_not_know(client, evidence):
     item = {
@@ -196,16 +183,6 @@ def test_push_bulk_in_batches_runs_each_job_once(client, evidence):
     assert [len(evidence.of(jid)) for jid in jids] == [1] * 300
 
 
-@pytest.mark.operation("push")
-def test_a_push_in_profile_8_is_performed_as_well(server, evidence):
-    client = Client(server.url, profile="8")
-
-    jid = client.push({"class": "Interop::Witness", "args": ["ms"]})
-
-    assert evidence.wait(jid).said == 'default ["ms"]'
-    client.close()
-
-
 @pytest.mark.operation("perform_in")
 def test_perform_in_is_run_by_rubys_poller_when_it_is_due(evidence):
     due = time.time() + 0.5
@@ -214,18 +191,6 @@ def test_perform_in_is_run_by_rubys_poller_when_it_is_due(evidence):
     testimony = evidence.wait(jid, timeout_s=POLLER_BOUND_S)
     assert testimony.said == 'default ["later", -0.0]'
     assert testimony.at >= due
-
-
-@pytest.mark.operation("perform_in")
-def test_a_scheduled_payload_carries_no_at_and_is_enqueued_when_it_is_moved(evidence):
-    jid = PayloadJudge.perform_in(
-        0.5,
-        '!payload.key?("at")',
-        'payload["enqueued_at"] - payload["created_at"] >= 0.5',
-        'payload["retry"].eql?(3) && payload["tags"] == ["money"]',
-    )
-
-    assert evidence.wait(jid, timeout_s=POLLER_BOUND_S).said == "right"
 
 
 @pytest.mark.operation("perform_bulk")

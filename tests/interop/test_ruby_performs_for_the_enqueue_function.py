@@ -2,14 +2,12 @@
 
 import json
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from support.enqueue_function import Context, load_app
 from support.project import lay_out
-from support.ruby import run_ruby
 from support.values import VALUES
 
 from kiqbridge.schedule.rule_input import SCHEDULED_TIME
@@ -57,8 +55,6 @@ module Billing
   end
 end
 """
-POLLER_BOUND_S = 20
-"""Ruby's poller first waits up to 5 s after its start; the rest is a busy machine."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -103,24 +99,6 @@ def test_several_jobs_of_one_invocation_run_each_on_its_queue(invoke, evidence):
     assert said == ["[1180591620717411303424]", r'[-0.0, "\u2028"]']
 
 
-@pytest.mark.operation("in, at")
-@pytest.mark.parametrize("form", ["in", "at as a number", "at as a text"])
-def test_a_job_for_later_is_run_by_rubys_poller_when_it_is_due(form, invoke, evidence):
-    due = time.time() + 0.6
-    when = {
-        "in": {"in": 0.6},
-        "at as a number": {"at": due},
-        "at as a text": {"at": datetime.fromtimestamp(due, UTC).isoformat()},
-    }[form]
-
-    [job] = invoke({"class": "Interop::Witness", "args": [form], **when})["enqueued"]
-
-    testimony = evidence.wait(job["jid"], timeout_s=POLLER_BOUND_S)
-    assert testimony.said == f'["{form}"]'
-    assert testimony.at >= due - 0.001
-    assert job["at"] == pytest.approx(due, abs=1)
-
-
 @pytest.mark.operation("cron rule")
 def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     invoke, evidence, monkeypatch
@@ -140,28 +118,6 @@ def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     assert evidence.wait(second["jid"]).said == "the day is closed"
     evidence.wait(first["jid"])
     assert len(evidence.of(first["jid"])) == 1
-
-
-@pytest.mark.operation("push")
-def test_ruby_sees_in_the_queue_what_the_function_put_there(invoke, redis_url, monkeypatch):
-    monkeypatch.setenv("KIQBRIDGE_ALLOWED_QUEUES", "nobody")
-    before = time.time()
-    event = {"class": "Interop::Witness", "args": [1.0], "queue": "nobody", "retry": 2, "x": {}}
-
-    [job] = invoke(event)["enqueued"]
-
-    script = """
-    job = Sidekiq::Queue.new("nobody").first
-    answer jid: job.jid, klass: job.klass, whole: job.args[0].eql?(1.0), retry: job["retry"],
-           x: job["x"], created_at: job.created_at.to_f, enqueued_at: job.enqueued_at.to_f,
-           strange: job.item.keys - %w[retry queue args class jid created_at enqueued_at x],
-           listed: Sidekiq::Queue.all.map(&:name).include?("nobody")
-    """
-    seen = run_ruby(script, redis_url)
-    assert (seen["jid"], seen["klass"], seen["whole"]) == (job["jid"], "Interop::Witness", True)
-    assert (seen["retry"], seen["x"], seen["strange"]) == (2, {}, [])
-    assert before <= seen["created_at"] <= seen["enqueued_at"] <= time.time()
-    assert seen["listed"] is True
 
 
 def rule_for_ruby():

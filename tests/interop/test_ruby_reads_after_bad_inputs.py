@@ -10,13 +10,11 @@ from support.idle import is_idle
 from support.ruby import run_ruby
 from support.waiting import wait_until
 
-import kiqbridge
-from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.errors import KiqbridgeError, ProcessDied
+from kiqbridge.errors import ProcessDied
 from kiqbridge.features.suspects.runner import SHORT_BYTES, SuspectRunner
 from kiqbridge.wire.keys import Keys
 
@@ -205,32 +203,6 @@ def test_what_killed_its_process_can_be_shown_though_it_is_buried_by_its_bytes(
         settlement = runner.condemned(text, "default", ProcessDied("was ended by SIGSEGV"))
         redis.zadd("dead", {settlement.text: settlement.score})
 
-    assert unread(server) == {}
-
-
-@pytest.mark.operation("after bad input")
-def test_what_is_refused_at_push_leaves_nothing_to_show(server, redis, worker):
-    import bad_inputs  # it declares a job
-
-    environ = {
-        "REDIS_URL": server.url,
-        "KIQBRIDGE_ALLOWED_CLASSES": "Greet,Billing::*",
-        "KIQBRIDGE_ALLOWED_QUEUES": "default,low",
-    }
-    kiqbridge.configure(server.url)
-    before = redis.dbsize()
-
-    for code in (*bad_inputs.DECLARING, *bad_inputs.ENQUEUING):
-        if "no server" not in code:
-            bad_inputs.raised_by(code)
-    for event in bad_inputs.EVENTS:
-        with pytest.raises(KiqbridgeError):
-            Enqueuer.from_environment(environ).handle(
-                json.loads(event), now=bad_inputs.NOW
-            ).answer_or_raise()
-
-    assert not redis.keys("queue:*") and not redis.exists("schedule", "queues")
-    assert abs(redis.dbsize() - before) < 10  # heartbeat, metrics
     assert unread(server) == {}
 
 

@@ -6,7 +6,6 @@ import time
 from typing import ClassVar
 
 import pytest
-from support.bad_payloads import UNREADABLE
 from support.ruby import run_ruby
 from support.waiting import wait_until
 from support.workers import find_identity
@@ -199,29 +198,6 @@ def test_workers_shows_the_running_job_with_its_payload(worker, held, redis_url,
 
 
 @pytest.mark.operation("Stats")
-def test_stats_of_sizes_are_those_of_what_was_written(worker, held, client, failed, redis_url):
-    script = """
-    stats = Sidekiq::Stats.new
-    answer enqueued: stats.enqueued, shelf: stats.queues.fetch("shelf", 0), retry: stats.retry_size,
-           dead: stats.dead_size, scheduled: stats.scheduled_size, processes: stats.processes_size,
-           busy: stats.workers_size, latency: stats.default_queue_latency
-    """
-    before = run_ruby(script, redis_url)
-
-    client.push_bulk({"class": "Interop::Parked", "args": [[1], [2], [3]], "queue": "shelf"})
-    client.push({"class": "Interop::Parked", "args": [], "at": time.time() + 1000})
-    failed("retry", {"class": "Plain"})
-    failed("dead", {"class": "Plain", "retry": 0})
-
-    after = read_until(script, redis_url, lambda seen: seen["busy"] == 1)
-    grown = {
-        name: after[name] - before[name] for name in ("enqueued", "retry", "dead", "scheduled")
-    }
-    assert grown == {"enqueued": 3, "retry": 1, "dead": 1, "scheduled": 1}
-    assert (after["shelf"], after["processes"], after["latency"]) == (3, 1, 0)
-
-
-@pytest.mark.operation("Stats")
 def test_stats_and_todays_history_count_processed_and_failed(
     client, evidence, failed, redis_url, wait_for_flush
 ):
@@ -348,62 +324,3 @@ def test_dead_set_shows_a_job_without_retries_and_its_time_of_death(failed, redi
     assert (seen["klass"], seen["count"], seen["negative"]) == ("Bad", 0, True)
     assert seen["error_class"] == "interop_jobs.MonthError"
     assert seen["at"] == seen["score"] and before <= seen["score"] <= time.time()
-
-
-@pytest.mark.operation("DeadSet")
-def test_dead_set_shows_what_is_no_job_as_the_argument_of_one(worker, redis_url, redis):
-    texts = [*UNREADABLE.values()]
-    before = redis.zcard("dead")
-    redis.lpush("queue:default", *texts)
-    wait_until(lambda: redis.zcard("dead") == before + len(texts), what=lambda: worker.output)
-    script = """
-    answer Sidekiq::DeadSet.new.select { |job| job.klass == "Unreadable" }.map { |job|
-      base64 = job.item["unreadable_base64"]
-      [job.jid, job.queue, job.display_class, job.display_args, job.item["error_message"],
-       (base64 ? base64.unpack1("m") : job.args[0]).unpack1("H*")]
-    }
-    """
-
-    seen = run_ruby(script, redis_url)
-
-    assert sorted(bytes.fromhex(each[5]) for each in seen) == sorted(texts)
-    for jid, queue, shown_class, shown, reason, _ in seen:
-        assert jid and reason and len(shown) == 1
-        assert (queue, shown_class) == ("default", "Unreadable")
-
-
-@pytest.mark.operation("Queue")
-def test_a_job_given_back_at_shutdown_is_in_the_queue_with_the_same_bytes(
-    server, python_worker, client, evidence, redis
-):
-    redis_url = server.url
-    with python_worker(JOBS.replace("busy", "other"), "-q", "other", "-t", "0.2") as worker:
-        jid = client.push({"class": "Hold", "args": [1.0], "queue": "other"})
-        evidence.wait(jid)
-        assert worker.stop() == 0
-    [text] = redis.lrange("queue:other", 0, -1)
-    script = """
-    job = Sidekiq::Queue.new("other").first
-    answer [job.jid, job.args[0].eql?(1.0), job.item.key?("retry_count"), job.value]
-    """
-
-    assert run_ruby(script, redis_url) == [jid, True, False, text.decode()]
-
-
-@pytest.mark.operation("ProcessSet")
-def test_a_stopped_worker_is_gone_from_rubys_process_set_and_its_count_is_flushed(
-    server, python_worker, client, evidence, wait_for_flush
-):
-    wait_for_flush()  # of the worker that runs all the time
-    script = """
-    answer [Sidekiq::ProcessSet.new.map { |process| process["pid"] }, Sidekiq::Stats.new.processed]
-    """
-    with python_worker(JOBS, "-q", "brief", KIQBRIDGE_BEAT_S="60") as worker:
-        pids, processed = run_ruby(script, server.url)
-        assert worker.pid in pids
-        evidence.wait(client.push({"class": "Fine", "args": [], "queue": "brief"}))
-        assert worker.stop() == 0
-
-    pids_after, processed_after = run_ruby(script, server.url)
-    assert worker.pid not in pids_after
-    assert processed_after == processed + 1

@@ -62,25 +62,6 @@ def test_the_silent_are_watched_and_rescued_and_the_living_left_alone(run, redis
     assert not redis.exists("queue:mail")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "shown"),
-    [
-        (lambda redis, dead: redis.hset(KEYS.alive, dead, f"7 {redis.time()[0] + 600}.5 1000"), ""),
-        (lambda redis, _dead: redis.delete(KEYS.alive), "silent, no sign of life is known, holds"),
-    ],
-    ids=["of before the server's clock was set back", "none"],
-)
-def test_who_gives_no_new_sign_is_rescued_whatever_the_last_one_was(run, redis, dead, spoil, shown):
-    spoil(redis, dead)
-
-    code, out, _ = run()
-
-    assert code == 0
-    assert shown in out
-    assert f"rescued {dead}: 3 jobs went back" in out
-    assert are_back(redis)
-
-
 def test_a_dry_run_changes_nothing(run, redis, dead):
     code, out, _ = run("--dry-run")
 
@@ -117,32 +98,6 @@ def test_one_that_seems_silent_and_gives_a_sign_is_never_touched(  # noqa: PLR09
     assert (f"{dead} is alive and was left alone" in err) == bool(how)
     assert redis.sismember("kb:inflight", dead)
     assert not are_back(redis)
-
-
-def test_what_somebody_else_began_to_reap_is_finished(run, redis, dead):
-    redis.smove("kb:inflight", "kb:reaping", dead)
-
-    code, out, _ = run()
-
-    assert code == 0
-    assert out.splitlines() == [
-        f"{dead}  being reaped, holds 3 jobs (default 2, low 1)",
-        f"rescued {dead}: 3 jobs went back",
-    ]
-    assert are_back(redis)
-    assert not redis.exists("kb:reaping")
-
-
-def test_what_cannot_go_back_is_reported_and_left(run, redis, dead, caplog):
-    redis.set("queue:default", "somebody's text")
-
-    code, out, _ = run("--all-dead")
-
-    assert code == 1
-    assert f"rescued {dead}: 1 job went back" in out
-    assert "queue:default holds a string, not a list" in caplog.text
-    assert redis.llen("queue:low") == 1
-    assert redis.smembers("kb:reaping") == {dead.encode()}
 
 
 @pytest.mark.parametrize("how", ["--now", "--all-dead"])

@@ -316,9 +316,6 @@ class TestWhereAPostComesFrom:
 
         assert browser_of().request("GET", "/", headers=headers).status_code == status
 
-    def test_a_get_changes_nothing(self):
-        assert browser_of(role="admin").request("GET", "/act").status_code == 405
-
 
 class TestHowOften:
     def test_writes_of_a_caller_are_limited_and_its_reads_and_others_are_not(self):

@@ -178,26 +178,6 @@ def test_a_job_that_moved_on_meanwhile_is_left_alone(browser, operator, redis):
     assert redis.llen("queue:default") == 0
 
 
-@pytest.mark.parametrize("action", ["", "explode", "move"])
-def test_an_action_that_a_job_does_not_have_is_refused(browser, redis, action):
-    redis.zadd("retry", {failed("j1"): time.time()})
-
-    browser.send("/jobs/j1", status=400, action=action)
-
-    assert redis.zcard("retry") == 1
-
-
-def test_a_viewer_sees_neither_secrets_nor_forms(viewer, redis):
-    redis.zadd("dead", {failed("j1", api_token="hunter2", error_message="password=hunter2"): 1.0})
-
-    page = viewer.open("/jobs/j1")
-
-    assert "Hidden: the role viewer sees no arguments." in page.text
-    assert "hunter2" not in page.html
-    assert "hunter2" not in viewer.request("GET", "/jobs/j1?raw=1").text
-    assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]
-
-
 def test_who_may_not_see_arguments_sees_none_anywhere(operator, redis):
     args = ["ann", "positional-1", {"n": "nested-1"}]
     redis.zadd("dead", {failed("j1", args=args): 1.0, b"broken positional-1": 2.0})

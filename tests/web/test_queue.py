@@ -30,18 +30,6 @@ def test_jobs_stand_in_the_order_in_which_they_are_taken_or_the_reverse(browser,
     assert other.text.index('"second"') < other.text.index('"first"')
 
 
-def test_pages_and_filters_are_links(browser, redis):
-    push(
-        redis, "mail", *(job(f"j{number}", "Odd" if number % 2 else "Even") for number in range(60))
-    )
-
-    assert '"j25"' in browser.open("/queues/mail?page=2").text
-    page = browser.open("/queues/mail?class=Odd&page=2")
-    assert "30 of the 60 jobs looked at match." in page.text
-    assert '"j59"' in page.text
-    assert '"j58"' not in page.text
-
-
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä?&#", "<b>x</b>", "50%", "\u202ex"])
 def test_a_queue_of_any_name_has_a_page(browser, redis, name):
     push(redis, name, job("j1"))
@@ -107,18 +95,6 @@ def test_all_that_match_are_moved_after_a_question(browser, redis):
     assert (jids(redis, "mail"), jids(redis, "slow")) == (["b"], ["a", "c"])
 
 
-@pytest.mark.parametrize("fields", [{"action": "kill"}, {"action": "move", "to": "slow"}])
-def test_nothing_is_done_to_all_before_the_question(browser, redis, fields):
-    push(redis, "mail", job("a"), job("b"))
-
-    question = browser.send("/queues/mail", all="1", **fields)
-
-    assert "2 jobs in the queue mail?" in question.text
-    assert jids(redis, "mail") == ["a", "b"]
-    browser.send("/queues/mail", **question.fields)
-    assert jids(redis, "mail") == []
-
-
 def test_clearing_asks_with_the_count_and_is_for_administrators(browser, operator, redis):
     push(redis, "mail", job("a"), job("b"))
 
@@ -146,13 +122,3 @@ def test_what_cannot_be_done_is_refused(browser, redis, fields):
     browser.send("/queues/mail", status=400, **fields)
 
     assert jids(redis, "mail") == ["a"]
-
-
-def test_a_viewer_sees_no_buttons_and_no_secrets(viewer, redis):
-    push(redis, "mail", job("a"))
-
-    page = viewer.open("/queues/mail")
-
-    assert "hunter2" not in page.html
-    assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]
-    viewer.open("/queues/mail?confirm=clear", status=403)
