@@ -1,10 +1,6 @@
 """The deployed shape of template.yaml: what SAM makes of it, and that it may do no more than it must."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,7 +8,7 @@ import pytest
 from infra import check_template
 from infra.decided import decide
 from samtranslator.yaml_helper import yaml_parse
-from support.project import lay_out, template_text
+from support.project import template_text
 
 from kiqbridge.aws import minutely
 from kiqbridge.config.config import SETTINGS
@@ -38,12 +34,6 @@ def translated():
 def functions():
     """The stack of the other functions, as SAM makes it."""
     return check_template.translate((ROOT / "infra/functions.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory) -> Path:
-    """The template with the rules that these tests know."""
-    return lay_out(tmp_path_factory.mktemp("project"))
 
 
 class TestTheTemplateAsItStands:
@@ -81,21 +71,6 @@ def schedules_of(translated):
 
 
 class TestTranslatedTemplate:
-    def test_there_are_four_schedules(self, translated):
-        assert len(schedules_of(translated)) == 4
-
-    def test_every_rule_has_a_zone_a_retry_policy_a_dead_letter_queue_and_a_group(self, translated):
-        queue = {"Fn::GetAtt": ["EnqueueDeadLetterQueue", "Arn"]}
-
-        for schedule in schedules_of(translated).values():
-            assert schedule["ScheduleExpressionTimezone"]
-            assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
-            assert schedule["GroupName"] == {"Ref": "ScheduleGroup"}
-            target = schedule["Target"]
-            assert target["DeadLetterConfig"] == {"Arn": queue}
-            assert 0 < target["RetryPolicy"]["MaximumRetryAttempts"] <= 185
-            assert 60 <= target["RetryPolicy"]["MaximumEventAgeInSeconds"] <= 86400
-
     def test_two_stacks_do_not_collide(self, translated):
         assert all("Name" not in schedule for schedule in schedules_of(translated).values())
         assert (
@@ -103,19 +78,6 @@ class TestTranslatedTemplate:
             .keys()
             .isdisjoint({"FunctionName"})
         )
-
-    def test_every_input_carries_the_scheduled_time(self, translated):
-        for name, schedule in schedules_of(translated).items():
-            tick = json.loads(schedule["Target"]["Input"]["Fn::Sub"])["tick"]
-
-            assert tick["at"] == "<aws.scheduler.scheduled-time>"
-            assert name == "EnqueueFunction" + tick["schedule"].removeprefix("${AWS::StackName}/")
-
-    def test_policies_name_the_resource_wherever_it_has_an_arn(self, translated):
-        roles = of_type(translated, "AWS::IAM::Role").values()
-
-        assert check_template.permission_findings(translated) == []
-        assert all(check_template.statements(role["Policies"]) for role in roles)
 
     def test_only_schedules_of_the_own_group_may_use_the_role(self, translated):
         role = of_type(translated, "AWS::IAM::Role")["ScheduleRole"]
@@ -530,89 +492,3 @@ class TestFaultsTheCheckFinds:
         findings = check_template.sam_findings(SOURCE.replace(right, wrong))
 
         assert any("Handlr" in finding for finding in findings), findings
-
-    def test_each_of_several_faults_is_found(self, tmp_path):
-        """All in one template: a look at it takes seconds."""
-        faults = [
-            ("RoleArn: !GetAtt ScheduleRole.Arn", "RoleArn: !GetAtt Nowhere.Arn", "Nowhere"),
-            ("MaximumRetryAttempts: 20", "MaximumRetryAttempts: 200", "185"),
-            ('Mode: "OFF"', "Mode: OFF", "Mode"),
-            ("RetentionInDays: !Ref LogRetentionDays", "RetentionInDays: 31", "31"),
-            ("VisibilityTimeout: 120", "VisibilityTimeout: 119", "less than six times"),
-            (
-                "- !If [HasIam, !Ref RedisIamUrl, !Ref AWS::NoValue]",
-                "- !If [HasIam, !Ref RedisUrl, !Ref AWS::NoValue]",
-                "reads REDIS_URL",
-            ),
-            (", sqs:ReceiveMessage]", "]", "may not sqs:ReceiveMessage"),
-            (
-                "FunctionResponseTypes: [ReportBatchItemFailures]",
-                "Enabled: true",
-                "does not look at which records failed",
-            ),
-        ]
-        broken = SOURCE
-        for right, wrong, _ in faults:
-            assert right in broken
-            broken = broken.replace(right, wrong)
-
-        path = tmp_path / "template.yaml"
-        path.write_text(broken, encoding="utf-8")
-        found = check.check_template(path, {}, Application())
-        findings = [*check_template.sam_findings(broken), *found]
-
-        for _, _, said in faults:
-            assert any(said in finding for finding in findings), (said, findings)
-
-
-class TestSchedulesOfTheTemplate:
-    def test_they_are_a_nightly_one_a_frequent_one_a_weekday_one_and_one_for_ruby(self, template):
-        rules = {
-            (
-                rule.expression_text,
-                rule.timezone,
-                job["class"],
-                job["queue"],
-                json.dumps(job["args"]),
-            )
-            for rule in read_schedules(template)
-            for job in rule.jobs
-        }
-
-        assert rules == {
-            ("cron(0 3 * * ? *)", "Europe/Paris", "NightlyReport", "low", "[1]"),
-            ("cron(0/5 * * * ? *)", "UTC", "HealthPulse", "default", "[]"),
-            ("cron(30 8 ? * MON-FRI *)", "America/New_York", "WeekdayDigest", "mailers", '["ops"]'),
-            ("cron(15 0 * * ? *)", "Europe/London", "Billing::CloseDayJob", "rails", "[]"),
-        }
-
-    @pytest.mark.parametrize(
-        "given",
-        [{}, {"RedisUrlSecretArn": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:redis"}],
-    )
-    def test_their_function_is_the_enqueue_function_and_keeps_the_redis_url_to_itself(
-        self, template, given
-    ):
-        for schedule in read_schedules(template, given):
-            assert (schedule.code_uri, schedule.handler) == (
-                "lambdas/enqueue",
-                "app.lambda_handler",
-            )
-            assert "REDIS_URL" not in schedule.environment
-            assert "KIQBRIDGE_ALLOWED_CLASSES" in schedule.environment
-
-    def test_the_command_lists_them(self, template):
-        run = subprocess.run(
-            [sys.executable, "-m", "kiqbridge.schedule.check", "template.yaml"],
-            cwd=template.parent,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "worker")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-        assert run.returncode == 0, run.stdout + run.stderr
-        assert run.stdout.count("  next ") == 4
-        assert run.stdout.splitlines()[0].startswith(
-            "EnqueueFunction.NightlyReport  cron(0 3 * * ? *)"
-        )

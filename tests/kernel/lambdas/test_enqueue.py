@@ -20,7 +20,6 @@ from kiqbridge import (
     NotAllowed,
     PayloadError,
     PushOutcomeUnknown,
-    RedisRefused,
     RedisUnavailable,
 )
 from kiqbridge.client.client import TICK_HORIZON_S
@@ -143,16 +142,6 @@ def test_the_ledger_tells_operators_what_was_delivered_and_by_whom(invoke, redis
     assert datetime.fromtimestamp(score, UTC) == datetime.fromisoformat(event["tick"]["at"])
     assert (told["at"], told["jids"]) == (score, [job["jid"]])
     assert told["by"] == f"lambda:{Context().aws_request_id}"
-
-
-def test_several_jobs_of_a_tick_are_claimed_together(invoke, redis):
-    event = read_event("scheduler_tick_many", tick=tick_at(schedule="shop/CloseOfDay"))
-
-    first, second = invoke(event), invoke(event)
-
-    assert [job["queue"] for job in first["enqueued"]] == ["low", "mailers", "rails"]
-    assert second["duplicates"] == first["enqueued"]
-    assert [redis.llen(f"queue:{name}") for name in ("low", "mailers", "rails")] == [1, 1, 1]
 
 
 def test_a_delay_in_a_tick_counts_from_the_delivery(invoke, redis):
@@ -361,8 +350,6 @@ def test_a_tick_that_shall_enqueue_nothing_is_answered_with_success(invoke, redi
 # Bad input: refused before Redis, naming field and value
 
 JOB = {"class": "HealthPulse", "args": []}
-TICK = {"schedule": "shop/NightlyReport", "at": "2026-11-20T02:00:00Z"}
-
 REFUSED = {
     name: (row["event"], getattr(kiqbridge, row["error"]), row["message"])
     for name, row in json.loads(
@@ -541,45 +528,6 @@ def test_a_frozen_server_leaves_a_plain_push_in_doubt_and_a_retry_of_a_guarded_o
     assert JID.search(str(raised.value))[0] == raised.value.jid
     assert [job["jid"] for job in answer["enqueued"] + answer["duplicates"]] == ["j"]
     assert [job["jid"] for job in queued(redis, "default")].count("j") == 1
-
-
-EVENTS_IN_ONE_SCRIPT = {
-    "unguarded": {"jobs": [JOB, {"class": "NightlyReport", "queue": "low", "args": []}]},
-    "guarded": {"jobs": [JOB | {"dedupe_key": "a"}, JOB | {"queue": "low", "dedupe_key": "b"}]},
-    "tick": {"jobs": [JOB, JOB | {"queue": "low"}], "tick": TICK},
-    "later": {"jobs": [JOB | {"queue": "low"}, JOB | {"in": 60}]},
-}
-
-
-def of_today(event):
-    return event | {"tick": tick_at()} if "tick" in event else event
-
-
-@pytest.mark.parametrize("event", EVENTS_IN_ONE_SCRIPT.values(), ids=EVENTS_IN_ONE_SCRIPT)
-def test_a_queue_of_the_wrong_type_refuses_all_jobs_and_leaves_no_guard(invoke, redis, event):
-    redis.set("queue:low", "no list")
-
-    with pytest.raises(RedisRefused, match="WRONGTYPE queue:low is a string, not a list"):
-        invoke(of_today(event))
-
-    assert redis.keys() == [b"queue:low"]
-
-
-def test_memory_full_refuses_all_jobs_and_a_later_delivery_enqueues_them(app, environment):
-    with embedded_server(maxmemory_policy="noeviction") as server:
-        environment.setenv("REDIS_URL", server.url)
-        with redis_py.Redis.from_url(server.url) as redis:
-            fill(redis)
-            filled = redis.dbsize()
-
-            for event in EVENTS_IN_ONE_SCRIPT.values():
-                with pytest.raises(RedisUnavailable, match="refused the call: OOM"):
-                    app.lambda_handler(of_today(event), Context())
-            assert redis.dbsize() == filled
-
-            redis.execute_command("FLUSHALL", "SYNC")  # else the memory is freed a little later
-            for event in EVENTS_IN_ONE_SCRIPT.values():
-                assert len(app.lambda_handler(of_today(event), Context())["enqueued"]) == 2
 
 
 def fill(redis):

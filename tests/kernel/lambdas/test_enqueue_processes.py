@@ -84,17 +84,6 @@ def test_two_environments_that_race_for_a_tick_enqueue_all_its_jobs_or_none(
     assert [redis.llen(f"queue:{name}") for name in ("low", "mailers", "rails")] == [50, 50, 50]
 
 
-def test_one_dedupe_key_delivered_by_4_processes_enqueues_one_job(redis, redis_url):
-    event = read_event("direct_one", dedupe_key="order-17")
-
-    results = run_processes(redis_url, [[event] * 25] * PROCESSES)
-
-    jids = {job["jid"] for _, a in results for job in a["enqueued"] + a["duplicates"]}
-    assert len(jids) == 1
-    assert sum(len(answer["enqueued"]) for _, answer in results) == 1
-    assert redis.llen("queue:default") == 1
-
-
 @pytest.fixture
 def recent():
     """The full minute `minutes` before this test began."""

@@ -151,16 +151,6 @@ def test_it_is_for_those_whom_aws_has_verified_and_by_their_role(start):
     assert "cookies" not in answers["ours"].body, "who signs each request needs no session"
 
 
-def test_each_environment_has_the_key_of_forms_that_the_first_one_made(start, redis):
-    with start() as one, start() as other:
-        assert status_of(one.invoke(of_url())) == 200
-        key = redis.get("kb:web:key")
-        assert status_of(other.invoke(of_url())) == 200
-
-    assert len(key) >= 32
-    assert redis.get("kb:web:key") == key
-
-
 def test_a_form_of_one_environment_is_carried_out_by_another(start, redis):
     redis.sadd("queues", "default")
     with start() as one, start() as other:
@@ -179,15 +169,6 @@ def test_a_form_of_one_environment_is_carried_out_by_another(start, redis):
     assert [status_of(each) for each in answers] == [303, 403]
     assert answers[0].body["headers"]["location"].startswith("/queues/default")
     assert redis.hkeys("kb:paused") == [b"queue:default"]
-
-
-def test_a_form_of_another_page_is_refused(start):
-    foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
-    with start() as function:
-        answer = function.invoke(of_url("/queues", "POST", form={"csrf": "x"}, **foreign))
-
-    assert status_of(answer) == 403
-    assert "Not from this page" in answer.body["body"]
 
 
 @pytest.mark.parametrize(

@@ -44,19 +44,6 @@ class TestTheLedgerLine:
         assert interrupt(run) == 0
         assert table(run.output, "RULE")[0][3:6] == ["1", "0", "0"], "done, failed, not run"
 
-    def test_counts_several_ticks_of_a_fast_clock(self, project):
-        run = project.dev("--at", "2026-10-25T01:00:30Z", "--speed", "3600")
-        run.wait_for(lambda: len(lines_of(run, "ledger")) > 2, 30, "three lines of the ledger")
-        assert interrupt(run) == 0
-
-        pulses = [line for line in lines_of(run, "ledger") if "HealthPulse" in line]
-        counts = [int(found[1]) for line in pulses if (found := re.search(r"(\d+) ticks ", line))]
-        singles = sum(" ticks " not in line for line in pulses)
-        assert counts, "twelve ticks an hour, an hour a second"
-        ticks, *_, still_open, _late = table(run.output, "RULE")[0][1:]
-        # The last one may have come when the worker took no jobs any more; it has no line.
-        assert sum(counts) + singles == int(ticks) - int(still_open)
-
 
 class TestTheTablesOnRequest:
     def test_come_at_usr1_with_next_firings_and_the_ledger(self, project):

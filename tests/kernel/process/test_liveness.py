@@ -101,31 +101,12 @@ def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, clie
     assert redis.scard("kb:inflight") == 0
 
 
-def test_a_supervisor_starts_another_process(redis, start, client, seen, tmp_path):
-    worker = start("--processes", "2", ready="all 2 processes are ready")
-
-    (tmp_path / "hang").touch()
-    worker.wait_for_output("ended with exit code 70", PATIENT_S)
-    worker.wait_for_output("another is started in", PATIENT_S)
-
-    def both_are_ready():
-        answer = health(tmp_path, "--ready")
-        return answer["ok"] and len(answer["workers"]) == 2
-
-    wait_until(both_are_ready, PATIENT_S)
-    assert worker.stop() == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
         ("Heartbeat", "heartbeat"),
-        ("LeaseKeeper", "lease"),
         ("Poller", "poller"),
-        ("PauseWatch", "pauses"),
-        ("PrefetchRevoker", "revoker"),
         ("Bookkeeper", "bookkeeper"),
-        ("Isolation", "isolation"),
     ],
 )
 def test_a_thread_that_has_ended_is_started_anew(
@@ -209,33 +190,6 @@ def test_a_recovery_is_shown_with_its_outcome(redis, start, client, seen, tmp_pa
     assert (last["returned"], last["suspected"], last["blocked"]) == (1, 0, [])
     assert f":{victim.pid}:" in last["process"]
     assert 0 <= last["ago_s"] < PATIENT_S
-
-
-def test_an_idle_worker_and_one_without_redis_are_not_stuck(  # noqa: PLR0917 - fixtures
-    redis, start, client, seen, tmp_path, server
-):
-    worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
-    assert find_identity(redis, worker.pid)
-    server.pause()
-    try:
-        worker.wait_for_output("trying again", PATIENT_S)
-        started = json.dumps(health(tmp_path, "--live"))
-        wait_until(
-            lambda: _written_at(health(tmp_path)) - _written_at(json.loads(started)) > 12, PATIENT_S
-        )
-        assert health(tmp_path, "--live")["ok"]
-    finally:
-        server.resume()
-    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
-    push(client, "note_it", "back")
-    seen.wait("back")
-
-    assert "stuck" not in worker.output
-
-
-def _written_at(answer):
-    [worker] = answer["workers"]
-    return worker["written_at"]
 
 
 def push(client, name, *args, **more):

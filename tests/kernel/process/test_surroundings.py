@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.ecs_agent import EcsAgent
 from support.processes import ran
-from support.servers import embedded_server, find_free_port
 from support.service_manager import ServiceManager
 
 from kiqbridge import __version__
@@ -131,25 +130,6 @@ class TestSystemd:
 
         (folder / "open").touch()
         assert worker.wait() == 0
-
-    def test_redis_that_is_away_is_told_and_is_no_reason_to_restart(
-        self, start, manager, variables
-    ):
-        port = find_free_port()
-        worker = start(
-            url=f"redis://127.0.0.1:{port}/0?socket_timeout=0.5",
-            KIQBRIDGE_RECOVER_AFTER_S="3",
-            **variables,
-        )
-        worker.wait_for_output("cannot be reached", timeout_s=30)
-        assert not any("READY=1" in message for message in manager.waiting())
-
-        with embedded_server(port=port):
-            hear(worker, manager, "READY=1")
-
-        [*_, away] = hear(worker, manager, "Redis has not confirmed its lease")
-        assert away[0].startswith("STATUS=running, 0 of 2 busy; ")
-        assert "WATCHDOG=1" in away
 
     def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, variables):
         worker = start(**variables)

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from kiqbridge import Client, ConfigError, configure, job
+from kiqbridge import Client, configure, job
 from kiqbridge import server as server_
 from kiqbridge.api import DeadSet, RetrySet
 from kiqbridge.client.default_client import default_client
-from kiqbridge.testing import EndlessJobs, drain, fake, real_jobs
+from kiqbridge.testing import fake, real_jobs
 
 pytestmark = [pytest.mark.any_server, pytest.mark.usefixtures("own_jobs")]
 
@@ -51,19 +51,6 @@ def test_the_default_client_is_that_of_the_server_only_meanwhile(redis_url, note
         assert default_client() is jobs.client
         assert jobs.url == redis_url
     assert default_client() is former
-
-
-def test_a_part_is_performed_by_queue_and_number(jobs, note, seen):
-    other = job(name="Other")(lambda: seen.append("other"))
-    for number in range(3):
-        note.perform_async(number)
-    other.perform_async()
-
-    assert drain(queue="low", limit=2) == 2
-    assert seen == [0, 1]
-    with pytest.raises(ConfigError, match="claimed by their queue"):
-        jobs.drain(job=note)
-    assert jobs.drain() == 2
 
 
 def test_a_job_that_fails_is_in_the_retry_set_and_raised(jobs, note):
@@ -127,18 +114,6 @@ def test_resources_are_open_until_the_end(redis_url, note, seen, monkeypatch):
         jobs.drain()
 
     assert seen == ["open", "one", "two", "closed"]
-
-
-def test_jobs_that_enqueue_each_other_without_end_are_stopped(jobs, monkeypatch):
-    monkeypatch.setattr("kiqbridge.testing.server_jobs.MOST_JOBS", 5)
-
-    @job
-    def again():
-        again.perform_async()
-
-    again.perform_async()
-    with pytest.raises(EndlessJobs, match="5 jobs were performed"):
-        jobs.drain()
 
 
 @pytest.mark.parametrize("mode", ["fake", "server"])
