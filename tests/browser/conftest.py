@@ -1,29 +1,51 @@
-"""One chromium, one fleet of real workers and one `kiqbridge web --role admin` for a module of tests."""
+"""One chromium, one filled Redis and one `kiqbridge web --role admin` for a module of tests."""
 
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
+import redis as redis_py
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from support.browser_view import Seen, watched
-from support.operated import Operated, operated_fleet
+from support.running_system import fill
 from support.servers import embedded_server
 from support.workers import WorkerProcess
 
+from kiqbridge import Client
+
 SERVES = re.compile(r"serves (http://\S+)")
+SCRIPT = "<script>window.hacked = true</script>"
+ESCAPE = "\x1b[31mred\u202egnp.exe\u2066 [bold]markup[/bold]"
+"""What a terminal would obey, what turns the direction of text, and Rich's markup."""
+
+
+class Shop(NamedTuple):
+    """What a running system left in Redis."""
+
+    url: str
+    redis: redis_py.Redis
+    client: Client
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Operated]:
-    """A fleet of Python and Ruby with something on every screen; the module's tests share it."""
-    with embedded_server() as server, operated_fleet(server.url) as fleet:
-        yield fleet
+def shop() -> Iterator[Shop]:
+    """With something on every screen, a hostile job too; the module's tests share it."""
+    with embedded_server() as server, server.client() as redis:
+        system = fill(server.url)
+        hostile = system.failed("Hostile", count=25, ago_s=10)
+        hostile |= {"args": [SCRIPT + ESCAPE], "tags": [SCRIPT, ESCAPE], "error_message": SCRIPT}
+        redis.zadd("dead", {json.dumps(hostile): system.now - 10})
+        client = Client(server.url)
+        yield Shop(server.url, redis, client)
+        client.close()
 
 
 @pytest.fixture(scope="module")
-def site(shop: Operated) -> Iterator[str]:
+def site(shop: Shop) -> Iterator[str]:
     """The page's address, without a slash at its end."""
     with WorkerProcess(
         "--role", "admin", "--port", "0", redis_url=shop.url, command="web"

@@ -177,7 +177,7 @@ def system(redis):
     from support.running_system import System, fill_processes
 
     system = System(server=redis)
-    fill_processes(system, None)
+    fill_processes(system)
     return system
 
 

@@ -1,13 +1,10 @@
-"""What a running system leaves in Redis, made at once: for the tests of the pages, their pictures, and demonstrations.
-
-    PYTHONPATH=tests python -m support.running_system redis://127.0.0.1:6379/5 --dead 100000 --queued 10000
+"""What a running system leaves in Redis, made at once: for the tests of the pages, and their pictures.
 
 Two workers of ours, of different versions, and one of Ruby; jobs that wait, run, are retried and have died; eight
 hours of measurements with two deployments; schedules whose ledgers hold every state. Same seed, same data, but for
-the times. Nothing expires but what `expire_s` names, so that pictures can be taken in peace.
+the times. Nothing expires, so that pictures can be taken in peace.
 """
 
-import argparse
 import base64
 import json
 import random
@@ -124,19 +121,18 @@ class System:
         )
 
 
-def fill(url: str, *, dead: int = 140, queued: int = 90, expire_s: int | None = None) -> System:
+def fill(url: str, *, dead: int = 140, queued: int = 90) -> System:
     """Fill an empty Redis.
 
     Args:
         url: its address.
         dead: members of the dead set.
         queued: jobs that wait.
-        expire_s: seconds after which the processes are gone; None = they stay.
     """
     system = System(server=redis.Redis.from_url(url))
     fill_queues(system, queued)
     fill_sets(system, dead)
-    fill_processes(system, expire_s)
+    fill_processes(system)
     fill_metrics(system)
     with_client = Client(url)
     try:
@@ -180,7 +176,7 @@ def fill_sets(system: System, dead: int) -> None:
     pipe.execute()
 
 
-def fill_processes(system: System, expire_s: int | None) -> None:
+def fill_processes(system: System) -> None:
     """Two of ours and one of Ruby, with what runs in them: a long job, an iterable one, short ones."""
     long = system.job("Reports::Nightly", age_s=7600)
     iterable = system.job("ImportCustomers", age_s=500, queue="default")
@@ -224,10 +220,6 @@ def fill_processes(system: System, expire_s: int | None) -> None:
     server.mset({keys.stat("processed"): 1_284_113, keys.stat("failed"): 20_481})
     day = time.strftime("%Y-%m-%d", time.gmtime(system.now))
     server.mset({keys.stat("processed", day): 41_977, keys.stat("failed", day): 812})
-    if expire_s is not None:
-        for identity in (OURS, OLDER, RUBY):
-            server.expire(keys.process(identity), expire_s)
-            server.expire(keys.work(identity), expire_s)
 
 
 def _process(
@@ -419,17 +411,3 @@ def _ledger(system: System, name: str, period: int, *, offset: int = 0) -> None:
 def _flush_now_and_then(pipe: Any, at_once: int = 5000) -> None:
     if len(pipe) >= at_once:
         pipe.execute()
-
-
-def main() -> None:
-    """Fill the Redis that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("--dead", type=int, default=140)
-    parser.add_argument("--queued", type=int, default=90)
-    options = parser.parse_args()
-    fill(options.url, dead=options.dead, queued=options.queued)
-
-
-if __name__ == "__main__":
-    main()
