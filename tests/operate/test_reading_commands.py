@@ -113,20 +113,6 @@ class TestStats:
         assert code == 0
         assert "No job was ever pushed to a queue here." in out
 
-    def test_watching_repeats_until_ctrl_c(self, run, monkeypatch):
-        pauses = []
-
-        def wait(seconds):
-            pauses.append(seconds)
-            if len(pauses) == 2:
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr("kiqbridge.commands.stats_command.time.sleep", wait)
-
-        code, out, _ = run("stats", "--watch", "5s", "--json")
-
-        assert (code, pauses, len(out.splitlines())) == (0, [5.0, 5.0], 2)
-
 
 class TestProcesses:
     def test_one_whose_clock_is_behind_is_not_silent(self, run, redis):
@@ -159,6 +145,32 @@ class TestProcesses:
         assert re.search(r"^web-2:7:abc .* quiet$", out, re.MULTILINE)
         assert re.search(r"^web-3:7:abc .* silent for 4\d s$", out, re.MULTILINE)
         assert re.search(r'^web-1:7:abc +tid1 +j1 +Mail +default +"j1" +\d+ s$', out, re.MULTILINE)
+
+    def test_what_a_worker_may_be_stuck_in_is_shown_while_its_heartbeat_is_late_or_gone(
+        self, run, redis
+    ):
+        now = time.time()
+        add_process(redis, "host:7:abc", beat=now - 25)
+        add_process(redis, "host:8:abc", beat=now - 3)
+        redis.sadd("kb:inflight", "v9:x", "v2:\x1b[2J")  # of anybody
+        for name in ("v2:host:7:abc:1", "v2:host:8:abc:1", "v2:host:9:abc:1"):
+            redis.sadd("kb:inflight", name)
+            redis.hset("kb:alive", name, f"3 {now:.3f} 10000")
+            redis.hset(f"kb:claims:{name}", "t1", "1 default")
+            redis.lpush(f"kb:inflight:{name}:t1:1", text(f"of-{name[8]}"))
+
+        found = answer(run("ps", "--jobs", "--json"))
+        _, out, _ = run("ps", "--jobs")
+
+        assert [(each["process"], each["jid"], each["run_at"]) for each in found["jobs"]] == [
+            ("host:7:abc", "of-7", None),
+            ("host:9:abc", "of-9", None),
+        ]
+        [*_, lost] = found["processes"]
+        assert (lost["identity"], lost["pid"], lost["silent"]) == ("host:9:abc", 9, True)
+        assert re.search(r"^host:9:abc .* no heartbeat$", out, re.MULTILINE)
+        assert re.search(r"^host:9:abc +t1 +of-9 +Mail .* unknown$", out, re.MULTILINE)
+        assert "The job runs if the worker is stuck in it" in out
 
     def test_nobody(self, run):
         assert run("ps")[:2] == (0, "No process is alive; `kiqbridge worker` starts one.\n")

@@ -85,38 +85,6 @@ class TestOutcomes:
         assert redis.get("stat:processed") == b"1"
         assert redis.get("stat:failed") in (None, b"0")
 
-    def test_a_failed_try_reports_nothing_and_the_one_that_succeeds_does(
-        self, start, push, service, redis
-    ):
-        start("-c", "1")
-        push("Flaky")
-
-        [member] = wait_until(lambda: redis.zrange("retry", 0, -1), 20)
-        assert service.calls == []
-        redis.zadd("retry", {member: 0})
-
-        assert outcome(service) == "at last"
-        assert service.named("SendTaskFailure") == []
-
-    @pytest.mark.parametrize("retry", ["0", "false"])
-    def test_a_job_that_is_dead_or_dropped_fails_its_task(self, start, push, service, redis, retry):
-        start("-c", "1")
-        jid = push("Dying", retry=json.loads(retry))
-
-        sent = one(service, "SendTaskFailure")
-
-        assert sent["error"] == "ValueError"
-        cause = json.loads(sent["cause"])
-        assert cause == {
-            "errorType": "ValueError",
-            "errorMessage": "no such order",
-            "jid": jid,
-            "class": "Dying",
-            "retry_count": 0 if retry == "0" else None,
-        }
-        assert redis.zcard("dead") == (retry == "0")
-        all_sent(redis)
-
     def test_an_iterable_job_that_goes_on_in_another_worker_reports_once(
         self, start, push, service, tmp_path
     ):
@@ -148,26 +116,6 @@ class TestOutcomes:
 
 
 class TestFaults:
-    def test_an_outcome_outlives_an_outage_of_the_service_and_its_worker(
-        self, start, push, service, redis, tmp_path
-    ):
-        service.close()
-        worker = start("-c", "1")
-        push("Bill", 7)
-        worker.wait_for_output("could not be reported to Step Functions")
-        worker.kill()
-        assert redis.zcard(REPORTS) == 1
-        assert (tmp_path / "Bill").read_text() == "x"
-        redis.zadd(REPORTS, dict.fromkeys(redis.zrange(REPORTS, 0, -1), 0))  # no need to wait
-
-        with StepFunctionsStandIn(TOKEN, port=service.port) as back:
-            other = start("-c", "1")
-            assert outcome(back) == {"total": 7, "paid": True}
-            all_sent(redis)
-            assert other.stop() == 0
-
-        assert (tmp_path / "Bill").read_text() == "x"
-
     def test_a_worker_that_stops_sends_what_its_last_job_owes(
         self, start, push, service, tmp_path, redis
     ):

@@ -1,19 +1,12 @@
 """A worker that starts is whole or ends; one that is told to end does so in time, come what may."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from support.waiting import wait_until
 
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 
-TESTS = Path(__file__).parents[2]
 TIMEOUT_S = 1
 SLACK_S = 20
 """Beside other tests on a small machine; a worker that hangs would hang for ever."""
@@ -47,9 +40,6 @@ def hang():
 def hang_in_c():
     ctypes.PyDLL(None).sleep(1000)  # it keeps the interpreter lock
 
-def leave():
-    raise SystemExit(5)
-
 if HOW == "loading":
     print("loading", flush=True)
     while True:
@@ -81,15 +71,6 @@ if HOW == "no more threads":
     def use_up():
         threading.stack_size(1 << 40)  # none can be started from now on
         note("used up")
-if HOW == "handler":
-    import logging
-
-    class Telemetry(logging.Handler):
-        def emit(self, record):
-            if os.path.exists("away"):
-                raise ConnectionError("the collector is away")
-
-    logging.getLogger().addHandler(Telemetry())
 if HOW == "odd queue":
     from kiqbridge.client.server import CapsuleSetup
     server.capsules["odd"] = CapsuleSetup(
@@ -109,40 +90,6 @@ def ended_within(worker, bound_s):
     return status
 
 
-@pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
-def test_term_is_obeyed_although_nobody_reads_standard_output(  # noqa: PLR0917 - fixtures
-    folder, redis, redis_url, client, seen, flags
-):
-    command = [sys.executable, "-m", "kiqbridge", "worker", "-r", "jobs.py", "-t", "1"]
-    process = subprocess.Popen(
-        [*command, "-c", "2", *flags],
-        cwd=folder,
-        env={
-            **os.environ,
-            "REDIS_URL": redis_url,
-            "MARKS": str(folder.parent),
-            "PYTHONPATH": str(TESTS),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        many = 2_000  # the pipe is full after some 200
-        client.push_bulk({"class": "note", "args": [[each] for each in range(many)]})
-        wait_until(lambda: len(seen.all()) == many, 60, interval_s=0.1)
-
-        process.terminate()
-
-        assert process.wait(TIMEOUT_S + LAST_STEPS_S + SLACK_S) == 0
-        assert redis.scard("kb:inflight") == 0
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
 def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
@@ -159,16 +106,6 @@ def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
     assert redis.scard("processes") == 0
     assert f"a listener to {event} has not returned" in worker.output
     assert "hanging_listener" in worker.output
-
-
-@pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
-def test_a_listener_that_leaves_keeps_nobody_from_being_called(start, redis, seen, event):
-    worker = start(HOW=f"{event} leave")
-
-    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
-
-    assert seen.events() == ["the next listener"]
-    assert redis.scard("kb:inflight") == 0
 
 
 @pytest.mark.slow
@@ -213,22 +150,6 @@ def test_a_startup_listener_that_hangs_does_not_keep_term_from_being_obeyed(star
     assert redis.scard("kb:inflight") == 0
 
 
-def test_signals_that_would_kill_are_ignored_and_said_once(start, redis, client, seen):
-    worker = start()
-    names = ("HUP", "USR1", "USR2", "ALRM")
-    for _ in range(2):
-        for name in names:
-            worker.signal(getattr(signal, f"SIG{name}"))
-    for name in names:
-        worker.wait_for_output(f"SIG{name} is ignored; ", SLACK_S)
-
-    client.push({"class": "note", "args": [1]})
-    seen.wait("1")
-
-    assert worker.stop() == 0
-    assert worker.output.count("is ignored; ") == len(names)
-
-
 @pytest.mark.parametrize(
     ("how", "reason"),
     [("no threads", "can't start new thread"), ("odd queue", "the first claim of jobs failed")],
@@ -245,15 +166,6 @@ def test_a_start_that_fails_anywhere_ends_the_process_with_1_and_the_reason(
     assert reason in last
     assert "is ready" not in worker.output
     assert redis.scard("kb:inflight") == 0
-
-
-def test_a_queue_name_that_is_no_text_is_refused(start):
-    odd = b"caf\xe9".decode("utf-8", "surrogateescape")
-
-    worker = start("-q", odd, ready=False)
-
-    assert worker.wait(SLACK_S) == 1
-    assert "is not UTF-8 text (from -q)" in worker.output
 
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
@@ -282,22 +194,3 @@ def test_a_worker_that_can_start_no_thread_ends_in_order_all_the_same(start, red
 
     assert seen.events()[-1] == "ended"
     assert redis.scard("kb:inflight") == redis.scard("processes") == 0
-
-
-@pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
-def test_a_log_handler_that_raises_ends_nothing(start, folder, redis, client, seen, flags):  # noqa: PLR0917 - fixtures
-    worker = start("-t", "60", *flags, ready="is ready", HOW="handler")
-    (folder / "away").touch()
-    worker.signal(signal.SIGTTIN)  # it logs where its threads are, or its processes
-    worker.wait_for_output("raises ConnectionError", SLACK_S)
-    client.push({"class": "short", "args": []})
-    seen.wait("begun")
-
-    assert worker.stop(60) == 0
-
-    assert seen.events() == ["begun", "ended"]
-    assert redis.scard("kb:inflight") == redis.scard("processes") == 0
-    assert (
-        "the log handler jobs.Telemetry raises ConnectionError: the collector is away"
-        in worker.output
-    )

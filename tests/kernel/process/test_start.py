@@ -84,33 +84,6 @@ class TestHealth:
         worker.wait_for(lambda: live() == (True, []), PATIENT_S, "the health of all being green")
 
 
-class TestQueues:
-    MAIL = """
-from kiqbridge import job
-
-@job(queue="mailers")
-def mail():
-    print("mail is sent", flush=True)
-
-@job
-def plain(): ...
-"""
-
-    @pytest.fixture(autouse=True)
-    def _jobs(self, folder):
-        (folder / "mail.py").write_text(self.MAIL)
-
-    def test_without_q_the_queues_of_the_declared_jobs_are_served(self, redis, redis_url, start):
-        redis.lpush("queue:mailers", '{"class":"mail","args":[],"jid":"1"}')
-
-        worker = start(url=redis_url, require="mail.py")
-
-        worker.wait_for_output("mail is sent", PATIENT_S)
-        assert "those of the declared jobs are served: mailers, default" in worker.output
-        worker.wait_for_output("queues mailers,1, default,1 (random)", PATIENT_S)
-        assert "WARN" not in worker.output
-
-
 class TestAServerThatCannotBeUsed:
     """What cannot become right ends the start with status 1, in one line."""
 

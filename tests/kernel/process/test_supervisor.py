@@ -13,8 +13,6 @@ from support.fleet import incarnations, is_frozen
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-from kiqbridge.api import ProcessSet, fetch_in_flight, fetch_verdict, open_operator
-
 JOBS = """
 import ctypes, os, random, time
 from kiqbridge import job
@@ -153,16 +151,6 @@ class TestProcesses:
         assert len(set(seen.pids("drawn"))) == 3
         assert len(set(seen.texts())) == 3
 
-    def test_the_list_of_processes_shows_what_it_is(self, start):
-        supervisor = start()
-
-        shown = Path(f"/proc/{supervisor.pid}/cmdline")
-
-        supervisor.wait_for(
-            lambda: "supervisor [2 of 2 processes]" in shown.read_text(encoding="utf-8"),
-            what="its title",
-        )
-
     def test_a_client_that_was_used_before_the_fork_serves_all_of_them(
         self, redis, start, folder, seen
     ):
@@ -293,19 +281,6 @@ class TestCrash:
 
         assert len(children_of(supervisor.pid)) == 2
         assert "another is started" not in supervisor.output
-
-    def test_a_process_that_is_stopped_through_redis_is_started_anew(self, redis, start):
-        supervisor = start()
-        name = next(iter(redis.smembers("processes"))).decode()
-        pid = int(name.split(":")[-2])
-
-        redis.lpush(f"{name}-signals", "TERM")
-
-        supervisor.wait_for_output(f"(pid {pid}) ended with exit code 0; another is started in")
-        supervisor.wait_for(
-            lambda: len(beating(redis)) == 2 and pid not in beating(redis), what="a successor"
-        )
-        assert supervisor.stop() == 0
 
 
 @pytest.mark.slow
@@ -485,33 +460,6 @@ class TestLiveness:
         assert supervisor.stop() == 0
         assert redis.get("stat:processed") == b"1"
         nothing_is_left(redis)
-
-    def test_a_job_in_which_its_process_is_stuck_is_named_when_its_heartbeat_has_ended(
-        self, redis, redis_url, start, seen
-    ):
-        operator = open_operator(redis_url)
-        supervisor = start("-c", "1")
-        names = sorted(name.decode() for name in redis.smembers("processes"))
-        redis.sadd("queues", "default")
-        jobs = [text("holds_the_interpreter", 8, jid=f"j{number}") for number in range(3)]
-        redis.lpush("queue:default", *jobs)
-        supervisor.wait_for(lambda: seen.texts() == ["begin held"] * 2)
-
-        for name in names:  # as after a minute
-            redis.delete(name, f"{name}:work", f"{name}:workers")
-        held = fetch_in_flight(operator, only_silent=True)
-        lost = ProcessSet(operator).lost([])
-        fact = fetch_verdict(operator).facts[0]
-
-        assert seen.texts() == ["begin held"] * 2
-        assert {each.process for each in held} == {each.identity for each in lost} == {*names}
-        assert sorted(each.job.jid for each in held) == ["j0", "j1"]
-        assert fact.what.startswith("No worker gives a heartbeat, and 1 job waits in queues")
-        first = (
-            f"{held[0].process} gives no heartbeat and is stuck, perhaps in holds_the_interpreter"
-        )
-        assert fact.what.endswith(f"; {first} {held[0].job.jid}; so is 1 other.")
-        assert supervisor.stop() == 0
 
     @pytest.mark.parametrize("with_supervisor", [False, True])
     def test_a_frozen_process_is_found_dead_all_the_same(self, redis, start, seen, with_supervisor):

@@ -304,24 +304,6 @@ def test_a_worker_that_is_to_have_no_jobs_starts(start):
     assert worker.stop() == 0
 
 
-def test_a_second_application_whose_schedule_has_the_name_of_the_firsts_does_not_start(
-    start, folder, redis, redis_url
-):
-    for app, cron in (("shop", "0 3 * * *"), ("mail", "0 4 * * *")):
-        text = f"from kiqbridge import job\n@job(name='Nightly', cron='{cron}')\ndef f(): ...\n"
-        (folder / f"{app}.py").write_text(text)
-    start(require="shop.py")
-
-    code, output = ran("worker", "-r", "mail.py", cwd=folder, env={"REDIS_URL": redis_url})
-
-    assert code == 1
-    assert output.splitlines()[-1].startswith(
-        "kiqbridge: schedule Nightly of application mail is declared by application shop as well"
-    )
-    assert "Traceback" not in output
-    assert redis.scard("processes") == 1
-
-
 class TestExitCodes:
     @pytest.mark.parametrize(
         ("args", "code", "words"),

@@ -26,15 +26,21 @@ class TestEvents:
             order.reverse()
         assert heard == order * (2 if event == "beat" else 1)
 
-    def test_an_error_is_logged_and_the_others_are_called_but_raised_at_startup(self, caplog):
+    @pytest.mark.parametrize("error", [ValueError, SystemExit])
+    def test_an_error_is_logged_and_the_others_are_called_but_raised_at_startup(
+        self, caplog, error
+    ):
+        def fail():
+            raise error
+
         events, heard = Events(), []
         events.add("shutdown", lambda: heard.append("called"))
         for event in ("shutdown", "startup"):
-            events.add(event, lambda: 1 // 0)
+            events.add(event, fail)
         events.fire("shutdown")
         assert heard == ["called"]
         assert "a listener to shutdown failed" in caplog.text
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(error):
             events.fire("startup", raising=True)
         with pytest.raises(ConfigError, match="'boot' is no event; events are startup, quiet"):
             Server().on("boot")(print)
