@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "schedule": "runtime wire",
     "store": "runtime wire config config/credentials",
     "client": "runtime runtime/logs wire config schedule store",
-    "flow": "runtime wire client",
+    "flow": "",
     "compat": "runtime wire client",
     "engine/inflight": "runtime wire store",
     "engine/host": "runtime runtime/logs client",
