@@ -16,7 +16,7 @@ from kiqbridge.wire.payload import read_timestamp
 
 if TYPE_CHECKING:
     from kiqbridge.client.registry import JobDefinition
-    from kiqbridge.engine.perform.gate import Refusal
+    from kiqbridge.engine.settle.ending import Refusal
 
 FEATURE = Feature(
     package=__name__, options={"deadline_s": ":declare"}, gates={"deadline_s": ":look"}
@@ -30,7 +30,7 @@ def declare(definition: "JobDefinition", value: object) -> "JobDefinition":
 
 
 def look(payload: Mapping[str, Any], now: float) -> "Refusal | None":
-    from kiqbridge.engine.perform.gate import Refusal  # noqa: PLC0415 - a worker has it
+    from kiqbridge.engine.settle.ending import Refusal  # noqa: PLC0415 - a worker has it
 
     late_s = now - (read_timestamp(payload["enqueued_at"]) or now) - payload["deadline_s"]
     return Refusal(expired=f"{late_s:.1f} s after its deadline") if late_s > 0 else None

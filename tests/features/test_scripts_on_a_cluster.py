@@ -34,18 +34,18 @@ from kiqbridge.features.transfer.state import StateSource, mark_away, put_record
 from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.flow import Batch, Debounce, Throttle, Unique, limiter
 from kiqbridge.store import scripts
+from kiqbridge.store.begin import begin
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.forgetting import forget_what_is_over
-from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
+from kiqbridge.store.locks import ask_lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.runs import RunMark, begin_run, end_run
+from kiqbridge.store.runs import RunMark, ask_run, end_run
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import LockMark
 from kiqbridge.wire.tick_mark import TickMark
 
 
@@ -141,7 +141,7 @@ class TestCluster:
         assert batch.status().success
         batch.cancel()
         mark = RunMark(TickMark(schedule="s", at=60, overlap="skip"), "j1", "host:1:aaa")
-        assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
+        assert begin(pool.connection(), [ask_run(keys, mark, is_first=True)]) == [("run", [])]
         assert end_run(pool.connection(), keys, mark, is_over=True)
         push_by_rules(client, pool.connection(), keys)
         use_limits(client)
@@ -172,7 +172,7 @@ class TestCluster:
         names = sorted(path.stem for folder in folders for path in folder.glob("*.lua"))
 
         known = """
-            acknowledge apply_ends audit_note beat begin_lock begin_run bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
+            acknowledge apply_ends audit_note beat begin bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
             forget_guards forget_ledgers give_back hold_export hold_schedule lead level locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
             reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause
             wake_check wake_forget wake_renew window
@@ -205,7 +205,8 @@ def push_by_rules(client, connection, keys):
     for name in ("debounce", "throttle"):
         assert client.push({**item, name: rules[name]})
     [name] = connection.call("HKEYS", keys.locks)
-    assert begin_lock(connection, keys, LockMark(name.decode(), "done"), jid) == ""
+    held = {"jid": jid, "flow": {"lock": name.decode(), "until": "done"}}
+    assert begin(connection, [ask_lock(keys, held).part]) == [("run", [])]
     connection.call("ZADD", keys.locks_look, 1, name)
     [lock] = find_due_locks(connection, keys, most=1)
     assert lock.jid == jid

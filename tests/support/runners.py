@@ -70,7 +70,7 @@ class RunnerStand:
             max_retries=max_retries,
             server=server,
             wall_now=lambda: NOW,
-            gate=lambda _payload: self.refusal,
+            gate=SimpleNamespace(check=lambda _payload: self.refusal),
         )
 
     def declare(self, function, name="Work", **options):

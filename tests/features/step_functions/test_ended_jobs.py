@@ -21,8 +21,7 @@ from kiqbridge.api import Queue
 from kiqbridge.client.server import Server
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.engine.perform.gate import Refusal
-from kiqbridge.engine.settle.ending import Target
+from kiqbridge.engine.settle.ending import Refusal, Target
 from kiqbridge.errors import JobRefused
 
 

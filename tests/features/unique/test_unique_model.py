@@ -31,10 +31,10 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Unique
+from kiqbridge.store.begin import begin
 from kiqbridge.store.due_jobs import promote
-from kiqbridge.store.locks import begin_lock
+from kiqbridge.store.locks import ask_lock
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.rules import flow_name
 
 KEYS = Keys()
@@ -146,8 +146,10 @@ class UniqueJobs(RuleBasedStateMachine):
         text = chunk.take()
         payload = json.loads(text)
         jid, model = payload["jid"], self.model
-        answer = begin_lock(self.connection, KEYS, lock_of(payload), jid)
-        assert answer == begin_lock(self.connection, KEYS, lock_of(payload), jid)
+        part = ask_lock(KEYS, payload).part
+        [(_, [*others])] = answers = begin(self.connection, [part])
+        assert answers == begin(self.connection, [part])
+        answer = "".join(others)
         assert (answer == "replaced") == (jid in model.replaced)
         if answer:
             event("left out")

@@ -13,7 +13,8 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, PushOutcomeUnknown, RedisRefused, RedisUnavailable
 from kiqbridge.flow import Unique, find_owner
-from kiqbridge.store.locks import begin_lock
+from kiqbridge.store.begin import begin
+from kiqbridge.store.locks import ask_lock
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
 
@@ -123,7 +124,8 @@ class TestUnique:
 
 class TestBeginning:
     def begin(self, client, payload):
-        return begin_lock(client.pool.connection(), Keys(), lock_of(payload), payload["jid"])
+        [answer] = begin(client.pool.connection(), [ask_lock(Keys(), payload).part])
+        return "".join(answer.more)
 
     def test_a_replaced_job_does_not_begin_and_the_later_one_does(self, client, redis):
         latest.perform_in(HOUR, "a")

@@ -46,7 +46,7 @@ class Engine:
                 unknown_class=unknown_class,
                 rng=random.Random(1),
                 wall_now=lambda: NOW,
-            ).check,
+            ),
         )
         self.settler = Settler(process.keys)
 

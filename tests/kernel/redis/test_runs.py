@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from kiqbridge.store.begin import begin as ask
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.runs import RunMark, begin_run, end_run
+from kiqbridge.store.runs import RunMark, ask_run, end_run
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import TickMark
 
@@ -33,8 +34,8 @@ def mark(jid="j1", *, at=None, owner="v2:a", overlap="skip", max_age_s=None, sch
 
 
 def begin(pool, mark, *, is_first=True):
-    found = begin_run(pool.connection(), KEYS, mark, is_first=is_first)
-    return found.outcome, found.others
+    [answer] = ask(pool.connection(), [ask_run(KEYS, mark, is_first=is_first)])
+    return answer
 
 
 def end(pool, mark, *, is_over=True):

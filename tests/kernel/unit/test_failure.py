@@ -19,8 +19,7 @@ from support.runners import (
 )
 
 from kiqbridge.client.registry import JobDefinition
-from kiqbridge.engine.perform.gate import Refusal
-from kiqbridge.engine.settle.ending import Target
+from kiqbridge.engine.settle.ending import Refusal, Target
 
 
 class TestTextsThatAreNoJob:

@@ -7,7 +7,8 @@ import pytest
 
 from kiqbridge.config.config import routed_queue
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.perform.gate import MOST_NAMES, Gate, Refusal, check_route
+from kiqbridge.engine.perform.gate import MOST_NAMES, Gate, check_route
+from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.errors import ConfigError
 
 NOW = 1_700_000_000.0

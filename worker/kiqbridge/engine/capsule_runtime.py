@@ -20,7 +20,6 @@ from kiqbridge.engine.perform.fetch import Fetcher, Fetches
 from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.processor import Processor, ProcessorContext
-from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.perform.slots import JobPool, SlotsByKind
 from kiqbridge.engine.perform.wakeup import IdleGate
@@ -54,7 +53,6 @@ class EngineContext:
     look_ahead: int
     fetch: str
     loop_blocked_s: float
-    run_marks: RunMarks | None = None
     troubles: Troubles | None = None
 
 
@@ -123,7 +121,6 @@ class CapsuleRuntime:
             bookkeeper=context.bookkeeper,
             runtime=context.runtime,
             pools=context.pools,
-            run_marks=context.run_marks,
         )
         self._spare = SpareClaimers(self._claimer)
         self.processors = [self._processor() for _ in range(capsule.concurrency)]

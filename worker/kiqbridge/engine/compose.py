@@ -9,9 +9,8 @@ None of them starts a thread; launcher.py does.
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kiqbridge import __version__, seams
 from kiqbridge.client.current import Runtime
@@ -28,7 +27,6 @@ from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.capsule import Capsule, capsules_of
 from kiqbridge.engine.perform.execution import JobRunner
-from kiqbridge.engine.perform.gate import Gate, Refusal
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.running_job import Holder
@@ -53,20 +51,12 @@ def load_before_fork() -> None:
 
 def build_capsules(parts: EngineParts) -> None:
     """Make the capsules; the event loops take their resources from `resources`, which are open."""
-    gate = Gate(
-        paused=parts.pauses,
-        declared=parts.registry,
-        foreign_jobs=parts.config.foreign_jobs,
-        unknown_class=parts.config.unknown_class,
-        rng=random.Random(),  # noqa: S311 - jitter
-        barriers=parts.outbox,
-    )
     context = _context(parts)
     capsules = capsules_of(parts.config, parts.server.capsules, parts.server_middleware)
     parts.capsules = [
         CapsuleRuntime(
             capsule,
-            _runner(parts, capsule, gate.check),
+            _runner(parts, capsule),
             context,
             parts.pool.raw_connection,
             parts.resources.for_loop() if _needs_loop(parts, capsule) else None,
@@ -167,14 +157,11 @@ def _context(parts: EngineParts) -> EngineContext:
         look_ahead=config.look_ahead,
         fetch=config.fetch,
         loop_blocked_s=config.loop_blocked_s,
-        run_marks=parts.run_marks,
         troubles=parts.troubles,
     )
 
 
-def _runner(
-    parts: EngineParts, capsule: Capsule, check: Callable[[Mapping[str, Any]], Refusal | None]
-) -> JobRunner[Settlement]:
+def _runner(parts: EngineParts, capsule: Capsule) -> JobRunner[Settlement]:
     return JobRunner(
         registry=parts.registry,
         invoker=Invoker(
@@ -192,7 +179,7 @@ def _runner(
             handlers=parts.handlers,
             rng=random.Random(),  # noqa: S311 - jitter
         ),
-        gate=check,
+        gate=parts.gate,
         lines=JobLines(skip=parts.config.skip_default_job_logging),
         metrics=parts.metrics if parts.metrics.on else None,
         max_payload_bytes=parts.config.max_payload_bytes,

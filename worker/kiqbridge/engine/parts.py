@@ -6,6 +6,7 @@ registered process; launcher.py starts and stops all of it.
 
 import logging
 import os
+import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import capsules_of, connections_of
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
@@ -43,6 +45,7 @@ from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
 from kiqbridge.runtime.troubles import OF_PROCESS, Troubles
+from kiqbridge.store.locks import ask_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -156,6 +159,15 @@ class EngineParts:
             identity=self.identity,
             cancel=self.client.cancel,
         )
+        self.gate = Gate(
+            paused=self.pauses,
+            declared=registry,
+            foreign_jobs=config.foreign_jobs,
+            unknown_class=config.unknown_class,
+            rng=random.Random(),  # noqa: S311 - jitter
+            barriers=self.outbox,
+            asks=(lambda _, job, _owner: ask_lock(self.keys, job.payload), self.run_marks.ask),
+        )
         self.timekeeper = Timekeeper(
             lambda: [each.origin for each in registry],
             lambda: any(each.handling.timeout_s is not None for each in registry),
@@ -197,7 +209,12 @@ class EngineParts:
     def all_troubles(self) -> list[str]:
         """What the process cannot do until somebody changes something."""
         roles = (*self.roles, self.keeper.thread, self.bookkeeper, self.run_marks)
-        sources = [self.troubles, OF_PROCESS, *(role.troubles for role in roles)]
+        sources = [
+            self.troubles,
+            OF_PROCESS,
+            self.gate.troubles,
+            *(role.troubles for role in roles),
+        ]
         return [text for source in sources for text in source]
 
     def numbers(self) -> ProcessNumbers:

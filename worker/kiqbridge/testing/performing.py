@@ -27,16 +27,16 @@ from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.execution import Execution, JobRunner
-from kiqbridge.engine.perform.gate import Gate, Refusal
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.perform.run_marks import RunMarks
-from kiqbridge.engine.settle.ending import Settlement, Target
-from kiqbridge.engine.settle.failure import Failures, not_performed
+from kiqbridge.engine.settle.ending import Refusal, Settlement, Target
+from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import PutOff, RetryPolicy
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.effects import Effect
+from kiqbridge.store.locks import ask_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
@@ -44,7 +44,6 @@ from kiqbridge.testing.recorded import Outcome, PerformedJob, RecordedJob, read_
 from kiqbridge.testing.virtual_clock import VirtualClock
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ class _Outcomes(Failures):
         self, refusal: Refusal, payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         self.error = refusal.error
-        if refusal.expired:
-            self.left_out = "expired"
+        if refusal.expired or refusal.skipped:
+            self.left_out = "expired" if refusal.expired else "skipped"
         return super().refused(refusal, payload, text, queue)
 
     def failed(self, execution: Execution, error: BaseException) -> Settlement:
@@ -135,12 +134,6 @@ class JobPerformer:
     def perform(self, client: Client, job: RecordedJob) -> Ran:
         """Perform a job that was taken out of its queue; `client` is that of the worker around it."""
         self._open()
-        late = self._late(job)
-        if late is not None:
-            expired = not_performed(
-                client.keys, dict(job.payload), job.queue, "expired", late, now=self._now()
-            )
-            return Ran(expired, None, "expired")
         outcomes = _Outcomes(
             keys=client.keys,
             registry=default_registry,
@@ -153,6 +146,11 @@ class JobPerformer:
             rng=self._rng,
             wall_now=self._now,
         )
+        late = self._late(job)
+        if late is not None:
+            refusal = Refusal(expired=late)
+            expired = outcomes.refused(refusal, dict(job.payload), job.text, job.queue)
+            return Ran(expired, None, "expired")
         settlement = self._run(client, job.queue, job.text, outcomes)
         return Ran(settlement, outcomes.error, outcomes.left_out, outcomes.result)
 
@@ -185,7 +183,8 @@ class JobPerformer:
                 rng=self._rng,
                 wall_now=self._now,
                 barriers=_barriers(client, self._now()),
-            ).check,
+                asks=[lambda _, job, _owner: ask_lock(client.keys, job.payload)],
+            ),
             max_payload_bytes=client.max_payload_bytes,
         )
         runtime = Runtime(
@@ -201,9 +200,9 @@ class JobPerformer:
             read = runner.read(text, queue)
             if not isinstance(read, Execution):
                 return read
-            left = self._begin(client, read)
+            # It has all of the methods that are called here.
+            left = runner.begin(read, cast("RedisConnection", client.pool), "")
             if left is not None:
-                outcomes.left_out = "skipped"
                 return left
             # Nobody interrupts it.
             thread: Any = SimpleNamespace(tid="testing", performing=False, interrupted=False)
@@ -215,22 +214,6 @@ class JobPerformer:
             if loop is not None:
                 LOOP.reset(loop)
             RUNTIME.reset(token)
-
-    def _begin(self, client: Client, execution: Execution) -> Settlement | None:
-        """What becomes of a unique job that is not to begin, or None."""
-        if lock_of(execution.payload) is None:
-            return None
-        pool = cast(
-            "RedisConnection", client.pool
-        )  # it has all of its methods that are called here
-        marks = RunMarks(
-            client.keys,
-            connect=lambda: pool,
-            identity="testing",
-            cancel=client.cancel,
-            wall_now=self._now,
-        )
-        return marks.begin(pool, execution, "")
 
     def _middleware(self, queue: str) -> Chain[ServerMiddleware]:
         for setup in server.capsules.values():

@@ -16,15 +16,15 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Generic, Protocol, TypeVar
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.engine.perform.gate import Refusal
 from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import PutOff, put_off_after
@@ -129,6 +129,18 @@ class Invokes(Protocol):
         """Call it on this thread's event loop; `executor` lends threads to plain middleware."""
 
 
+class Gates(Protocol):
+    """What may keep a job from running; see `Gate`."""
+
+    def check(self, payload: Mapping[str, Any]) -> Refusal | None:
+        """Look at a payload."""
+
+    def begin(
+        self, connection: RedisConnection, execution: Execution, owner: str
+    ) -> Refusal | None:
+        """Ask Redis."""
+
+
 class Decides(Protocol[O_co]):
     """Decides what a job asks for that did not simply succeed."""
 
@@ -158,7 +170,7 @@ class JobRunner(Generic[O_co]):
         registry: the declared jobs.
         invoker: calls a job within its middleware.
         outcomes: decides what a job asks for that did not simply succeed.
-        gate: asked about each payload before its class is looked up.
+        gate: asked about each payload before its class is looked up; in a child process there is none.
         lines: logs `start`, `done` and `fail`.
         metrics: measures each execution, if given.
         max_payload_bytes: a longer text is not parsed; 0 = no limit.
@@ -170,7 +182,7 @@ class JobRunner(Generic[O_co]):
         registry: Registry,
         invoker: Invokes,
         outcomes: Decides[O_co],
-        gate: Callable[[Mapping[str, Any]], Refusal | None] = lambda _payload: None,
+        gate: Gates | None = None,
         lines: JobLines | None = None,
         metrics: Metrics | None = None,
         max_payload_bytes: int = 0,
@@ -200,8 +212,7 @@ class JobRunner(Generic[O_co]):
         if type(payload) is not dict:
             shown = shorten(text[:100].decode(errors="replace"))
             return self._outcomes.malformed(text, queue, PayloadError(f"{shown} is no object"))
-        refusal = self._gate(payload)
-        if refusal is not None:
+        if self._gate is not None and (refusal := self._gate.check(payload)) is not None:
             return self._outcomes.refused(refusal, payload, text, queue)
         # As `rails.find`, without its call: nearly every job is found by its own name.
         name = str(payload.get("class"))
@@ -209,6 +220,19 @@ class JobRunner(Generic[O_co]):
         if definition is None and name in WRAPPERS:
             definition = rails.of(payload, self._registry)
         return Execution(text, queue, payload, definition, is_watched(payload))
+
+    def begin(self, execution: Execution, connection: RedisConnection, owner: str) -> O_co | None:
+        """What becomes of a job that Redis does not let begin now; None: it begins.
+
+        Raises:
+            RedisUnavailable: not known; repeat it.
+        """
+        if self._gate is None:
+            return None
+        refusal = self._gate.begin(connection, execution, owner)
+        if refusal is None:
+            return None
+        return self._outcomes.refused(refusal, execution.payload, execution.text, execution.queue)
 
     def perform(self, execution: Execution, thread: Performing) -> O_co | None:
         """Perform a job on this thread.

@@ -9,6 +9,9 @@
 - Its class is not declared here, and the setting routes such jobs to another queue.
 - A feature that watches one of its attributes has a reason (`Feature.gates`), or one that holds jobs back for as long as
   something is in Redis, such as cancelled batches (`Feature.barrier`).
+
+What only Redis knows is asked once there is room for the job, in one call (`begin`, begin.lua): whether another job has the
+lock of a unique one, and what of its schedule runs. Jobs without a lock and without such a policy cost nothing there.
 """
 
 import logging
@@ -22,9 +25,13 @@ from typing import Any, Protocol
 from kiqbridge import seams
 from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
-from kiqbridge.errors import ConfigError, JobRefused
-from kiqbridge.runtime.records import dataclass
+from kiqbridge.engine.perform.execution import Execution
+from kiqbridge.engine.settle.ending import Refusal
+from kiqbridge.errors import ConfigError, JobRefused, RedisRefused
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.store.begin import Answer, Ask, begin
+from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.expiry import expiry_of
 
 logger = logging.getLogger(__name__)
@@ -71,27 +78,21 @@ class Barriers(Protocol):
     up: Sequence[Barrier]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """What happens with a job instead of running; one of these is given.
+class Gate:
+    """Decides about each job before it runs; one for all threads of a process.
+
+    Args:
+        paused: the classes that are paused now.
+        declared: the classes that are declared here.
+        foreign_jobs, unknown_class: the settings.
+        rng: spreads what is put off.
+        wall_now: epoch seconds.
+        barriers: what holds some jobs back now.
+        asks: what is to be asked of Redis, of the connection, the job and its owner: an incarnation, or "".
 
     Attributes:
-        at: it goes to the schedule, to come back then (epoch seconds), bytes untouched.
-        queue: it goes to this queue, bytes untouched.
-        error: it goes to the dead set, for this reason.
-        expired: it leaves Redis, for this reason: it is older than it may be.
-        cancelled: it is not performed, and ends as cancelled, for this reason.
+        troubles: what Redis refuses for good.
     """
-
-    at: float | None = None
-    queue: str | None = None
-    error: JobRefused | None = None
-    expired: str = ""
-    cancelled: str = ""
-
-
-class Gate:
-    """Decides about each job before it runs; one for all threads of a process."""
 
     def __init__(
         self,
@@ -103,7 +104,10 @@ class Gate:
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
         barriers: Barriers | None = None,
+        asks: Sequence[Callable[[RedisConnection, Execution, str], Ask | None]] = (),
     ) -> None:
+        self.troubles = Troubles()
+        self._asks = asks
         self._paused = paused
         self._barriers: Any = barriers or SimpleNamespace(up=())
         self._declared = declared
@@ -132,6 +136,38 @@ class Gate:
         ):
             return self._look_closer(payload)
         return self._held_back(payload) if self._barriers.up else None
+
+    def begin(
+        self, connection: RedisConnection, execution: Execution, owner: str
+    ) -> Refusal | None:
+        """What only Redis knows of a job whose end somebody watches for; None: it begins now.
+
+        Args:
+            connection: where to ask.
+            execution: the job.
+            owner: the incarnation that holds it, if one does.
+
+        Raises:
+            RedisUnavailable: not known; repeat it.
+        """
+        found = [ask_of(connection, execution, owner) for ask_of in self._asks]
+        asks = [ask for ask in found if ask is not None]
+        if not asks:
+            return None
+        try:
+            answers: Sequence[Answer | RedisRefused] = begin(connection, [ask.part for ask in asks])
+        except RedisRefused as error:
+            answers = [error] * len(asks)
+        for ask, answer in zip(asks, answers, strict=False):  # none is asked after one that says no
+            if isinstance(answer, RedisRefused):
+                self.troubles.failed(ask.work, answer)
+                continue
+            self.troubles.worked(ask.work)
+            if answer.outcome != "run":
+                why = ask.why(answer)
+                return Refusal(expired=why) if answer.outcome == "expired" else Refusal(skipped=why)
+            ask.begun(answer)
+        return None
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Refusal | None:
         expiry = expiry_of(payload)

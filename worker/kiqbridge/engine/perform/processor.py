@@ -34,7 +34,6 @@ from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
 from kiqbridge.engine.perform.run_lock import FROM_JOBS, RUN_LOCK
-from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.perform.slots import JobPool, Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
@@ -71,7 +70,6 @@ class ProcessorContext(NamedTuple):
     bookkeeper: Bookkeeper | None = None
     runtime: Runtime | None = None
     pools: Mapping[str, JobPool] = MappingProxyType({})
-    run_marks: RunMarks | None = None
 
 
 class Processor:
@@ -383,15 +381,11 @@ class Processor:
         Raises:
             Shutdown: this thread is to end, while Redis is away.
         """
-        marks = self._context.run_marks
-        if marks is None:
-            return None
         settlement: Settlement | None = None
         is_decided = False
         try:
-            begin = partial(
-                marks.begin, self._fetcher.connection, execution, chunk.lease.incarnation
-            )
+            begin, connection = self._context.runner.begin, self._fetcher.connection
+            begin = partial(begin, execution, connection, chunk.lease.incarnation)
             settlement = self._until_written(begin)
             is_decided = True
         finally:

@@ -1,6 +1,6 @@
-"""Jobs of schedules when they begin and end, if overlap or age matter there; and unique jobs when they begin.
+"""Jobs of schedules when they begin and end, if overlap or age matter there.
 
-1. `begin`, before the job's class is called and middleware sees it: one script decides by the server's clock.
+1. `ask`, before the job's class is called and middleware sees it: the script of the gate decides by the server's clock.
    The job runs, is `expired`, or is `skipped` since an earlier one of its schedule runs. Where that shall be
    cancelled, it is asked to, if it is iterable; others go on side by side.
 2. `Run.end`, however the run ends. The mark of a job that goes on later stays, without an owner: it was begun,
@@ -8,8 +8,7 @@
 3. What could not be written since Redis was away is written by a thread of its own, which starts with the first
    of them: while this process lives its marks count, so none may stay.
 
-A unique job asks for its lock before all of that (store/locks.py). Jobs without a lock and without such a policy cost
-nothing here.
+Jobs without such a policy cost nothing here.
 """
 
 import threading
@@ -20,21 +19,17 @@ from contextlib import closing, suppress
 from functools import partial
 
 from kiqbridge.engine.perform.execution import Execution, Run
-from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.engine.settle.failure import not_performed
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.role import LazyRole
-from kiqbridge.store.locks import begin_lock
+from kiqbridge.store.begin import Answer, Ask
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.runs import RunMark, begin_run, end_run
+from kiqbridge.store.runs import RunMark, ask_run, end_run
 from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import LockMark, lock_of
-from kiqbridge.wire.tick_mark import EndKind, tick_mark_of
+from kiqbridge.wire.tick_mark import tick_mark_of
 
 _BEGINNING = "beginning jobs of schedules under their rules of overlap and age, without which they begin at once,"
-_LOCKING = "beginning unique jobs under their locks, without which they begin at once,"
 RETRY_S = 1.0
 MOST_JID = 100
 
@@ -74,64 +69,38 @@ class RunMarks(LazyRole):
         self._ended: deque[tuple[RunMark, bool]] = deque()
         self._writing = threading.Lock()
 
-    def begin(
-        self, connection: RedisConnection, execution: Execution, incarnation: str
-    ) -> Settlement | None:
-        """None: the job may run; `execution.run` is to be ended then. Else what becomes of it.
+    def ask(self, connection: RedisConnection, execution: Execution, owner: str) -> Ask | None:
+        """What is asked before a job of a schedule begins (gate.py); None: neither overlap nor age matter.
+
+        Once it has begun, `execution.run` is to be ended.
 
         Raises:
-            RedisUnavailable: not known; repeat it.
+            RedisUnavailable: what has ended here could not be written; repeat it.
         """
         payload = execution.payload
-        if (lock := lock_of(payload)) is not None:
-            left = self._begin_lock(connection, execution, lock)
-            if left is not None:
-                return left
         tick = tick_mark_of(payload)
         if tick is None or tick.is_plain:
             return None
-        mark = RunMark(tick, _jid(payload.get("jid")), incarnation or self._identity)
-        try:
+        mark = RunMark(tick, _jid(payload.get("jid")), owner or self._identity)
+        with suppress(RedisRefused):  # as what is asked now will be
             self._write_ended(connection)
-            begun = begin_run(
-                connection, self._keys, mark, is_first=payload.get("retry_count") is None
-            )
-        except RedisRefused as error:
-            self.troubles.failed(_BEGINNING, error)
-            return None
-        self.troubles.worked(_BEGINNING)
-        if begun.outcome == "expired":
-            late_s = self._wall_now() - tick.at
-            why = (
-                f"begun {late_s:.0f} s after its instant, more than max_age_s of {tick.max_age_s:g}"
-            )
-            return self._left_out(execution, "expired", why)
-        if begun.outcome == "skipped":
-            why = (
-                f"job {begun.others[0]} of its schedule {tick.schedule} still runs (overlap: skip)"
-            )
-            return self._left_out(execution, "skipped", why)
-        self._held[mark] = execution.run = MarkedRun(self, mark)
-        if execution.definition is not None and execution.definition.cancellable:
-            for jid in begun.others:
-                self._cancel(jid)
-        return None
 
-    def _begin_lock(
-        self, connection: RedisConnection, execution: Execution, lock: LockMark
-    ) -> Settlement | None:
-        try:
-            answer = begin_lock(connection, self._keys, lock, str(execution.payload.get("jid")))
-        except RedisRefused as error:
-            self.troubles.failed(_LOCKING, error)
-            return None
-        self.troubles.worked(_LOCKING)
-        if not answer:
-            return None
-        why = f"job {answer} has its lock {lock.name} (unique)"
-        if answer == "replaced":
-            why = f"a later job has replaced it (unique, lock {lock.name})"
-        return self._left_out(execution, "skipped", why)
+        def why(answer: Answer) -> str:
+            if answer.outcome == "skipped":
+                other, schedule = answer.more[0], tick.schedule
+                return f"job {other} of its schedule {schedule} still runs (overlap: skip)"
+            late_s = self._wall_now() - tick.at
+            age = f"more than max_age_s of {tick.max_age_s:g}"
+            return f"begun {late_s:.0f} s after its instant, {age}"
+
+        def begun(answer: Answer) -> None:
+            self._held[mark] = execution.run = MarkedRun(self, mark)
+            if execution.definition is not None and execution.definition.cancellable:
+                for jid in answer.more:
+                    self._cancel(jid)
+
+        part = ask_run(self._keys, mark, is_first=payload.get("retry_count") is None)
+        return Ask(part, _BEGINNING, why, begun)
 
     def taken(self, text: bytes) -> None:
         """A job was taken away from the thread that runs it, which may never come back."""
@@ -163,10 +132,6 @@ class RunMarks(LazyRole):
         if self._ended and not self.runs:  # it could not be started
             self._some.set()
             self._write_on()
-
-    def _left_out(self, execution: Execution, outcome: EndKind, why: str) -> Settlement:
-        keys, now = self._keys, self._wall_now()
-        return not_performed(keys, execution.payload, execution.queue, outcome, why, now=now)
 
     def _write_ended(self, connection: RedisConnection) -> None:
         """Write what has ended in this process, in its order; what is refused holds up no other.

@@ -24,7 +24,7 @@ from typing import Any, Final
 from kiqbridge import seams
 from kiqbridge.engine.settle.error_report import error_class, error_message
 from kiqbridge.engine.settle.output import JobOutput
-from kiqbridge.errors import ConfigError, JobRemoved, JobSkipped
+from kiqbridge.errors import ConfigError, JobRefused, JobRemoved, JobSkipped
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
@@ -93,6 +93,35 @@ class Settlement:
     def goes_on(self) -> bool:
         """Whether it has made room, or was put off, and its run goes on later."""
         return self.target in (Target.REPUSH, Target.SCHEDULE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What happens with a job that must not run here, or not now; one of these is given.
+
+    Attributes:
+        at: it goes to the schedule, to come back then (epoch seconds), bytes untouched.
+        queue: it goes to this queue, bytes untouched.
+        error: it goes to the dead set, for this reason.
+        expired, cancelled, skipped: it is not performed, and ends so, for this reason.
+    """
+
+    at: float | None = None
+    queue: str | None = None
+    error: JobRefused | None = None
+    expired: str = ""
+    cancelled: str = ""
+    skipped: str = ""
+
+    @property
+    def end(self) -> tuple[EndKind, str] | None:
+        """How it ends without being performed, and why; None: it goes elsewhere."""
+        ends: Mapping[EndKind, str] = {
+            "expired": self.expired,
+            "cancelled": self.cancelled,
+            "skipped": self.skipped,
+        }
+        return next(((outcome, why) for outcome, why in ends.items() if why), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
 from kiqbridge.client.registry import Handling, JobDefinition, Registry
 from kiqbridge.engine.settle.ending import (
+    Refusal,
     Settlement,
     Target,
     dead,
@@ -51,7 +52,6 @@ from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:
     from kiqbridge.engine.perform.execution import Execution
-    from kiqbridge.engine.perform.gate import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -230,21 +230,15 @@ class Failures:
         return Settlement(target=Target.REPUSH, score=now, text=text, counted=True, queue=queue)
 
     def refused(
-        self, refusal: "Refusal", payload: dict[str, Any], text: bytes, queue: str
+        self, refusal: Refusal, payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         """Decide about a job that does not run here: neither a success nor a failure, unless it is refused for good."""
         if refusal.queue is not None:
             return Settlement(
                 target=Target.ROUTE, score=0, text=text, counted=False, queue=refusal.queue
             )
-        if refusal.expired:
-            return not_performed(
-                self.keys, payload, queue, "expired", refusal.expired, now=self.wall_now()
-            )
-        if refusal.cancelled:
-            return not_performed(
-                self.keys, payload, queue, "cancelled", refusal.cancelled, now=self.wall_now()
-            )
+        if refusal.end is not None:
+            return self._not_performed(payload, queue, *refusal.end)
         error, given = refusal.error, payload
         payload = _with_jid(given)
         if error is None:
@@ -259,6 +253,21 @@ class Failures:
         kept = self.policy().failed(payload, error, queue=queue, now=now)
         notify = partial(self._notify, error, payload, kept, "a job was refused")
         return dead(self.keys, text, payload, kept, error, now=now, notify=notify)
+
+    def _not_performed(
+        self, payload: dict[str, Any], queue: str, outcome: EndKind, why: str
+    ) -> Settlement:
+        """A job leaves Redis without having been performed: neither a success nor a failure. Logged."""
+        token = CONTEXT.set((payload, queue))
+        try:
+            logger.info("not performed: %s", why)
+        finally:
+            CONTEXT.reset(token)
+        now = self.wall_now()
+        effects = ending(self.keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
+        return Settlement(
+            target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+        )
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
@@ -292,21 +301,6 @@ class Failures:
         if died is not None:
             self.handlers.died(died, error)
         self.handlers.report(error, {"context": context, "job": payload})
-
-
-def not_performed(
-    keys: Keys, payload: dict[str, Any], queue: str, outcome: EndKind, why: str, *, now: float
-) -> Settlement:
-    """A job leaves Redis without having been performed: neither a success nor a failure. Logged."""
-    token = CONTEXT.set((payload, queue))
-    try:
-        logger.info("not performed: %s", why)
-    finally:
-        CONTEXT.reset(token)
-    effects = ending(keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
-    return Settlement(
-        target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
-    )
 
 
 def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kiqbridge.engine.perform.gate import Refusal
+from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.features.batches.steps import batch_of
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

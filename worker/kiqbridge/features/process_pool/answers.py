@@ -13,8 +13,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.current import Cancelled
 from kiqbridge.client.registry import Registry
 from kiqbridge.engine.perform.execution import Execution
-from kiqbridge.engine.perform.gate import Refusal
-from kiqbridge.engine.settle.ending import wants_output
+from kiqbridge.engine.settle.ending import Refusal, wants_output
 from kiqbridge.engine.settle.error_report import RuleAnswers
 from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide

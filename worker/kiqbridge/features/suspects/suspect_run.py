@@ -123,7 +123,7 @@ class SuspectRun:
                 foreign_jobs=settings.foreign_jobs,
                 unknown_class=settings.unknown_class,
                 rng=rng,
-            ).check,
+            ),
             lines=JobLines(skip=settings.skip_default_job_logging),
             metrics=metrics,  # type: ignore[arg-type] # takes what is recorded, and nothing else
             max_payload_bytes=settings.max_payload_bytes,
