@@ -137,12 +137,9 @@ MOST_LINES, MOST_ARGUMENTS = 400, 8
 LONG_FILES = {
     "client/client.py",
     "engine/heartbeat.py",
-    "engine/inflight/chunk.py",
-    "engine/inflight/claims.py",
     "engine/launcher.py",
     "engine/perform/event_loop.py",
     "engine/perform/listening.py",
-    "engine/perform/processor.py",
     "features/process_pool/pool.py",
     "store/wake_connection.py",
 }

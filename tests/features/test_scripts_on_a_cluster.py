@@ -14,13 +14,13 @@ from support.waiting import wait_until
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.engine.heartbeat import Stats
-from kiqbridge.engine.inflight.claims import acknowledge, repush, route
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
 from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.engine.settle.settling import acknowledge, repush
 from kiqbridge.features.dead_letters.trim import DeadTrim
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
@@ -99,7 +99,8 @@ class TestCluster:
             acknowledge(process.connect(), keys, [(chunk, b"another")])
             assert put_back(claimer.connection, process.keys, chunk) == 1
             chunk = claimer.claim(["default", "mail"], 5)
-            assert route(process.connect(), keys, chunk, chunk.waiting[0], "other")
+            [job] = chunk.waiting
+            assert repush(process.connect(), keys, chunk, job, queue="other", text=job)
             chunk = claimer.claim(["default", "mail"], 5)
             assert repush(
                 process.connect(), keys, chunk, chunk.waiting[0], queue="mail", text=b"anew"

@@ -9,7 +9,7 @@ from support.ruby import run_ruby
 from support.waiting import wait_until
 
 from kiqbridge import Client
-from kiqbridge.engine.inflight.claims import settle_all
+from kiqbridge.engine.settle.settling import settle_all
 
 pytestmark = pytest.mark.interop
 

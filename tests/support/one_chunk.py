@@ -81,7 +81,6 @@ class Stand:
             **processor_needs(),
             revoker=SimpleNamespace(watch=lambda: None),
             outage=Outage(),
-            keys=KEYS,
             settler=Settler(KEYS),
             look_ahead=3,
         )

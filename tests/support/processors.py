@@ -28,7 +28,6 @@ def processor_on(engine, *, size=3, server=None, connection=None, order=None, wr
         **processor_needs(server),
         revoker=revoker,
         outage=outage,
-        keys=engine.keys,
         settler=settler,
         look_ahead=size,
     )

@@ -52,7 +52,8 @@ def make_runner(
 
 def processor_needs(server=None):
     """What a `ProcessorContext` takes besides that has no part in most tests."""
-    return {"timekeeper": Timekeeper(), "handlers": Handlers(server or Server())}
+    needs = {"timekeeper": Timekeeper(), "handlers": Handlers(server or Server())}
+    return needs | {"bookkeeper": None, "runtime": None}
 
 
 class RunnerStand:

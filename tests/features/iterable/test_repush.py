@@ -11,8 +11,8 @@ from support.vectors import FILES, Moment, comparable, given_in, of_kind, profil
 
 from kiqbridge import IterableJob
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.inflight.claims import repush
 from kiqbridge.engine.launcher import Launcher
+from kiqbridge.engine.settle.settling import repush
 from kiqbridge.enumerators import numbers
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.json_text import loads

@@ -24,11 +24,11 @@ from support.proving import sized
 
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
 from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
-from kiqbridge.engine.inflight.claims import settle
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
+from kiqbridge.engine.settle.settling import settle
 from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Unique
 from kiqbridge.store.begin import begin

@@ -5,8 +5,8 @@ from support.engine import EngineProcess, in_flight, put_back
 from support.servers import without_command
 
 from kiqbridge.client.client import Client
-from kiqbridge.engine.inflight.claims import settle_all
 from kiqbridge.engine.inflight.recovery import Reaper
+from kiqbridge.engine.settle.settling import settle_all
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 
 JOBS = [b"job %d" % number for number in range(1, 21)]

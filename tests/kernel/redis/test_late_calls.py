@@ -7,7 +7,7 @@ delivery of the job, and the late call must not touch it.
 import pytest
 from support.engine import put_back
 
-from kiqbridge.engine.inflight.claims import acknowledge, repush, route, settle
+from kiqbridge.engine.settle.settling import acknowledge, repush, settle
 
 JOB, OTHER = b'{"jid":"job"}', b'{"jid":"other"}'
 
@@ -31,7 +31,9 @@ CALLS = {
     "settle": lambda connection, keys, chunk: settle(
         connection, keys, chunk, JOB, target="retry", score=1.0, text=b"failed"
     ),
-    "route": lambda connection, keys, chunk: route(connection, keys, chunk, JOB, "elsewhere"),
+    "route": lambda connection, keys, chunk: repush(
+        connection, keys, chunk, JOB, queue="elsewhere", text=JOB
+    ),
     "repush": lambda connection, keys, chunk: repush(
         connection, keys, chunk, JOB, queue="default", text=b"anew"
     ),

@@ -58,7 +58,7 @@ class Stand:
         self.order_errors = []
         made = processor_on(engine, order=self.order, wrap=HandingOut)
         self.gate, self.processor = made.gate, made.processor
-        self.fetcher = self.processor._fetcher
+        self.fetcher = self.processor.fetcher
 
         @job(name="Note")
         def note(number):

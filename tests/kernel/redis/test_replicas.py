@@ -12,7 +12,7 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, ConfigError, PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
-from kiqbridge.engine.inflight.claims import repush, route, settle
+from kiqbridge.engine.settle.settling import repush, settle
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -200,8 +200,8 @@ SETTLEMENTS = {
     "pushed again": lambda process, chunk, job: repush(
         process.connections[0], KEYS, chunk, job, queue="default", text=b"anew"
     ),
-    "passed on": lambda process, chunk, job: route(
-        process.connections[0], KEYS, chunk, job, "default"
+    "passed on": lambda process, chunk, job: repush(
+        process.connections[0], KEYS, chunk, job, queue="default", text=job
     ),
     "given back": lambda process, chunk, job: put_back(process.connections[0], KEYS, chunk, [job]),
 }

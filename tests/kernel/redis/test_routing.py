@@ -11,10 +11,9 @@ from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.inflight.claims import route
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.engine.settle.settling import Settler, repush
 from kiqbridge.errors import RedisRefused
 
 NOW = 1_700_000_000.0
@@ -110,7 +109,7 @@ class TestUnknownClass:
         chunk = process.claimer().claim(["default"], 1)
         redis.srem("kb:inflight", process.incarnation)
 
-        assert not route(process.connect(), process.keys, chunk, JOB, "ruby")
+        assert not repush(process.connect(), process.keys, chunk, JOB, queue="ruby", text=JOB)
         assert not redis.exists("queue:ruby")
 
     @pytest.mark.parametrize("key", ["queue:ruby", "queues"])
@@ -121,7 +120,7 @@ class TestUnknownClass:
 
         for _ in range(2):
             with pytest.raises(RedisRefused, match=f"WRONGTYPE {key} is a string"):
-                route(process.connect(), process.keys, chunk, JOB, "ruby")
+                repush(process.connect(), process.keys, chunk, JOB, queue="ruby", text=JOB)
 
         assert redis.lrange(chunk.list_key, 0, -1) == [JOB]
         assert redis.get(key) == b"mine"
@@ -132,7 +131,7 @@ class TestUnknownClass:
         chunk = process.claimer().claim(["default"], 1)
         redis.config_set("maxmemory", 1)
         try:
-            assert route(process.connect(), process.keys, chunk, JOB, "ruby")
+            assert repush(process.connect(), process.keys, chunk, JOB, queue="ruby", text=JOB)
         finally:
             redis.config_set("maxmemory", 0)
         assert redis.lrange("queue:ruby", 0, -1) == [JOB]
@@ -142,7 +141,7 @@ class TestUnknownClass:
             lease=NO_LEASE, queue="default", home="queue:default", list_key="", jobs=[JOB]
         )
 
-        assert route(process.connect(), process.keys, chunk, JOB, "ruby")
+        assert repush(process.connect(), process.keys, chunk, JOB, queue="ruby", text=JOB)
         assert redis.lrange("queue:ruby", 0, -1) == [JOB]
         assert redis.smembers("queues") == {b"ruby"}
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from kiqbridge.engine.inflight.claims import acknowledge, settle_all
+from kiqbridge.engine.settle.settling import acknowledge, settle_all
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.wire import json_text

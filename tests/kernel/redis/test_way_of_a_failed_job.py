@@ -71,4 +71,4 @@ def test_a_job_that_dies_goes_through_the_files_that_the_document_names(redis_ur
 
     deciding, asked = files_of_the_document()
     assert entered == {*deciding, *asked}
-    assert len(deciding) <= 7
+    assert len(deciding) <= 6

@@ -19,10 +19,10 @@ from hypothesis.stateful import (
 from support.proving import sized
 
 from kiqbridge.engine.inflight.chunk import Chunk
-from kiqbridge.engine.inflight.claims import acknowledge, give_back
+from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.engine.settle.ending import Settlement, Target
-from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.engine.settle.settling import Settler, acknowledge
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts
 from kiqbridge.wire.keys import Keys

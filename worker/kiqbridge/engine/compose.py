@@ -14,7 +14,7 @@ from functools import partial
 
 from kiqbridge import __version__, seams
 from kiqbridge.client.current import Runtime
-from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.capsule_runtime import CapsuleRuntime
 from kiqbridge.engine.heartbeat import (
     DeclaredClasses,
     Heartbeat,
@@ -29,6 +29,7 @@ from kiqbridge.engine.perform.capsule import Capsule, capsules_of
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.processor import ProcessorContext
 from kiqbridge.engine.perform.running_job import Holder
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.failure import Failures
@@ -51,17 +52,26 @@ def load_before_fork() -> None:
 
 def build_capsules(parts: EngineParts) -> None:
     """Make the capsules; the event loops take their resources from `resources`, which are open."""
-    context = _context(parts)
-    capsules = capsules_of(parts.config, parts.server.capsules, parts.server_middleware)
+    config = parts.config
+    runtime = Runtime(
+        client=parts.client,
+        redis=parts.pool,
+        is_stopping=parts.is_quiet,
+        timeout_s=config.timeout_s,
+        max_iteration_runtime_s=config.max_iteration_runtime_s,
+        incarnation=lambda: parts.keeper.current.incarnation,
+        troubles=parts.troubles,
+    )
     parts.capsules = [
         CapsuleRuntime(
             capsule,
-            _runner(parts, capsule),
-            context,
-            parts.pool.raw_connection,
-            parts.resources.for_loop() if _needs_loop(parts, capsule) else None,
+            context=_context(parts, capsule, runtime),
+            config=config,
+            pool=parts.pool,
+            declared=parts.registry,
+            resources=parts.resources.for_loop() if _needs_loop(parts, capsule) else None,
         )
-        for capsule in capsules
+        for capsule in capsules_of(config, parts.server.capsules, parts.server_middleware)
     ]
     parts.keeper.report(parts.note)
 
@@ -131,33 +141,19 @@ def _note_suspects(parts: EngineParts, is_some: bool, /) -> None:  # noqa: FBT00
         parts.troubles.clear("suspects")
 
 
-def _context(parts: EngineParts) -> EngineContext:
-    config = parts.config
-    return EngineContext(
-        keys=parts.keys,
-        connect=parts.connect,
+def _context(parts: EngineParts, capsule: Capsule, runtime: Runtime) -> ProcessorContext:
+    return ProcessorContext(
         keeper=parts.keeper,
+        runner=_runner(parts, capsule),
         revoker=parts.revoker,
         outage=parts.outage,
         settler=parts.settler,
         bookkeeper=parts.bookkeeper,
         timekeeper=parts.timekeeper,
         handlers=parts.handlers,
-        runtime=Runtime(
-            client=parts.client,
-            redis=parts.pool,
-            is_stopping=parts.is_quiet,
-            timeout_s=config.timeout_s,
-            max_iteration_runtime_s=config.max_iteration_runtime_s,
-            incarnation=lambda: parts.keeper.current.incarnation,
-            troubles=parts.troubles,
-        ),
+        runtime=runtime,
         pools=parts.pools,
-        declared=parts.registry,
-        look_ahead=config.look_ahead,
-        fetch=config.fetch,
-        loop_blocked_s=config.loop_blocked_s,
-        troubles=parts.troubles,
+        look_ahead=parts.config.look_ahead,
     )
 
 

@@ -66,9 +66,6 @@ ORDERLY_S = KILL_S - FLUSH_S - 0.25
 """For giving back, interrupting and signing off; then it ends without what is left of that. Logs and output are
 still written before the kernel kills it."""
 
-FIRST_CLAIMS_S = 0.005
-"""Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
-
 ROLE_S = 0.02
 """Between two looks whether a thread with a job of its own has ended."""
 
@@ -187,7 +184,7 @@ class Launcher:
             if not self._stopping.is_set():
                 build_around_capsules(parts, on_signal=on_signal, on_lost=on_lost)
                 self._start_threads()
-        if self._have_all_fetched():
+        if parts.manager is not None and parts.manager.wait_for_claims(self._stopping):
             self._running.set()
             self._notifier.ready()
             logger.info("%s", self._banner())
@@ -307,24 +304,6 @@ class Launcher:
         warn_of_odd_queues(run, keys, queues, parts.registry, parts.client.fleets)
         warn_of_eviction(run)
         manager.start()
-
-    def _have_all_fetched(self) -> bool:
-        """Wait until each thread has made its first claim, however long Redis is away; False: it stops.
-
-        Raises:
-            KiqbridgeError: one of them could not make its claim for a reason that stays.
-        """
-        processors = self.parts.manager.processors if self.parts.manager is not None else ()
-        while not self._stopping.is_set():
-            for processor in processors:
-                if (error := processor.refused) is not None:
-                    raise KiqbridgeError(
-                        f"the first claim of jobs failed: {type(error).__name__}: {error}"
-                    ) from error
-            if self._quiet.is_set() or all(each.has_fetched for each in processors):
-                return True
-            self._stopping.wait(FIRST_CLAIMS_S)
-        return False
 
     def _end(self, deadline: float) -> None:
         take, parts, events = self._steps.take, self.parts, self._events

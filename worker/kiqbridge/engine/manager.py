@@ -34,6 +34,9 @@ HANDLERS_S = 5.0
 
 LOCK_S = 0.5
 
+FIRST_CLAIMS_S = 0.005
+"""Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
+
 LOOK_S = 0.2
 """How soon it is noticed that somebody is in a hurry."""
 
@@ -64,6 +67,24 @@ class Manager:
             self.bookkeeper.start()
         for processor in self.processors:
             processor.start()
+
+    def wait_for_claims(self, stopping: threading.Event) -> bool:
+        """Wait until each thread has made its first claim, however long Redis is away; False: the process stops.
+
+        Raises:
+            KiqbridgeError: one of them could not make its claim for a reason that stays.
+        """
+        while not stopping.is_set():
+            fetchers = [each.fetcher for each in self.processors]
+            for fetcher in fetchers:
+                if (error := fetcher.refused) is not None:
+                    raise KiqbridgeError(
+                        f"the first claim of jobs failed: {type(error).__name__}: {error}"
+                    ) from error
+            if self._quieted.is_set() or all(each.has_fetched for each in fetchers):
+                return True
+            stopping.wait(FIRST_CLAIMS_S)
+        return False
 
     def quiet(self) -> None:
         """No new jobs from now on; running ones go on."""

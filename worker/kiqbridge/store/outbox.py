@@ -1,6 +1,6 @@
 """Ends of jobs under flow control that wait in Redis: taken, applied, put off.
 
-They are written by the scripts that settle their jobs (engine/inflight/claims.py, store/due_jobs.py, store/operating.py).
+They are written by the scripts that settle their jobs (engine/settle/settling.py, store/due_jobs.py, store/operating.py).
 """
 
 from collections.abc import Sequence

@@ -181,18 +181,15 @@ class Chunk:
         """Whether jobs of it were handed over: all others are acknowledged one by one then."""
         return self._on_free is not None
 
-    @property
-    def has_twins(self) -> bool:
-        """Whether jobs of a shared chunk had the same bytes when it was shared."""
-        return self._copies is not None
-
     def copies_of(self, text: bytes) -> int | None:
         """How many jobs with these bytes the list in Redis holds, as far as that is confirmed.
 
         None: never more than one, or the chunk is not shared.
         """
+        if self._copies is None:  # made before the first job was handed over, or never
+            return None
         with self._lock:
-            return self._copies.get(text) if self._copies is not None else None
+            return self._copies.get(text)
 
     @property
     def has_waiting(self) -> bool:

@@ -4,7 +4,6 @@ A claimer is one processor thread with a connection of its own. It numbers its c
 s acknowledges chunk s-1. All effects on the in-flight lists go through here, one script each.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
@@ -13,27 +12,18 @@ from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts
-from kiqbridge.store.effects import Effect, packed
-from kiqbridge.store.enqueueing import push_commands
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.round_trip import Command, pack
+from kiqbridge.store.round_trip import pack
 from kiqbridge.wire.batches import count_by_bytes
 from kiqbridge.wire.keys import Keys
 
 _CLAIM = scripts.load("claim")
 _CLAIM_AND_HAND_ON = scripts.load("claim_hand_on")
-_SETTLE = scripts.load("settle")
 _GIVE_BACK = scripts.load("give_back")
-_ACKNOWLEDGE = scripts.load("acknowledge")
-_REPUSH = scripts.load("repush")
 
-_FENCED = -1
+FENCED = -1
 _STALE = -2
-_SETTLED = (1, 0, _FENCED)
-_ENDLESS = 2
-_TAKEN = (1, 0, _ENDLESS)
-
-logger = logging.getLogger(__name__)
+SETTLED = (1, 0, FENCED)
 
 
 class HandOn(NamedTuple):
@@ -115,7 +105,7 @@ class Claimer:
         )
         if isinstance(reply, int):
             self.connection.close()
-            self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
+            self._keeper.renounce(lease, "fenced" if reply == FENCED else "its claims are unknown")
             return None
         return self._taken(lease, sequence, reply)
 
@@ -213,7 +203,7 @@ class Claimer:
         )
         if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
             return reply
-        return _number(connection, reply, (_FENCED, _STALE))
+        return known_answer(connection, reply, (FENCED, _STALE))
 
     def _keys_of(self, lease: Lease, sequence: int, queues: Sequence[str]) -> list[str]:
         keys = self._keys
@@ -255,158 +245,17 @@ class SpareClaimers:
         self._spare.append(claimer)
 
 
-def settle(
-    connection: RedisConnection,
-    keys: Keys,
-    chunk: Chunk,
-    job: bytes,
-    *,
-    target: str | None,
-    score: float,
-    text: bytes,
-    effects: Sequence[Effect] = (),
-) -> bool:
-    """Move a claimed job into a sorted set, or let it leave Redis, and acknowledge it, in one step.
-
-    Args:
-        connection: where to write.
-        keys: the namespace.
-        chunk: that holds the job.
-        job: as it was fetched.
-        target: key of the sorted set; None = it leaves Redis.
-        score, text: the member.
-        effects: of its end (engine/settle/ending.py); they come about in the same step.
-
-    Returns:
-        False: it was not ours any more, nothing was done.
-
-    Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
-    """
-    if chunk.is_popped:  # in no list that names its owner: written as Sidekiq does
-        commands: list[Command] = [("ZADD", target, repr(score), text)] if target else []
-        commands += [each for effect in effects for each in _plain_effect(connection, effect)]
-        if commands:
-            connection.run(("MULTI",), *commands, ("EXEC",))
-        return True
-    return settle_all(connection, keys, chunk, [(job, score, text, effects)], target=target)[0]
-
-
-def settle_all(
-    connection: RedisConnection,
-    keys: Keys,
-    chunk: Chunk,
-    jobs: Sequence[tuple[bytes, float, bytes, Sequence[Effect]]],
-    *,
-    target: str | None,
-) -> list[bool]:
-    """Move claimed jobs of one chunk, each (job, score, text, effects), as `settle` does, all in one script.
-
-    Not for popped jobs. The answer is False in the place of each job that was not ours any more.
-
-    Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
-    """
-    args: list[str | bytes | float] = [*_claim_of(chunk)]
-    targets = [*_keys_of(keys, chunk), target or chunk.list_key]
-    for job, score, text, effects in jobs:
-        its_keys, its_args = packed(effects)
-        targets += its_keys
-        args += [job, repr(score), text, *its_args]
-    answer = connection.script(_SETTLE, targets, args, settles=True)
-    if isinstance(answer, list) and len(answer) == len(jobs):
-        numbers = [_number(connection, each, _TAKEN) for each in answer]
-        if _ENDLESS in numbers:
-            *_, effects = jobs[numbers.index(_ENDLESS)]
-            _warn_of_no_end(next(each for each in effects if each.name == "ledger"))
-        return [number != 0 for number in numbers]
-    return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
-
-
-def _warn_of_no_end(effect: Effect) -> None:
-    ends, ledger = effect.keys
-    logger.warning(
-        "%s or %s is no sorted set: how a job of this schedule ended is not in its ledger (%s); all else is "
-        "settled. Delete the key that something else has written",
-        ends,
-        ledger,
-        bytes(effect.args[1]).decode(errors="replace"),  # type: ignore[arg-type] # the text of a JobEnd
-    )
-
-
-def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:
-    """Push a claimed job to another queue, untouched, and acknowledge it, in one step.
-
-    False: it was not ours any more, nothing was done.
-
-    Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
-    """
-    return repush(connection, keys, chunk, job, queue=queue, text=job)
-
-
-def repush(
-    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, queue: str, text: bytes
-) -> bool:
-    """Push a claimed job again, to the end of a queue, and acknowledge it, in one step.
-
-    False: it was not ours any more, nothing was done.
-
-    Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
-    """
-    if chunk.is_popped:
-        # Repeated after a lost reply: twice is better than not at all.
-        connection.run(("MULTI",), *push_commands(keys, {queue: [text]}), ("EXEC",))
-        return True
-    outcome = connection.script(
-        _REPUSH,
-        [*_keys_of(keys, chunk), keys.queues, keys.queue(queue)],
-        [*_claim_of(chunk), job, text, queue],
-        settles=True,
-    )
-    return _number(connection, outcome, _SETTLED) == 1
-
-
-def acknowledge(
-    connection: RedisConnection, keys: Keys, done: Sequence[tuple[Chunk, bytes]]
-) -> None:
-    """Take single finished jobs off the lists of their chunks, which are of one lease.
-
-    Of twins, jobs with the same bytes, so many stay as are not finished, however often it is repeated.
-
-    Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
-    """
-    if done[0][0].is_popped:
-        return
-    lease = done[0][0].lease
-    chunks = {(chunk.tid, chunk.sequence): chunk for chunk, _ in done}
-    numbers = {claim: str(number) for number, claim in enumerate(chunks, start=3)}
-    args: list[str | bytes] = [lease.incarnation]
-    for tid, sequence in chunks:
-        args += [tid, str(sequence)]
-    for chunk, text in done:
-        number = numbers[chunk.tid, chunk.sequence]
-        if chunk.has_twins and (copies := chunk.copies_of(text)) is not None:
-            finished = sum(each is chunk and other == text for each, other in done)
-            number = f"{number} {max(copies - finished, 0)}"
-        args += [number, text]
-    lists = [chunk.list_key for chunk in chunks.values()]
-    connection.script(_ACKNOWLEDGE, [keys.inflight, keys.claims(lease.incarnation), *lists], args)
-
-
-def _keys_of(keys: Keys, chunk: Chunk) -> list[str]:
+def keys_of(keys: Keys, chunk: Chunk) -> list[str]:
     """What a script looks at to know that a chunk is still ours."""
     return [keys.inflight, keys.claims(chunk.lease.incarnation), chunk.list_key]
 
 
-def _claim_of(chunk: Chunk) -> list[str | bytes]:
+def claim_of(chunk: Chunk) -> list[str | bytes]:
     """The claim that a script compares with the stored one."""
     return [chunk.lease.incarnation, chunk.tid, str(chunk.sequence)]
 
 
-def _number(connection: RedisConnection, reply: object, known: Container[int]) -> int:
+def known_answer(connection: RedisConnection, reply: object, known: Container[int]) -> int:
     """A script's answer, if it is one of those that it gives.
 
     Raises:
@@ -455,11 +304,11 @@ def _push_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequ
         return len(jobs)
     reply = connection.script(
         _GIVE_BACK,
-        [*_keys_of(keys, chunk), chunk.home, keys.alone],
-        [*_claim_of(chunk), *jobs],
+        [*keys_of(keys, chunk), chunk.home, keys.alone],
+        [*claim_of(chunk), *jobs],
         settles=True,
     )
-    return _number(connection, reply, range(_FENCED, len(jobs) + 1))
+    return known_answer(connection, reply, range(FENCED, len(jobs) + 1))
 
 
 def take_away(
@@ -474,22 +323,8 @@ def take_away(
     """
     reply = connection.script(
         _GIVE_BACK,
-        [*_keys_of(keys, chunk), home, keys.alone],
-        [*_claim_of(chunk), job],
+        [*keys_of(keys, chunk), home, keys.alone],
+        [*claim_of(chunk), job],
         settles=True,
     )
-    return _number(connection, reply, _SETTLED) == 1
-
-
-def _plain_effect(connection: RedisConnection, effect: Effect) -> list[Command]:
-    """What has an effect of the end of a popped job, by the rules of the script's part leave.lua."""
-    target, *ledger = effect.keys
-    score, text = effect.args
-    if ledger:
-        kinds = connection.run(("TYPE", target), ("TYPE", *ledger))
-        if not set(kinds) <= {b"zset", b"none"}:
-            _warn_of_no_end(effect)
-            return []
-        if not connection.call("ZCOUNT", *ledger, score, score):
-            return []
-    return [("ZADD", target, score, text)]
+    return known_answer(connection, reply, SETTLED) == 1

@@ -20,14 +20,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.engine.inflight.chunk import Chunk
-from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.lease import LeaseKeeper
-from kiqbridge.engine.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.engine.inflight.outage import RETRY_S, Outage
 from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.fetch import Fetches
@@ -39,19 +38,14 @@ from kiqbridge.engine.perform.slots import JobPool, Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers, Notification
-from kiqbridge.engine.settle.settling import Settler
+from kiqbridge.engine.settle.settling import ChunkWriter, Settler
 from kiqbridge.errors import Shutdown
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-_NOT_OURS = "a failed job was not ours any more; whoever has it decides about it"
 
 
 class ProcessorContext(NamedTuple):
@@ -63,12 +57,11 @@ class ProcessorContext(NamedTuple):
     handlers: Handlers
     revoker: PrefetchRevoker
     outage: Outage
-    keys: Keys
     settler: Settler
+    bookkeeper: Bookkeeper
+    runtime: Runtime
     look_ahead: int
     loop: EventLoop | None = None
-    bookkeeper: Bookkeeper | None = None
-    runtime: Runtime | None = None
     pools: Mapping[str, JobPool] = MappingProxyType({})
 
 
@@ -76,6 +69,7 @@ class Processor:
     """A processor thread.
 
     Attributes:
+        fetcher: where it gets its jobs from.
         chunk: the jobs of the last claim, until nothing of them is left to do here.
         current: the running job.
         processed, failed: how many so far; only ever counted up, and only by this thread.
@@ -90,12 +84,18 @@ class Processor:
         self.processed = 0
         self.failed = 0
         self.performing = False
-        self._fetcher = fetcher
+        self.fetcher = fetcher
         self._context = context
+        self._abandoned = threading.Event()
+        self._writes = ChunkWriter(
+            context.settler, fetcher.connection, context.outage, self._abandoned.wait
+        )
+        self._slots = {kind: pool.slots for kind, pool in context.pools.items()}
+        if context.loop is not None:
+            self._slots["async"] = context.loop.slots
         self._size = 1
         self._quiet = False
         self._taken: RunningJob | None = None
-        self._abandoned = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
 
     def __repr__(self) -> str:
@@ -106,16 +106,6 @@ class Processor:
     def alive(self) -> bool:
         """Whether the thread still runs."""
         return self._thread.is_alive()
-
-    @property
-    def has_fetched(self) -> bool:
-        """Whether a claim has succeeded, whether or not it brought jobs."""
-        return self._fetcher.has_fetched
-
-    @property
-    def refused(self) -> BaseException | None:
-        """The unexpected error of the first claim, if it raised one."""
-        return self._fetcher.refused
 
     @property
     def interrupted(self) -> bool:
@@ -173,7 +163,7 @@ class Processor:
             RedisUnavailable: not acknowledged.
         """
         if chunk.may_be_acknowledged():
-            self._fetcher.acknowledge_for(connection)
+            self.fetcher.acknowledge_for(connection)
         elif chunk.is_shared:
             self._hand_over_done(chunk)
 
@@ -193,17 +183,17 @@ class Processor:
     def _perform_until_quiet(self) -> None:
         with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
             # What an error of ours has left here, or kept from coming here: the next claim would acknowledge it.
-            left, last = self.chunk, self._fetcher.last
+            left, last = self.chunk, self.fetcher.last
             if left is None and last is not None and last.has_waiting:
                 left = last
             if left is not None:
                 self._return(left)
             while not self._quiet:
                 threads.beat()
-                chunk = self._fetcher.fetch(self._size, self._abandoned)
+                chunk = self.fetcher.fetch(self._size, self._abandoned)
                 if chunk is not None:
                     self._perform_chunk(chunk)
-            self._fetcher.acknowledge(self._abandoned)
+            self.fetcher.acknowledge(self._abandoned)
 
     def _perform_chunk(self, chunk: Chunk) -> None:
         began, self.began_at = lease_now(), math.inf  # no job of it runs yet
@@ -238,22 +228,21 @@ class Processor:
 
     def _return(self, chunk: Chunk) -> None:
         """Give back what an error of ours has left in a chunk, the running job included."""
-        self._give_back(chunk)
-        self._write_ended(chunk)
+        self._writes.give_back(chunk)
+        self._writes.write_ended(chunk)
         self._leave(chunk)
 
     def _leave(self, chunk: Chunk) -> None:
         self.current = None
         if chunk.is_shared:
             self._hand_over_done(chunk)
-            self._fetcher.leave(chunk)
+            self.fetcher.leave(chunk)
         self.chunk = None  # last: after an error up to here the chunk is left once more
 
     def _hand_over_done(self, chunk: Chunk) -> None:
         """Have what was done here in a shared chunk acknowledged by itself."""
         bookkeeper = self._context.bookkeeper
-        if bookkeeper is not None:
-            chunk.hand_over_done(lambda text: bookkeeper.ended(chunk, text, None))
+        chunk.hand_over_done(lambda text: bookkeeper.ended(chunk, text, None))
 
     def _perform_jobs(self, chunk: Chunk, first: float) -> None:  # noqa: C901 - each further call is made for each job
         """Run the jobs of a chunk one by one, until none waits and Redis has all that is to be written of them.
@@ -269,14 +258,14 @@ class Processor:
         now = self.began_at = lease_now()
         while True:
             if self._quiet:
-                self._give_back(chunk)
+                self._writes.give_back(chunk)
             if (lease.lost or now > lease.valid_until) and not self._may_begin(chunk):
                 chunk.drop()
-                self._write_ended(chunk)  # those that were given to others stay theirs
+                self._writes.write_ended(chunk)  # those that were given to others stay theirs
                 return
             text = take()
             if text is None:
-                self._write_rest(chunk)
+                self._writes.write_rest(chunk)
                 if chunk.may_be_left():
                     break
                 now = lease_now()  # that took its time, and what was revoked waits again
@@ -311,7 +300,7 @@ class Processor:
                 acknowledgement that reaches Redis after all would lose it.
         """
         while not chunk.has_waiting:
-            self._write_rest(chunk)
+            self._writes.write_rest(chunk)
             if chunk.may_be_left():
                 return True  # nothing is returning, so no job can come to wait again
         if self._context.keeper.confirm(chunk.lease):
@@ -335,11 +324,7 @@ class Processor:
         definition = execution.definition
         pool = "thread" if definition is None else definition.handling.pool
         loop = context.loop if pool == "async" else None
-        slots = None
-        if loop is not None:
-            slots = loop.slots
-        elif pool in context.pools:
-            slots = context.pools[pool].slots
+        slots = self._slots.get(pool)
         if slots is not None and not slots.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False
@@ -347,7 +332,7 @@ class Processor:
         if settlement is not None:
             return self._settle_job(chunk, text, settlement)
         if loop is not None:
-            self._fetcher.share(chunk)
+            self.fetcher.share(chunk)
             loop.take(chunk, execution)
             chunk.hand_over()
             return False
@@ -357,7 +342,10 @@ class Processor:
             is_over = settlement is None or not settlement.goes_on
         except NotBegun as error:
             self._put_back(chunk, execution)
-            self._pause(error, slots)
+            # It may be the next one that this thread claims; jobs of the pool are not claimed for a while.
+            if slots is None:
+                note_not_begun(context.runtime, error)
+                self._abandoned.wait(RETRY_S)
             return False
         except Shutdown:
             self.processed += 1
@@ -367,7 +355,7 @@ class Processor:
             if slots is not None:
                 slots.leave()
             if execution.run is not None:
-                execution.run.end(is_over=is_over, connection=self._fetcher.connection)
+                execution.run.end(is_over=is_over, connection=self.fetcher.connection)
         if settlement is None:
             self.processed += 1
             return True
@@ -381,15 +369,14 @@ class Processor:
         Raises:
             Shutdown: this thread is to end, while Redis is away.
         """
-        settlement: Settlement | None = None
-        is_decided = False
+        settlement, begins = None, False
         try:
-            begin, connection = self._context.runner.begin, self._fetcher.connection
-            begin = partial(begin, execution, connection, chunk.lease.incarnation)
-            settlement = self._until_written(begin)
-            is_decided = True
+            begin, owner = self._context.runner.begin, chunk.lease.incarnation
+            begin_here = partial(begin, execution, self.fetcher.connection, owner)
+            settlement = self._writes.until_written(begin_here)
+            begins = settlement is None
         finally:
-            if slots is not None and (settlement is not None or not is_decided):
+            if slots is not None and not begins:
                 slots.leave()
         return settlement
 
@@ -401,63 +388,11 @@ class Processor:
         """
         if self._abandoned.is_set():
             raise Shutdown
-        self._give_back(chunk)
-        self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
-
-    def _pause(self, error: NotBegun, slots: Slots | None) -> None:
-        """A job could not begin, and may be the next one that this thread claims."""
-        if slots is None:  # jobs of the pool, which has noted it, are not claimed for a while
-            note_not_begun(self._context.runtime, error)
-            self._abandoned.wait(RETRY_S)
+        self._writes.give_back(chunk)
+        self.fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
 
     def _settle_job(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
-        """Count a job that did not simply succeed, and write what becomes of it, now or with others of its chunk.
-
-        Returns as `_perform_job`.
-        """
-        if settlement.counted:
-            self.processed += 1
-            self.failed += settlement.failed
-        settler = self._context.settler
-        if chunk.size > 1 and settler.may_wait(chunk, settlement):
-            if not chunk.end(settlement):
-                logger.warning(_NOT_OURS)
-            return False  # settling acknowledges it
-        write = partial(settler.write, self._fetcher.connection, chunk, text, settlement)
-        if not self._until_written(write):
-            logger.warning(_NOT_OURS)
-        elif settlement.notify is not None:
-            settlement.notify()
-        if settlement.leaves_with_chunk:
-            return True
-        chunk.settled()
-        return False
-
-    def _give_back(self, chunk: Chunk) -> None:
-        """Give back all that is not finished."""
-        if chunk.has_waiting or chunk.returning or chunk.running is not None:
-            self._until_written(partial(self._give_back_once, chunk, revokes=True))
-
-    def _write_rest(self, chunk: Chunk) -> None:
-        """Write what has ended, and what the revoker or the manager is giving back, or could not."""
-        if chunk.returning:
-            self._until_written(partial(self._give_back_once, chunk))
-        self._write_ended(chunk)
-
-    def _give_back_once(self, chunk: Chunk, *, revokes: bool = False) -> None:
-        with chunk.writing:
-            if revokes:
-                chunk.revoke_unfinished()
-            give_back(self._fetcher.connection, self._context.keys, chunk)
-
-    def _write_ended(self, chunk: Chunk) -> None:
-        def write() -> list[Notification]:
-            with chunk.writing:
-                return self.write_ended(chunk, self._fetcher.connection)
-
-        if chunk.has_ended:
-            for notify in self._until_written(write):
-                notify()
-
-    def _until_written(self, write: Callable[[], T]) -> T:
-        return retry_until_written(write, outage=self._context.outage, wait=self._abandoned.wait)
+        """Count a job that did not simply succeed, and write what becomes of it; returns as `_perform_job`."""
+        self.processed += settlement.counted
+        self.failed += settlement.counted and settlement.failed
+        return self._writes.settle(chunk, text, settlement)

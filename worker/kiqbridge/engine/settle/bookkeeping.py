@@ -14,11 +14,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kiqbridge.engine.inflight.chunk import Chunk
-from kiqbridge.engine.inflight.claims import acknowledge, give_back
+from kiqbridge.engine.inflight.claims import give_back
 from kiqbridge.engine.inflight.outage import Outage, retry_until_written
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Notification, Notifications
-from kiqbridge.engine.settle.settling import Settler, first_batch
+from kiqbridge.engine.settle.settling import Settler, acknowledge, first_batch
 from kiqbridge.errors import Shutdown
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.role import Role, Until
