@@ -138,7 +138,6 @@ LONG_FILES = {
     "client/client.py",
     "engine/heartbeat.py",
     "engine/launcher.py",
-    "engine/perform/event_loop.py",
     "engine/perform/listening.py",
     "features/process_pool/pool.py",
     "store/wake_connection.py",

@@ -200,7 +200,7 @@ ELSEWHERE = {
     "commands/forked:SupervisorLink.watch": "the process of the supervisor ends, and gets a successor",
     "engine/host/status:StatusFile.__init__": "tests/features/test_refused_threads.py",
     "engine/liveness:BackgroundThread.start": "tests/features/test_refused_threads.py",
-    "engine/perform/event_loop:EventLoop.__init__": "tests/features/test_refused_threads.py",
+    "engine/perform/kept_loop:KeptLoop.__init__": "tests/features/test_refused_threads.py",
     "engine/perform/processor:Processor.__init__": "tests/features/test_refused_threads.py",
     "runtime/role:Role._new": "tests/features/test_refused_threads.py",
     "client/inline:_on_a_loop": "one call, which raises; nothing is kept",

@@ -8,27 +8,17 @@ chunks under another claimer.
 3. `_perform`: the same steps as on a thread (`JobRunner.perform_async` in execution.py).
 4. Its end goes to the bookkeeper, which writes what it asks for and acknowledges it by itself.
 
-Nothing that a job does ends the loop for the others:
-
-1. an error that escapes a background task, or `loop.stop()`: the same loop is entered again (threads.py);
-2. a loop that cannot go on, since its selector fails: its jobs are given back, and another loop takes
-   its place, with resources of its own;
-3. when that happens too often, the thread ends (`on_lost`), and what it held stays in flight: whoever
-   recovers it counts it, so that the job which does this is found.
+Nothing that a job does ends the loop for the others (kept_loop.py).
 """
 
 import asyncio
 import contextlib
-import contextvars
 import itertools
 import logging
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from kiqbridge.client.bridge import LOOP, OWNER
-from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.current import Runtime
 from kiqbridge.client.server import LoopResources
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import give_back
@@ -36,9 +26,9 @@ from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import RETRY_S
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.perform.kept_loop import KeptLoop
 from kiqbridge.engine.perform.loop_watch import LoopWatch
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.engine.perform.slots import Slots
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers
@@ -46,27 +36,13 @@ from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.runtime.threads import keep_loop_running
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
-START_S = 30.0
-"""How long asynchronous resources may take to open."""
-
 SWEEP_S = 1.0
 """How often to look for tasks that never begin: others have cancelled them, or an error has ended the loop just there."""
-
-REPORT_S = 1.0
-"""Seconds between two log lines about what ended a loop that goes on."""
-
-MOST_LOSSES = 3
-WITHIN_S = 300.0
-"""How many loops may be lost within how many seconds; after that no new loop is started."""
-
-MOST_UNOPENED = 6
-"""How often in a row resources may fail to open on a new loop; the pauses are 1, 2, 4 … s."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,16 +65,13 @@ class _Held:
     is_taken: bool = False
 
 
-class EventLoop:
+class EventLoop(KeptLoop):
     """A thread with an event loop, and the jobs on it.
 
     Attributes:
         limit: how many jobs run at once.
-        slots: for them.
         processed, failed: how many so far; only ever counted up, and only by this thread.
-        on_lost: called with the reason when there is no loop any more and no other takes its place;
-            to be set before `start`.
-        blocked_s: seconds after which a job that blocks the loop is logged, 0 = never; as `on_lost`.
+        blocked_s: seconds after which a job that blocks the loop is logged, 0 = never; to be set before `start`.
     """
 
     def __init__(
@@ -113,80 +86,38 @@ class EventLoop:
         runtime: Runtime,
         resources: LoopResources,
     ) -> None:
-        self.name = name
+        super().__init__(name, limit=limit, runtime=runtime, resources=resources)
         self.limit = limit
-        self.slots = Slots(limit)
         self.processed = 0
         self.failed = 0
-        self.on_lost: Callable[[str], object] = self._log_end
         self.blocked_s = 0.0
         self._watch = LoopWatch(self)
         self._runner = runner
         self._keeper = keeper
         self._bookkeeper = bookkeeper
         self._handlers = handlers
-        self._runtime = runtime
-        self._resources = resources
         self._inbox: deque[_Held] = deque()
         self._woken = False
         self._numbers = itertools.count(1)
         self._running: dict[str, _Held] = {}
-        self._opened = threading.Event()
-        self._failure: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
-        self._stopping = threading.Event()
         self._is_cancelled = False
         self._is_sweeping = False
-        self._reported_at = 0.0
-        self._lost: list[asyncio.AbstractEventLoop] = []
-        self._losses: deque[float] = deque(maxlen=MOST_LOSSES)
-        self._unopened = 0
         self._executor = ElasticExecutor(f"kiqbridge-{name}-bridge")
-        self._context = contextvars.Context()
-        self._thread = threading.Thread(
-            target=self._run, name=f"kiqbridge-loop-{name}", daemon=True
-        )
 
     def __repr__(self) -> str:
         return f"<EventLoop {self.name}, {self.slots.taken} of {self.limit} running>"
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that runs now, once started; another one may take its place."""
-        if self._loop is None:
-            raise RuntimeError("the event loop has not been started")
-        return self._loop
-
-    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether this is the loop that runs here now."""
-        return loop is self._loop and self.alive and loop not in self._lost
-
-    @property
-    def alive(self) -> bool:
-        """Whether its thread runs."""
-        return self._thread.is_alive()
-
     def start(self) -> None:
-        """Start the loop and open the asynchronous resources on it.
-
-        Raises:
-            Exception: whatever a resource raised while it was opened.
-        """
-        self._thread.start()
-        if not self._opened.wait(START_S):
-            raise TimeoutError(
-                f"the asynchronous resources of capsule {self.name} did not open within {START_S:.0f} s"
-            )
-        if self._failure is not None:
-            raise self._failure
+        """Start the loop, and the watch over what blocks it; as `KeptLoop.start`."""
+        super().start()
         if self.blocked_s:
             self._watch.start()
 
-    @property
-    def ident(self) -> int:
-        """`threading.get_ident()` of its thread."""
-        return self._thread.ident or 0
+    def stop(self, timeout_s: float) -> None:
+        """Close the resources and end the thread."""
+        self._watch.stop()
+        super().stop(timeout_s)
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
     @property
     def count(self) -> int:
@@ -271,125 +202,19 @@ class EventLoop:
         with contextlib.suppress(RuntimeError):  # it has ended
             self.loop.call_soon_threadsafe(self._cancel_all)
 
-    def stop(self, timeout_s: float) -> None:
-        """Close the resources and end the thread."""
-        self._stopping.set()
-        self._watch.stop()
-        end = self._end
-        if end is not None and self.alive:
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(end.set)
-            self._thread.join(timeout_s)
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def _run(self) -> None:
-        why = ""
-        try:
-            with threads.watched(f"loop {self.name}", performs_jobs=True):
-                while why := self._serve_one():
-                    if self._stopping.is_set() or self._is_beyond_repair():
-                        break
-                    threads.beat()
-                    self._replace(why)
-        except BaseException as error:  # noqa: BLE001 - the thread's last line of defence
-            self._failure = error
-            why = type(error).__name__
-        self.slots.shut()
-        is_started = self._opened.is_set()
-        self._opened.set()
-        if why and is_started and not self._stopping.is_set():
-            user_code.call(self.on_lost, why, log=logger, failed="a listener to its end failed")
-
-    def _is_beyond_repair(self) -> bool:
-        """Whether no other loop takes the place of the one that was just lost; may wait a little."""
-        if self._unopened:
-            return self._unopened >= MOST_UNOPENED or self._stopping.wait(2 ** (self._unopened - 1))
-        self._losses.append(time.monotonic())
-        return len(self._losses) == MOST_LOSSES and self._losses[-1] - self._losses[0] < WITHIN_S
-
-    def _serve_one(self) -> str:
-        """Run one loop to its end: "" if that was ordered, or why it cannot go on.
-
-        Raises:
-            BaseException: the resources could not be opened at the start.
-        """
-        runner = asyncio.Runner(loop_factory=_loop_factory())
-        loop = runner.get_loop()
-        serving = loop.create_task(self._serve(loop))
-        serving.add_done_callback(lambda _done: loop.stop())
-        why = keep_loop_running(loop, is_over=serving.done, report=self._report)
-        if why:
-            # Never closed: its descriptors' numbers may be those of other files by now.
-            self._lost.append(loop)
-            return why
-        error = None if serving.cancelled() else serving.exception()
-        user_code.call(runner.close, log=logger, failed="closing an event loop failed")
-        if error is None:
-            return ""
-        if not self._opened.is_set():
-            raise error
-        user_code.log_error(
-            logger, error, "a resource of the event loop of capsule %s failed", self.name
-        )
-        self._unopened += 1
-        return f"a resource failed with {type(error).__name__}"
-
-    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        end = asyncio.Event()
-        async with self._resources:
-            self._context.run(RUNTIME.set, self._runtime)
-            self._context.run(LOOP.set, None)
-            self._context.run(OWNER.set, self)
-            self._end, self._loop, self._unopened = end, loop, 0
-            self._is_sweeping = False
-            self._begin()
-            self.slots.open()
-            self._opened.set()
-            while not (end.is_set() or self._stopping.is_set()):
-                try:
-                    await end.wait()
-                except asyncio.CancelledError:
-                    self._report("the task that keeps the resources open was cancelled", None)
-
-    def _replace(self, why: str) -> None:
-        """Give back what a lost loop held; on another one it begins anew."""
-        self.slots.shut()
-        held = list(self._running.values())
-        logger.error(
-            "the event loop of capsule %s cannot go on (%s): its %d jobs are given back, and another "
-            "loop takes its place",
-            self.name,
-            why,
-            len(held),
-        )
-        for each in held:
+    def give_up(self) -> None:
+        """See `KeptLoop`."""
+        for each in list(self._running.values()):
             if self._release(each):
                 if each.task is not None:
                     self.processed += 1
                     self.failed += 1
                 self._bookkeeper.give_back(each.chunk, each.job.text)
 
-    def _log_end(self, why: str) -> None:
-        logger.error(
-            "the event loop of capsule %s has ended for good (%s): no `async def` job is begun here any "
-            "more; restart this process",
-            self.name,
-            why,
-        )
-
-    def _report(self, what: str, error: BaseException | None) -> None:
-        # What ended the loop may have been raised in a callback of ours, before it did its work.
+    def go_on(self) -> None:
+        """See `KeptLoop`; what was raised in a callback of ours may have kept that from its work."""
         self._woken = self._is_sweeping = False
-        self.loop.call_soon(self._begin)
-        now = time.monotonic()
-        if now - self._reported_at < REPORT_S:
-            return
-        self._reported_at = now
-        message = "the event loop of capsule %s was ended: %s; it goes on, with all its jobs"
-        if error is None:
-            logger.error(message, self.name, what)
-        else:
-            user_code.log_error(logger, error, message, self.name, what)
+        self._begin()
 
     def _begin(self) -> None:
         self._woken = False  # before looking: what comes now wakes again
@@ -504,13 +329,3 @@ class EventLoop:
         if self._running and not self._is_cancelled:
             self._is_sweeping = True
             self.loop.call_later(SWEEP_S, self._sweep)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop's where it is installed: it runs about twice as many jobs."""
-    try:
-        import uvloop  # noqa: PLC0415 - an extra that not everybody installs
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
