@@ -136,8 +136,6 @@ FILES = {
 MOST_LINES, MOST_ARGUMENTS = 400, 8
 LONG_FILES = {
     "client/client.py",
-    "engine/heartbeat.py",
-    "engine/launcher.py",
     "engine/perform/listening.py",
     "features/process_pool/pool.py",
     "store/wake_connection.py",

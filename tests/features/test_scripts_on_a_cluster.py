@@ -13,13 +13,12 @@ from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
-from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
-from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.engine.settle.metrics import Metrics, Stats
 from kiqbridge.engine.settle.settling import acknowledge, repush
 from kiqbridge.features.dead_letters.trim import DeadTrim
 from kiqbridge.features.dynamic.schedule import Schedule

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
+from kiqbridge.engine.stop import KILL_S, LAST_STEPS_S
 
 TIMEOUT_S = 1
 SLACK_S = 20

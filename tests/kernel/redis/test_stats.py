@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from support.engine import UnreliableConnection
 
-from kiqbridge.engine.heartbeat import Stats
+from kiqbridge.engine.settle.metrics import Stats
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool

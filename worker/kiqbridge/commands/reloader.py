@@ -28,8 +28,8 @@ from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.dev import child_process
 from kiqbridge.dev.source_watch import MAX_FILES, SourceWatch, folders_of
 from kiqbridge.engine.host.signals import ENDING, NAMES
-from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.engine.perform.job_logger import configure_logging
+from kiqbridge.engine.stop import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:

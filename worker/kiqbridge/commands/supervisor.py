@@ -37,7 +37,7 @@ from kiqbridge.engine.host.signals import ENDING, HURRY, SignalInbox, ignore_oth
 from kiqbridge.engine.host.signals import NAMES as PASSED_ON
 from kiqbridge.engine.host.surroundings import process_count
 from kiqbridge.engine.inflight.lease import LeaseTimes, renew
-from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
+from kiqbridge.engine.stop import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.steps import Steps
 from kiqbridge.store.redis_pool import RedisPool

@@ -29,10 +29,11 @@ from kiqbridge.engine.host import ending, surroundings
 from kiqbridge.engine.host.notifier import Notifier, Report, take_notifier
 from kiqbridge.engine.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.engine.host.status import run_folder
-from kiqbridge.engine.launcher import KILL_S, Launcher
+from kiqbridge.engine.launcher import Launcher
 from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues
 from kiqbridge.engine.settle.error_report import error_message
+from kiqbridge.engine.stop import KILL_S
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
 from kiqbridge.runtime.monkey_patches import patched_by

@@ -15,12 +15,7 @@ from functools import partial
 from kiqbridge import __version__, seams
 from kiqbridge.client.current import Runtime
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime
-from kiqbridge.engine.heartbeat import (
-    DeclaredClasses,
-    Heartbeat,
-    ProcessInfo,
-    ProcessView,
-)
+from kiqbridge.engine.heartbeat import DeclaredClasses, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.leader import OF_THE_KERNEL
 from kiqbridge.engine.manager import Manager

@@ -10,19 +10,18 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Events
 from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.perform.running_job import RunningJob, shown_text
-from kiqbridge.engine.settle.metrics import Metrics
+from kiqbridge.engine.settle.metrics import Counting, Metrics, Stats
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Role
-from kiqbridge.store import scripts
 from kiqbridge.store.process_set import BEAT_TTL_S, sign_off
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import translate
@@ -42,16 +41,8 @@ _COUNTING = "counting jobs (stat:processed, stat:failed)"
 _SLOW_RTT_US = 50_000
 _SLOW_READINGS = 5
 
-DAY_TTL_S = 157_680_000
-"""Daily counters are kept for five years."""
-
-_REMEMBER_S = 28_800
-"""A call that was held up by the network for longer than that may count twice."""
-
 _MOST_CLASSES_BYTES = 20_000
 """Each beat carries the names of classes; what is longer is not published, and then nothing is known."""
-
-_FLUSH = scripts.load("flush_stats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,56 +135,6 @@ class DeclaredClasses:
     def fields(self) -> dict[str, str]:
         """For the process' hash."""
         return {"kb_classes": self.text()}
-
-
-class Counting(Protocol):
-    """What counts jobs: a thread, an event loop; both numbers only grow."""
-
-    processed: int
-    failed: int
-
-
-class Stats:
-    """Flushes what was counted since the last flush; `identity` is the process' own."""
-
-    def __init__(self, counters: Sequence[Counting], keys: Keys, identity: str) -> None:
-        self._counters = counters
-        self._keys = keys
-        self._guard = keys.stats_flush(identity)
-        self._flushed = {"processed": 0, "failed": 0}
-        self._number = 1
-        self._waiting: tuple[dict[str, int], str] | None = None
-
-    def flush(self, connection: RedisConnection, now: float) -> None:
-        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, if any is new.
-
-        Raises:
-            RedisUnavailable, RedisRefused: nothing is lost, and nothing will be counted twice; the
-                next flush does it.
-        """
-        self._send(connection)
-        totals = {
-            "processed": sum(counter.processed for counter in self._counters),
-            "failed": sum(counter.failed for counter in self._counters),
-        }
-        if totals != self._flushed:
-            new = {name: total - self._flushed[name] for name, total in totals.items()}
-            # From now on as it is: what may have arrived is repeated under its number, not added to.
-            self._waiting = new, time.strftime("%Y-%m-%d", time.gmtime(now))
-            self._flushed = totals
-            self._send(connection)
-
-    def _send(self, connection: RedisConnection) -> None:
-        if self._waiting is None:
-            return
-        new, day = self._waiting
-        keys, args = [self._guard], [str(self._number), str(_REMEMBER_S)]
-        for name, count in new.items():
-            keys += [self._keys.stat(name), self._keys.stat(name, day)]
-            args += [str(count), "", str(count), str(DAY_TTL_S)]
-        connection.script(_FLUSH, keys, args)
-        self._waiting = None
-        self._number += 1
 
 
 class Heartbeat(Role):

@@ -8,26 +8,17 @@ Start, beside the thread that waits for signals:
 4. Start the heartbeat, the threads that move and watch, the processors.
 5. Wait until each processor has made its first claim; then the process is ready.
 
-Quiet: no thread takes or moves jobs any more; running jobs go on. It cannot be undone.
-
-Stop, within the timeout and `LAST_STEPS_S`; whatever a step raises, the others follow:
-
-1. Become quiet, call the listeners to `quiet` and `shutdown`.
-2. Wait for running jobs until the deadline, then give them back and interrupt them (manager.py).
-3. End the threads that move and watch, and the child processes; send reports to Step Functions.
-4. Close resources, end the lease, end the heartbeat, call the listeners to `exit`.
-5. Close all connections, end the last threads of features, and remove the status file.
+Quiet: no thread takes or moves jobs any more; running jobs go on. It cannot be undone. Stop: see stop.py.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import NoReturn
 
 from kiqbridge import __version__
-from kiqbridge.client.default_client import adopt_default_client, release_default_client
+from kiqbridge.client.default_client import adopt_default_client
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.client.server import server as default_server
@@ -36,44 +27,21 @@ from kiqbridge.engine.ages import AgeReport
 from kiqbridge.engine.compose import build_around_capsules, build_capsules
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
-from kiqbridge.engine.host.ending import FLUSH_S
 from kiqbridge.engine.host.notifier import Notifier
 from kiqbridge.engine.host.process_state import ProcessState, StateKeeper
 from kiqbridge.engine.host.surroundings import attach
-from kiqbridge.engine.manager import LAST_WORD_S
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
 from kiqbridge.engine.settle.error_report import error_message
+from kiqbridge.engine.stop import LAST_STEPS_S, LISTENERS_S, ORDERLY_S, Stop
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
-from kiqbridge.runtime import user_code
-from kiqbridge.runtime.role import Role, Until
-from kiqbridge.runtime.steps import Step, Steps
+from kiqbridge.runtime.steps import Steps
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.store.server_check import warn_of_eviction
 
 logger = logging.getLogger(__name__)
-
-LAST_STEPS_S = 9.0
-"""Seconds after the timeout within which the process has ended, in whatever way; less than the 10 that
-`infra/worker_service.yaml` leaves between the longest timeout and the kill."""
-
-KILL_S = 8.75
-"""After so many seconds the kernel kills it, in case that nothing else has ended it."""
-
-ORDERLY_S = KILL_S - FLUSH_S - 0.25
-"""For giving back, interrupting and signing off; then it ends without what is left of that. Logs and output are
-still written before the kernel kills it."""
-
-ROLE_S = 0.02
-"""Between two looks whether a thread with a job of its own has ended."""
-
-LISTENERS_S = 1.0
-"""Listeners to shutdown have this time at least, and otherwise as much as jobs."""
-
-CLOSE_S = 3.0
-"""How long the process waits for resources that are being closed before it signs off meanwhile."""
 
 
 class Launcher:
@@ -112,12 +80,10 @@ class Launcher:
         self._quiet = threading.Event()
         self._running = threading.Event()
         self._stopping = threading.Event()
-        self._hurried = threading.Event()
         self._quieting: Callable[[float], bool] | None = None
         self._state: StateKeeper | None = None
         self._on_signal: Callable[[str], None] = lambda _name: None
         self._steps = Steps(logger)
-        self._closing: BoundedCall | None = None
         self.parts = EngineParts(
             config, registry, server, is_quiet=self._quiet.is_set, on_registered=on_registered
         )
@@ -133,6 +99,7 @@ class Launcher:
             has_reached_redis=has_reached_redis,
             stop_s=config.timeout_s + LAST_STEPS_S + 1,
         )
+        self._stop = Stop(self.parts, self.health, self._steps)
         self._events = self.parts.events
         attach(
             self._events,
@@ -234,7 +201,7 @@ class Launcher:
 
     def hurry(self) -> None:
         """While it stops: give running jobs back and interrupt them now, whatever time they have left."""
-        self._hurried.set()
+        self._stop.hurried.set()
         if self.parts.manager is not None:
             self.parts.manager.hurry()
 
@@ -262,8 +229,8 @@ class Launcher:
             self._events.fire("startup", raising=True)
         except BaseException as error:
             self._steps.take(
-                ("ending the event loops", self._stop_loops),
-                ("closing resources", self._close_resources),
+                ("ending the event loops", self._stop.end_loops),
+                ("closing resources", self._stop.close_resources),
                 ("removing the status file", self.health.stop),
             )
             if isinstance(error, KiqbridgeError):
@@ -306,64 +273,19 @@ class Launcher:
         manager.start()
 
     def _end(self, deadline: float) -> None:
-        take, parts, events = self._steps.take, self.parts, self._events
         self._stopping.set()
-        take(
+        self._steps.take(
             ("becoming quiet", self.quiet),
             ("calling listeners to quiet", lambda: self._wait_for_listeners(deadline)),
             (
                 "calling listeners to shutdown",
-                lambda: events.fire_aside("shutdown")(max(seconds_until(deadline), LISTENERS_S)),
+                lambda: self._events.fire_aside("shutdown")(
+                    max(seconds_until(deadline), LISTENERS_S)
+                ),
             ),
             ("waiting for the start", lambda: self._wait_for_start(deadline)),
-            ("ending jobs and threads", lambda: take(*self._ends_of_work(deadline))),
-            ("closing resources", self._begin_to_close),
-            ("signing off", self._sign_off),
-            ("ending the heartbeat", self._stop_heartbeat),
-            (
-                "calling listeners to exit",
-                lambda: events.fire_aside("exit")(max(seconds_until(_last(deadline)), LISTENERS_S)),
-            ),
-            ("waiting for resources", lambda: self._wait_for_resources(_last(deadline))),
-            ("releasing the default client", lambda: release_default_client(self.client)),
-            ("closing the connections", parts.pool.close_all),
-            ("closing the client", self.client.close),
-            (
-                "ending the last threads",
-                lambda: take(*self._ends_of_roles(Until.LAST, of=parts.brought)),
-            ),
-            ("removing the status file", self.health.stop),
+            *self._stop.steps(deadline, state=lambda: self._state),
         )
-
-    def _ends_of_work(self, deadline: float) -> list[Step]:
-        parts, state, manager = self.parts, self._state, self.parts.manager
-        steps: list[Step] = []
-        if state is not None:
-            steps.append(("restoring what jobs change", state.stop))
-        if manager is not None:
-            steps += self._ends_of_roles(Until.STOP)
-            steps.append(("ending the jobs", lambda: manager.stop(deadline)))
-            steps += [
-                (f"waiting for the job of {role.name}", partial(self._wait_for, role, deadline))
-                for role in parts.roles
-                if role.runs_jobs
-            ]
-            steps += self._ends_of_roles(Until.QUIET, Until.JOBS)
-            steps.append(("ending the watch for missed ticks", parts.missed_watch.stop))
-        steps += [
-            ("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S)),
-            *((f"ending the pool {kind}", pool.stop) for kind, pool in parts.pools.items()),
-        ]
-        if manager is None:
-            steps.append(("ending the event loops", self._stop_loops))
-        return [*steps, *self._ends_of_roles(Until.ENDS)]
-
-    def _ends_of_roles(self, *until: Until, of: Sequence[Role] | None = None) -> list[Step]:
-        return [
-            (f"ending the thread {role.name}", partial(self._stop_role, role))
-            for role in (self.parts.roles if of is None else of)
-            if role.until in until
-        ]
 
     def _wait_for_listeners(self, deadline: float) -> None:
         if self._quieting is not None:
@@ -374,59 +296,8 @@ class Launcher:
         if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
             self._composing.release()
 
-    def _stop_role(self, role: Role) -> None:
-        role.stop(self._wait_s(role.name))
-
-    def _stop_heartbeat(self) -> None:
-        if self.parts.heartbeat is not None:
-            self._stop_role(self.parts.heartbeat)
-
-    def _wait_s(self, thread: str) -> float | None:
-        """Seconds to wait for the end of a thread: none if it is known to be stuck; None: what it takes."""
-        return 0 if self.health.is_stuck(thread) else None
-
-    def _begin_to_close(self) -> None:
-        self._closing = BoundedCall("kiqbridge-close", self._close_resources)
-        if not self._closing.wait(CLOSE_S):
-            logger.warning(
-                "closing a resource takes longer than %.0f s: the process signs off meanwhile",
-                CLOSE_S,
-            )
-
-    def _wait_for_resources(self, end: float) -> None:
-        if self._closing is not None:
-            self._closing.wait(seconds_until(end))
-
-    def _wait_for(self, role: Role, deadline: float) -> None:
-        while role.alive and (left := seconds_until(deadline)) > 0:
-            if self._hurried.wait(min(left, ROLE_S)):
-                return
-
-    def _sign_off(self) -> None:
-        try:
-            returned = self.parts.keeper.stop(self._wait_s("lease"))
-            if returned:
-                logger.info("%d jobs went back to their queues", returned)
-            for capsule in self.parts.capsules:
-                capsule.listening.forget(self.parts.pool)
-        except KiqbridgeError as error:
-            logger.warning("the lease stays: another process gives back what it holds: %s", error)
-
-    def _stop_loops(self) -> None:
-        for capsule in self.parts.capsules:
-            if capsule.loop is not None:
-                capsule.loop.stop(LAST_WORD_S)
-
-    def _close_resources(self) -> None:
-        user_code.call(self.parts.resources.close, log=logger, failed="closing a resource failed")
-
     def _banner(self) -> str:
         parts, capsules = self.parts, "; ".join(map(str, self.parts.capsules))
         classes = f"{len(parts.registry)} job classes"
         redis = f"Redis {parts.pool.address}"
         return f"kiqbridge {__version__} is ready: {capsules}; {classes}, {redis}"
-
-
-def _last(deadline: float) -> float:
-    """Until when listeners to exit and resources are waited for, on `time.monotonic`."""
-    return deadline + ORDERLY_S - LISTENERS_S

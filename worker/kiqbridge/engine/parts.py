@@ -51,9 +51,10 @@ from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
     from kiqbridge.engine.capsule_runtime import CapsuleRuntime
-    from kiqbridge.engine.heartbeat import Counting, Heartbeat
+    from kiqbridge.engine.heartbeat import Heartbeat
     from kiqbridge.engine.manager import Manager
     from kiqbridge.engine.perform.slots import JobPool
+    from kiqbridge.engine.settle.metrics import Counting
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@
 3. That goes to Redis in one script with a number: a repeat after a lost reply adds nothing, and what
    Redis refused is kept for the next beat.
 
+What is counted over all classes, `stat:processed` and `stat:failed`, is flushed in the same way (`Stats`).
+
 Sidekiq 7 and 8 do not read each other's keys; written are those of one or of both (`metrics`).
 """
 
@@ -17,7 +19,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
@@ -44,6 +46,13 @@ _AT_ONCE = 100
 """Classes per script call: with five keys and up to eleven fields each, no call grows long."""
 
 _FLUSH = scripts.load("flush_metrics")
+_FLUSH_STATS = scripts.load("flush_stats")
+
+DAY_TTL_S = 157_680_000
+"""Daily counters are kept for five years."""
+
+_REMEMBER_S = 28_800
+"""A call that was held up by the network for longer than that may count twice."""
 
 FORMS: Mapping[str, tuple[str, ...]] = {"both": ("7", "8"), "7": ("7",), "8": ("8",), "off": ()}
 """Setting `metrics` → the Sidekiq versions whose keys are written."""
@@ -254,3 +263,53 @@ def _bucket_keys(keys: Keys, version: str, at: time.struct_time) -> list[tuple[s
         (keys.metrics(measures.ten_minutes_8(at)), measures.TEN_MINUTES_TTL_S),
         (keys.metrics(measures.minute_8(at)), measures.MINUTE_TTL_S),
     ]
+
+
+class Counting(Protocol):
+    """What counts jobs: a thread, an event loop; both numbers only grow."""
+
+    processed: int
+    failed: int
+
+
+class Stats:
+    """Flushes what was counted since the last flush; `identity` is the process' own."""
+
+    def __init__(self, counters: Sequence[Counting], keys: Keys, identity: str) -> None:
+        self._counters = counters
+        self._keys = keys
+        self._guard = keys.stats_flush(identity)
+        self._flushed = {"processed": 0, "failed": 0}
+        self._number = 1
+        self._waiting: tuple[dict[str, int], str] | None = None
+
+    def flush(self, connection: RedisConnection, now: float) -> None:
+        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, if any is new.
+
+        Raises:
+            RedisUnavailable, RedisRefused: nothing is lost, and nothing will be counted twice; the
+                next flush does it.
+        """
+        self._send(connection)
+        totals = {
+            "processed": sum(counter.processed for counter in self._counters),
+            "failed": sum(counter.failed for counter in self._counters),
+        }
+        if totals != self._flushed:
+            new = {name: total - self._flushed[name] for name, total in totals.items()}
+            # From now on as it is: what may have arrived is repeated under its number, not added to.
+            self._waiting = new, time.strftime("%Y-%m-%d", time.gmtime(now))
+            self._flushed = totals
+            self._send(connection)
+
+    def _send(self, connection: RedisConnection) -> None:
+        if self._waiting is None:
+            return
+        new, day = self._waiting
+        keys, args = [self._guard], [str(self._number), str(_REMEMBER_S)]
+        for name, count in new.items():
+            keys += [self._keys.stat(name), self._keys.stat(name, day)]
+            args += [str(count), "", str(count), str(DAY_TTL_S)]
+        connection.script(_FLUSH_STATS, keys, args)
+        self._waiting = None
+        self._number += 1
