@@ -138,7 +138,6 @@ LONG_FILES = {
     "client/client.py",
     "engine/perform/listening.py",
     "features/process_pool/pool.py",
-    "store/wake_connection.py",
 }
 LARGE_CONSTRUCTORS = {"features/suspects/isolation.py:Isolation"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.

@@ -13,7 +13,7 @@ from support.waiting import wait_until
 
 from kiqbridge import Client, KiqbridgeError, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.wake_connection import TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
 

@@ -14,7 +14,8 @@ from support.waiting import wait_until
 from kiqbridge import Client, KiqbridgeError, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.scripts import from_text
-from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
+from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 from kiqbridge.wire.keys import Keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis_server]

@@ -17,7 +17,7 @@ from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import KiqbridgeError, RedisMisconfigured
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.wake_connection import TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
 
 NOON = 1_795_348_800.0
 

@@ -17,7 +17,7 @@ from kiqbridge.store import redis_source
 from kiqbridge.store.redis_address import connection_factory
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.redis_source import AFTER_OUTAGE_S, AFTER_REFUSAL_S, StoredSource
-from kiqbridge.store.wake_connection import TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
 
 JOB = {"class": "EchoJob", "args": [1]}
 SECRET = "secretsmanager.GetSecretValue"

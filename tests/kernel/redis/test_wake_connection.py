@@ -13,7 +13,8 @@ from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import pack
-from kiqbridge.store.wake_connection import NIL, News, TrackingConnection, WakeConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
+from kiqbridge.store.wake_connection import NIL, News, WakeConnection
 
 
 def connector(url):

@@ -18,7 +18,8 @@ from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.wake_connection import RETRY_S, SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
+from kiqbridge.store.wake_connection import RETRY_S, SAFETY_LOOK_S
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, shown
 

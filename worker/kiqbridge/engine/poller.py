@@ -32,7 +32,8 @@ from kiqbridge.store.leadership import Lead
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import Command
-from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.store.tracking_connection import TrackingConnection
+from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 from kiqbridge.wire import json_text, raw_job
 from kiqbridge.wire.job_text import JobText
 from kiqbridge.wire.keys import Keys
