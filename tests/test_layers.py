@@ -136,7 +136,6 @@ FILES = {
 MOST_LINES, MOST_ARGUMENTS = 400, 8
 LONG_FILES = {
     "client/client.py",
-    "engine/perform/listening.py",
     "features/process_pool/pool.py",
 }
 LARGE_CONSTRUCTORS = {"features/suspects/isolation.py:Isolation"}

@@ -17,7 +17,8 @@ from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.engine.perform.listening import Listening, PendingClaim, State
+from kiqbridge.engine.perform.listening import Listening, PendingClaim
+from kiqbridge.engine.perform.turns import State
 from kiqbridge.engine.settle.metrics import Metrics, Stats
 from kiqbridge.engine.settle.settling import acknowledge, repush
 from kiqbridge.features.dead_letters.trim import DeadTrim

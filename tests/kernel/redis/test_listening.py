@@ -10,7 +10,8 @@ from support.servers import without_command
 from support.waiting import wait_until
 from support.wake_fleet import Member
 
-from kiqbridge.engine.perform.listening import Listening, State, set_of
+from kiqbridge.engine.perform.listening import Listening
+from kiqbridge.engine.perform.turns import State, set_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.wake_connection import WakeConnection
 from kiqbridge.wire.keys import Keys
@@ -234,7 +235,7 @@ def test_a_server_that_lost_something_has_a_listener_again(redis, fleet, lose):
 def test_where_blpop_is_refused_every_process_listens_and_a_warning_says_why(
     redis, server, fleet, caplog
 ):
-    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform.listening")
+    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform")
     with without_command(redis, server, "blpop") as url:
         members = fleet(2, url=url)
         wait_until(lambda: states(members) == ["listening"] * 2, PATIENCE_S, "both listen")
@@ -257,7 +258,7 @@ def test_a_slot_that_moves_is_no_server_that_refuses(redis, fleet, caplog, monke
         return ask(connection, *commands)
 
     monkeypatch.setattr(WakeConnection, "ask", refuse_once)
-    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform.listening")
+    caplog.set_level(logging.WARNING, "kiqbridge.engine.perform")
     members = fleet(2)
     wait_until(refused.is_set, PATIENCE_S, "a refusal")
     wait_for_roles(members)

@@ -128,7 +128,7 @@ class TestGate:
 
 class TestReader:
     def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.engine.perform.listening")
+        caplog.set_level(logging.DEBUG, "kiqbridge.engine.perform")
         redis.config_resetstat()
         threads = idle(3)
         before = settled(redis)

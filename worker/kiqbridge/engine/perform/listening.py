@@ -1,82 +1,47 @@
-"""Which process of a fleet sees a push first: one listens, the others are parked (docs/decisions/0011).
+"""The idle thread of a process that listens for pushes, or waits for its turn to do so (turns.py).
 
-All processes that serve the same set of queues share a *role*. In each, one idle thread waits here:
-
-1. It has the role: it *listens*. Its connection has read the queues (`EXISTS`), so a push is reported to it.
-   It claims at once, on the same connection, and the claim's script hands the role on.
-2. It has not: it is *parked* in `BLPOP` on the wake list. The role comes as a token in that list, to the
-   process that has been parked for longest. So work goes round, and each push wakes one process.
-3. A listener that dies leaves its sign (a key with a TTL), which it would have renewed, to expire. One of the
-   parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
-   another parked one finds it out, which looks now and then. Each renewal changes the text of a sign: one that
-   has stood unchanged for its term is over, also if the server's clock was set back and its TTL goes on.
-4. Where nobody is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
-   others write, the sign or the standby's, is reported to it.
-
-A token is only a reason to look. One that is lost costs time: until the sign has expired and the standby
-looks, less than a second. Two listeners at once cost commands; who finds a later sign than its own parks.
+Its connection has read the queues, so a push is reported to it. It claims at once, on the same connection, and the
+claim's script hands the role on. A look is one `EXISTS` of all queues and of the set of paused ones, on that tracked
+connection: 0 means that there is nothing, and that any change from then on is reported. If something is paused, or claims
+brought nothing though there were jobs, it looks closely: the queues that are not paused, and the set itself.
 """
 
-import hashlib
 import logging
-import random
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kiqbridge.engine.inflight.claims import HandOn
-from kiqbridge.engine.perform.look_at_queues import LookAtQueues, raw_name
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.engine.perform.turns import SIGN_MS, State, Turns, raw_name, renewed
 from kiqbridge.runtime.troubles import Troubles
-from kiqbridge.store import scripts, wake_connection
-from kiqbridge.store.leadership import Sight
+from kiqbridge.store import wake_connection
 from kiqbridge.store.lean_redis import redis
-from kiqbridge.store.replies import error_text
-from kiqbridge.store.round_trip import pack
-from kiqbridge.wire.names import text_of
+from kiqbridge.wire.names import bytes_of, text_of
 
 if TYPE_CHECKING:
     from redis.connection import AbstractConnection
 
     from kiqbridge.engine.inflight.chunk import Chunk
     from kiqbridge.engine.inflight.claims import Claimer, PreparedClaim
-    from kiqbridge.store.redis_pool import RedisPool
+    from kiqbridge.store.round_trip import Command
     from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
-_CHECK = scripts.load("wake_check")
-_RENEW = scripts.load("wake_renew")
-_FORGET = scripts.load("wake_forget")
-
-SIGN_MS: Final = 950
-"""How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
-RENEW_S: Final = 0.45
-"""How often it is renewed: twice may be missed by a process that gets no CPU."""
-STANDBY_MS: Final = 1_900
-STANDBY_AFTER_S: Final = 0.02
-"""How long after the sign would have expired the standby looks: it has the role within a second of the last renewal."""
-LOOK_S_A_PROCESS: Final = 1.0
-"""Each other parked process looks after this time multiplied by the size of the fleet: one look a second in all."""
-LOOK_AT_LEAST_S: Final = 0.3
-OFTEN_UP_TO: Final = 6
-"""In a fleet of up to so many processes, each parked one looks after `LOOK_AT_LEAST_S`."""
-LOOK_AT_MOST_S: Final = 60.0
-SMALL_FLEET: Final = 3
-"""In a fleet that is no larger every parked process looks as often as a standby."""
-COUNT_S: Final = 30.0
-"""How long a parked process goes by the size of the fleet that it has read."""
-LATE_AT_LEAST_S: Final = 0.2
-LATE_AT_MOST_S: Final = 5.0
-"""A BLPOP that has not ended a third of its time later is given up: the server is lost, or its clock was set back."""
-
 TIGHT_LOOK_S = 0.02
 """Pause before a claim while there is no room for some kind of job (slots.py)."""
 
-_LOOK = b"look"
-_NAMED_BYTES = 100
+
+FUTILE_CLAIMS: Final = 3
+"""After so many claims in a row that brought nothing, pause before the next."""
+
+
+class _GoOn(Enum):
+    GO_ON = "go on"
+
+
+_GO_ON = _GoOn.GO_ON
 
 
 class PendingClaim(NamedTuple):
@@ -88,36 +53,12 @@ class PendingClaim(NamedTuple):
     sharers: Callable[[], int] = lambda: 0
 
 
-class State(Enum):
-    """Where this process stands."""
-
-    UNKNOWN = "unknown"
-    LISTENING = "listening"
-    HANDED_ON = "handed on"
-    PARKED = "parked"
-
-
-def set_of(queues: Iterable[str]) -> str:
-    """The name of a set of queues: the same for all processes that serve them, in whatever order."""
-    joined = raw_name(",".join(sorted(set(queues))))
-    if len(joined) <= _NAMED_BYTES:
-        return text_of(joined)
-    return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
-
-
-class Listening:
-    """The part of one capsule in this; used by one thread at a time, but for `interrupt`.
+class Listening(Turns):
+    """Where the idle threads of one capsule wait.
 
     Args:
-        queues: that are served.
-        keys: the namespace.
-        connect: as of `WakeConnection`.
+        queues, keys, connect, troubles: as of `Turns`.
         is_tight: whether some kind of job finds no room here now.
-        troubles: gets what the server refuses for good.
-
-    Attributes:
-        state: where this process stands.
-        is_alone: it listens, and no other is parked.
     """
 
     def __init__(
@@ -128,36 +69,11 @@ class Listening:
         is_tight: Callable[[], bool] = lambda: False,
         troubles: Troubles | None = None,
     ) -> None:
-        self.state = State.UNKNOWN
-        self.is_alone = False
-        self._connection = wake_connection.WakeConnection(connect)
+        super().__init__(queues, keys, connect, troubles)
         self._is_tight = is_tight
-        self._troubles = Troubles() if troubles is None else troubles
         self._work = f"listening for pushes to {', '.join(queues)}"
-        self._turn_work = f"taking turns in listening for pushes to {', '.join(queues)}"
-        self._queues = queues
-        self._keys = keys
-        self._list, self._sign, self._standby = keys.wake(set_of(queues))
         self._look_at_queues = LookAtQueues(self._connection, queues, keys)
-        self._generation = ""  # the text of the sign
-        self._standby_text = ""
-        self._sign_sight, self._standby_sight = Sight(), Sight()
-        self._is_armed = False
-        self._is_standby = False
-        self._processes = 1
-        self._sign_left_s = 0.0
-        self._solo_until = 0.0
-        self._is_solo_reported = False
-        self._renew_at = self._look_at = self._retry_at = self._parked_until = self._count_at = 0.0
-        self._rng = random.Random()  # noqa: S311 - spreads looks over time
-
-    def __repr__(self) -> str:
-        alone = " alone" if self.is_alone else ""
-        return f"<Listening {self.state.value}{alone}>"
-
-    def interrupt(self) -> None:
-        """Have the thread that waits here return."""
-        self._connection.interrupt()
+        self._look_at = 0.0
 
     def wait(self, pending: PendingClaim | None = None) -> "Chunk | None":
         """Block until there may be jobs; they are claimed already if there is an `pending`.
@@ -168,10 +84,9 @@ class Listening:
         connection.pause(self._retry_at - time.monotonic())
         try:
             while not connection.take_interruption():
-                step = (
-                    self._listen(pending) if self.state is State.LISTENING else self._await_role()
-                )
-                if step is not _GO_ON:
+                if self.state is not State.LISTENING:
+                    self._await_role()
+                elif (step := self._listen(pending)) is not _GO_ON:
                     return step
         except wake_connection.FAILURES as error:
             work = self._work if self.state is State.LISTENING else self._turn_work
@@ -186,162 +101,13 @@ class Listening:
             raise
         return None
 
+    def _drop(self, pause_s: float = wake_connection.RETRY_S) -> None:
+        super()._drop(pause_s)
+        self._look_at_queues.forget()
+
     def looked(self, *, found: bool) -> None:
         """The thread that waited here has claimed by itself."""
         self._look_at_queues.claimed(found=found)
-
-    def leave(self) -> None:
-        """No thread waits here from now on: leave the role to another process."""
-        try:
-            if self.state is State.PARKED:
-                # A token may be on its way to this process, where nobody would read it. If so it is lost.
-                self._connection.close()
-                self.state = State.HANDED_ON
-            elif self.state is State.LISTENING and not self.is_alone:
-                generation = _renewed(self._generation)
-                self._connection.ask(
-                    ("SET", self._sign, generation, "PX", SIGN_MS),
-                    ("RPUSH", self._list, generation),
-                )
-                self.state = State.HANDED_ON
-        except wake_connection.FAILURES as error:
-            logger.debug("the role of the listener was not handed on: %s", error)
-            self._drop(0.0)
-
-    def close(self) -> None:
-        """Drop the connection: this process takes no jobs any more."""
-        self._drop(0.0)
-
-    def forget(self, connection: "RedisPool") -> None:
-        """After this process has signed off: the last one leaves no role behind.
-
-        Raises:
-            RedisUnavailable: it stays, which costs nothing but its keys.
-        """
-        connection.script(_FORGET, [self._keys.inflight, self._sign, self._standby, self._list], [])
-
-    def _drop(self, pause_s: float = wake_connection.RETRY_S) -> None:
-        self._connection.close()
-        self.state = State.UNKNOWN
-        self._is_armed = self._is_standby = False
-        self._look_at_queues.forget()
-        self._retry_at = time.monotonic() + pause_s
-        self._count_at = 0.0
-
-    # Without the role.
-
-    def _await_role(self) -> "Chunk | _GoOn | None":
-        if self.state is State.UNKNOWN:
-            self._connection.track()  # now, so that the turns of this process are shorter
-            self._check()
-        elif self.state is State.HANDED_ON:
-            self._park()
-        else:
-            message = self._connection.receive(self._parked_until - time.monotonic())
-            if message is None:
-                if time.monotonic() >= self._parked_until:
-                    logger.debug("Redis has not ended a BLPOP; it is asked on a new connection")
-                    self._drop(0.0)
-            elif isinstance(message, wake_connection.News):
-                pass  # of keys that this process has read before it parked
-            else:
-                self._unparked(message)
-        return _GO_ON
-
-    def _park(self) -> None:
-        if self._is_standby or self._processes <= SMALL_FLEET:
-            seconds = self._sign_left_s + STANDBY_AFTER_S
-        else:
-            seconds = LOOK_AT_LEAST_S + LOOK_S_A_PROCESS * (self._processes - OFTEN_UP_TO)
-            seconds = max(LOOK_AT_LEAST_S, seconds)
-            seconds = min(seconds, LOOK_AT_MOST_S) * self._rng.uniform(0.75, 1.25)
-        self._connection.send(pack([("BLPOP", self._list, f"{seconds:.3f}")]))
-        late_s = min(max(seconds / 3, LATE_AT_LEAST_S), LATE_AT_MOST_S)
-        self._parked_until = time.monotonic() + seconds + late_s
-        self.state = State.PARKED
-        self._troubles.worked(self._turn_work)
-
-    def _unparked(self, message: Any) -> None:
-        self.state = State.HANDED_ON
-        if isinstance(message, Exception):
-            self._refused(message)
-        elif message is wake_connection.NIL:
-            if not self._are_places_held():
-                self._check()
-        elif message[1] == _LOOK:
-            self._check()
-        else:
-            self._begin(text_of(message[1]))
-
-    def _begin(self, generation: str) -> None:
-        self.state = State.LISTENING
-        self.is_alone = self._is_armed = False
-        self._generation = generation
-        self._renew_at = time.monotonic() + RENEW_S
-
-    def _are_places_held(self) -> bool:
-        """Whether one read is enough: this is one of many, and somebody listens, and somebody stands by."""
-        if self._is_standby or self._processes <= SMALL_FLEET or time.monotonic() >= self._count_at:
-            return False
-        [texts] = self._connection.ask(("MGET", self._sign, self._standby))
-        if isinstance(texts, Exception) or None in texts:
-            return False
-        self._sign_sight.see(texts[0], SIGN_MS / 1000)
-        self._standby_sight.see(texts[1], STANDBY_MS / 1000)
-        return not (self._sign_sight.over or self._standby_sight.over)
-
-    def _check(self) -> None:
-        """Look whether anybody listens; become what is missing."""
-        text = secrets.token_hex(6)
-        keys = (self._sign, self._standby, self._list, self._keys.inflight)
-        over = self._sign_sight.over, self._standby_sight.over
-        args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over, self._count_now())
-        reply = self._script(_CHECK, keys, args)
-        if isinstance(reply, Exception):
-            self._refused(reply)
-            return
-        what, count, left_ms, sign, standby = reply
-        self._processes = count or self._processes
-        # A sign without an end is none of ours: it counts as one that was just renewed.
-        self._sign_left_s = (SIGN_MS if left_ms < 0 else left_ms) / 1000
-        self._sign_sight.see(sign, self._sign_left_s)
-        self._standby_sight.see(standby, STANDBY_MS / 1000)
-        self._is_standby = what == 1
-        if self._is_standby:
-            self._standby_text = text
-        if what == 2:  # noqa: PLR2004 - see wake_check.lua
-            self._begin(text)
-        else:
-            self.state = State.HANDED_ON
-
-    def _count_now(self) -> int:
-        """1 = the size of the fleet is to be read with this script, which it is now and then."""
-        now = time.monotonic()
-        if now < self._count_at:
-            return 0
-        self._count_at = now + COUNT_S
-        return 1
-
-    def _refused(self, error: Exception) -> None:
-        """The server does not allow what a fleet needs: listen as if alone, and try it again later."""
-        if isinstance(self._connection.failure(error), RedisUnavailable):
-            raise error
-        if not self._is_solo_reported:
-            logger.warning(
-                "this Redis refuses what idle processes share (%s): a push wakes a thread of each process instead "
-                "of one in the fleet; allow BLPOP, and the keys kb:wake:*, in the ACL of this user",
-                error_text(error),
-            )
-        self._is_solo_reported = True
-        self.listen_by_itself(wake_connection.TRACKING_RETRY_S)
-
-    def listen_by_itself(self, for_s: float = float("inf")) -> None:
-        """Listen beside whoever else does, and share nothing with others, for so many seconds."""
-        self._solo_until = time.monotonic() + for_s
-        self._begin("")
-        self.is_alone = True
-
-    # With the role.
 
     def _listen(self, pending: PendingClaim | None) -> "Chunk | _GoOn | None":
         connection = self._connection
@@ -409,51 +175,13 @@ class Listening:
             self._troubles.worked(work)
         return is_due
 
-    def _look_for_company(self) -> None:
-        """Whether this process is still the only one that waits; arms the keys that others write."""
-        sign, standby = self._connection.ask_tracked(("GET", self._sign), ("GET", self._standby))
-        if isinstance(sign, bytes) and text_of(sign) != self._generation:
-            self._step_down()
-        elif isinstance(standby, bytes):
-            self.is_alone = False
-            self._renew_at = time.monotonic()
-
-    def _renew(self) -> None:
-        self._renew_at = time.monotonic() + RENEW_S
-        if self._is_standby and self._processes > SMALL_FLEET:
-            # Both roles would die together; another is asked to look. Not when the role comes, since it
-            # mostly goes on sooner than this, and this process is the standby again.
-            self._connection.ask(("DEL", self._standby))
-            self._is_standby = False
-        keys = (self._sign, self._standby, self._list, self._keys.inflight)
-        renewed = _renewed(self._generation)
-        args = (renewed, self._generation, SIGN_MS, self._standby_sight.over, self._count_now())
-        reply = self._script(_RENEW, keys, args)
-        if isinstance(reply, Exception):
-            self._refused(reply)
-            return
-        what, count, standby = reply
-        self._processes = count or self._processes
-        self._standby_sight.see(standby, STANDBY_MS / 1000)
-        if what == 0:
-            self._step_down()
-        elif what == 1:
-            self._generation = renewed
-        else:
-            self.is_alone = True
-            self._is_armed = False
-
-    def _step_down(self) -> None:
-        self.state = State.HANDED_ON
-        self.is_alone = self._is_armed = False
-
     def _prepare(self, pending: PendingClaim | None) -> "PreparedClaim | None":
         """The claim that is sent at the news, written before there are any."""
         if pending is None:
             return None
         hand_on = None
         if not self.is_alone:
-            hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
+            hand_on = HandOn((self._list, self._sign), (renewed(self._generation), SIGN_MS))
         return pending.claimer.prepare(
             pending.queues, pending.most, hand_on, sharers=pending.sharers()
         )
@@ -482,21 +210,95 @@ class Listening:
             self._renew()  # another process may listen as well
         return _GO_ON if chunk is None else chunk
 
-    def _script(self, script: scripts.Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        [reply] = self._connection.ask(("EVALSHA", script.sha, len(keys), *keys, *args))
-        if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
-            [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
-        return reply
+
+class LookAtQueues:
+    """What one process knows of its queues between two looks.
+
+    Args:
+        connection: where it waits for changes.
+        queues: that are served.
+        keys: the namespace.
+    """
+
+    def __init__(
+        self, connection: wake_connection.WakeConnection, queues: Sequence[str], keys: "Keys"
+    ) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._queues = {name: keys.queue(name) for name in queues}
+        self._queue_keys = frozenset(map(raw_name, self._queues.values()))
+        self._paused_key = bytes_of(keys.paused)
+        self._paused: set[str] | None = None
+        self._futile = 0
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the next look will be a close one."""
+        return bool(self._futile or self._paused)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds to wait before a claim, since the last ones brought nothing."""
+        over = self._futile - FUTILE_CLAIMS
+        return 0.001 * 2 ** min(over, 8) if over > 0 else 0.0
+
+    def forget(self) -> None:
+        """The connection is gone: what was paused may have changed."""
+        self._paused = None
+
+    def claimed(self, *, found: bool) -> None:
+        """A claim has brought jobs, or nothing."""
+        self._futile = 0 if found else self._futile + 1
+
+    def leads_to_claim(self, news: wake_connection.News) -> bool:
+        """Note a change; whether it leads to a claim at once, without a look before.
+
+        So whoever got the last job takes the news for a job as well.
+        """
+        is_plain = self._paused is not None and not self.is_close
+        if is_plain and not news.keys.isdisjoint(self._queue_keys):
+            return True
+        if self._paused_key in news.keys:
+            self._paused = None
+        return False
+
+    def look(self, *others: str) -> bool:
+        """Whether there are jobs in queues that are not paused, or one of these other keys; all are tracked then.
+
+        Raises:
+            RedisError, OSError: not known.
+        """
+        if not self.is_close:
+            keys = [self._keys.paused, *self._queues.values(), *others]
+            count = _number(self._connection.ask_tracked(("EXISTS", *keys))[0])
+            # What was reported until now came before the reply, and is seen in it.
+            self._connection.forget_news()
+            if not count:
+                self._paused = set()
+                return False
+            if self._paused is not None:
+                return True
+        return self._look_closely()
+
+    def _look_closely(self) -> bool:
+        names = self._paused or set()
+        while True:
+            served = [key for name, key in self._queues.items() if name not in names]
+            # With the set each time: the news of a change that came between two looks is passed over.
+            exists: list[Command] = [("EXISTS", *served)] if served else []
+            paused, *found = self._connection.ask_tracked(("SMEMBERS", self._keys.paused), *exists)
+            if isinstance(paused, Exception):
+                raise paused
+            seen, names = names, {text_of(name) for name in paused}
+            self._paused = names
+            count = _number(found[0]) if found else 0
+            if seen == names or not (seen or count):
+                if not count:
+                    self._futile = 0
+                return bool(count)
 
 
-def _renewed(generation: str) -> str:
-    """The text of the sign at its next renewal: the same generation with the next number."""
-    name, _, number = generation.partition(":")
-    return f"{name}:{int(number or 0) + 1}"
-
-
-class _GoOn(Enum):
-    GO_ON = "go on"
-
-
-_GO_ON = _GoOn.GO_ON
+def _number(reply: Any) -> int:
+    if isinstance(reply, Exception):
+        raise reply
+    return int(reply)
