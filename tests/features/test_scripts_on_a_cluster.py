@@ -32,12 +32,13 @@ from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
 from kiqbridge.features.transfer.writing import Restorer
+from kiqbridge.features.unique.begin import ask_lock
 from kiqbridge.flow import Batch, Debounce, Throttle, Unique, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.begin import begin
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.forgetting import forget_what_is_over
-from kiqbridge.store.locks import ask_lock, find_due_locks, looked_at, scan_flow
+from kiqbridge.store.locks import find_due_locks, looked_at, scan_flow
 from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries

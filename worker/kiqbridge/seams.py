@@ -133,7 +133,7 @@ def owner_of(option: str) -> Feature | None:
 
 @cache
 def by_name(
-    seam: Literal["ends", "values", "pools", "addresses"],
+    seam: Literal["begins", "ends", "values", "pools", "addresses"],
 ) -> Mapping[str, Callable[..., Any]]:
     """The functions of a seam by the attribute of a payload, member of `flow`, kind of pool or of address that they are for."""
     return {

@@ -30,10 +30,10 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.settling import settle
 from kiqbridge.errors import NotUnique
+from kiqbridge.features.unique.begin import ask_lock
 from kiqbridge.flow import Unique
 from kiqbridge.store.begin import begin
 from kiqbridge.store.due_jobs import promote
-from kiqbridge.store.locks import ask_lock
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.rules import flow_name
 

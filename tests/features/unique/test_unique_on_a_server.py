@@ -12,9 +12,9 @@ from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.features.unique.begin import ask_lock
 from kiqbridge.flow import Unique, find_owner
 from kiqbridge.store.begin import begin
-from kiqbridge.store.locks import ask_lock
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
 

@@ -11,10 +11,9 @@ from support.waiting import wait_until
 from kiqbridge import RedisUnavailable
 from kiqbridge.client.registry import Registry
 from kiqbridge.engine.perform.execution import Execution
-from kiqbridge.engine.perform.gate import Gate
+from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.ending import Target
-from kiqbridge.store.locks import ask_lock
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.json_text import dumps
 from kiqbridge.wire.keys import Keys
@@ -51,7 +50,7 @@ def gate(marks):
         foreign_jobs="refuse",
         unknown_class="retry",
         rng=random.Random(1),
-        asks=[lambda _, job, _owner: ask_lock(Keys(), job.payload), marks.ask],
+        asks=[*asks_of(Keys()), marks.ask],
     )
 
 

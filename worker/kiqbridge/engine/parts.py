@@ -30,7 +30,7 @@ from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import capsules_of, connections_of
-from kiqbridge.engine.perform.gate import Gate
+from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
@@ -45,7 +45,6 @@ from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.runtime.role import Role
 from kiqbridge.runtime.troubles import OF_PROCESS, Troubles
-from kiqbridge.store.locks import ask_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -167,7 +166,7 @@ class EngineParts:
             unknown_class=config.unknown_class,
             rng=random.Random(),  # noqa: S311 - jitter
             barriers=self.outbox,
-            asks=(lambda _, job, _owner: ask_lock(self.keys, job.payload), self.run_marks.ask),
+            asks=(*asks_of(self.keys), self.run_marks.ask),
         )
         self.timekeeper = Timekeeper(
             lambda: [each.origin for each in registry],

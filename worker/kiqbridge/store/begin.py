@@ -1,8 +1,10 @@
 """Whether a claimed job begins, as far as only Redis knows: all of that is asked in one call, begin.lua."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
+from kiqbridge import seams
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
@@ -10,7 +12,12 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import translate
 from kiqbridge.wire.names import text_of
 
-_BEGIN: Final = scripts.load("begin")
+
+@cache
+def _script() -> scripts.Script:
+    """With the parts of the features."""
+    parts = [f"{each.name}.begin_{name}" for each in seams.shipped() for name in each.begins]
+    return scripts.load("begin", parts=parts)
 
 
 class Answer(NamedTuple):
@@ -53,5 +60,5 @@ def begin(connection: RedisConnection, parts: Sequence[Effect]) -> list[Answer |
         translate(reply, connection.address)  # type: ignore[misc] # a wrong type is a refusal
         if isinstance(reply, Exception)
         else Answer(text_of(reply[0]), [text_of(each) for each in reply[1:]])
-        for reply in connection.script(_BEGIN, keys, args)
+        for reply in connection.script(_script(), keys, args)
     ]

@@ -1,26 +1,22 @@
-"""Locks of unique jobs: asked when a job begins, and looked after when its job is gone.
+"""Locks of unique jobs: looked after when their job is gone.
 
 `kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
 jids of jobs that another one has replaced, until when that must be known. Locks are taken by pushes
 (client/ruled_push.py) and freed by the effect `unlock` (kiqbridge.engine.outbox).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kiqbridge.store import scripts
-from kiqbridge.store.begin import Answer, Ask
-from kiqbridge.store.effects import Effect
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.names import text_of
 
 LOOK_S: Final = 600.0
 """Seconds from taking a lock until it is looked at for the first time."""
 
-_BEGINNING: Final = "beginning unique jobs under their locks, without which they begin at once,"
 _DUE: Final = scripts.load("locks_due")
 _SCAN: Final = scripts.load("flow_scan")
 _LOOKED: Final = scripts.load("locks_looked")
@@ -43,22 +39,6 @@ class Scanned(NamedTuple):
 
     members: int
     jids: set[str]
-
-
-def ask_lock(keys: Keys, payload: Mapping[str, Any]) -> Ask | None:
-    """What is asked before a unique job begins; frees the lock of one that holds it until it begins. None: it has none."""
-    mark = lock_of(payload)
-    if mark is None:
-        return None
-    take = "" if mark.take_s is None else repr(mark.take_s)
-    args: list[str | float] = [mark.name, str(payload.get("jid")), mark.until, take, LOOK_S]
-
-    def why(answer: Answer) -> str:
-        if answer.more[0] == "replaced":
-            return f"a later job has replaced it (unique, lock {mark.name})"
-        return f"job {answer.more[0]} has its lock {mark.name} (unique)"
-
-    return Ask(Effect("lock", [keys.locks, keys.locks_look, keys.replaced], args), _BEGINNING, why)
 
 
 def find_due_locks(connection: RedisConnection, keys: Keys, *, most: int) -> list[Lock]:

@@ -27,7 +27,7 @@ from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.execution import Execution, JobRunner
-from kiqbridge.engine.perform.gate import Gate
+from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.settle.ending import Refusal, Settlement, Target
 from kiqbridge.engine.settle.failure import Failures
@@ -36,7 +36,6 @@ from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import PutOff, RetryPolicy
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.locks import ask_lock
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
@@ -183,7 +182,7 @@ class JobPerformer:
                 rng=self._rng,
                 wall_now=self._now,
                 barriers=_barriers(client, self._now()),
-                asks=[lambda _, job, _owner: ask_lock(client.keys, job.payload)],
+                asks=asks_of(client.keys),
             ),
             max_payload_bytes=client.max_payload_bytes,
         )

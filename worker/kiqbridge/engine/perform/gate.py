@@ -33,6 +33,7 @@ from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.begin import Answer, Ask, begin
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.expiry import expiry_of
+from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ _FEATURES = (
     ("bid", "belongs to a batch of Sidekiq Pro, which would never learn that it ran here"),
     ("encrypt", "has encrypted arguments, which only Sidekiq Enterprise can read"),
 )
+
+
+AskOf = Callable[[RedisConnection, Execution, str], Ask | None]
+"""What is to be asked about a job, of the connection, the job and its owner: an incarnation, or ""."""
 
 
 class PausedClasses(Protocol):
@@ -88,7 +93,7 @@ class Gate:
         rng: spreads what is put off.
         wall_now: epoch seconds.
         barriers: what holds some jobs back now.
-        asks: what is to be asked of Redis, of the connection, the job and its owner: an incarnation, or "".
+        asks: what is to be asked of Redis before a job begins.
 
     Attributes:
         troubles: what Redis refuses for good.
@@ -104,7 +109,7 @@ class Gate:
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
         barriers: Barriers | None = None,
-        asks: Sequence[Callable[[RedisConnection, Execution, str], Ask | None]] = (),
+        asks: Sequence[AskOf] = (),
     ) -> None:
         self.troubles = Troubles()
         self._asks = asks
@@ -278,6 +283,15 @@ class Gate:
                 return
             self._warned.add((what, shown))
         logger.warning("%s", warning, exc_info=error)
+
+
+def asks_of(keys: Keys) -> list[AskOf]:
+    """What features ask of Redis before a job begins (`Feature.begins`)."""
+
+    def given(ask: Callable[[Keys, Mapping[str, Any]], Ask | None]) -> AskOf:
+        return lambda _connection, execution, _owner: ask(keys, execution.payload)
+
+    return [given(each) for each in seams.by_name("begins").values()]
 
 
 def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> None:

@@ -7,4 +7,4 @@ one lock, nor keep a lock whose job is gone.
 
 from kiqbridge.feature import Feature
 
-FEATURE = Feature(package=__name__)
+FEATURE = Feature(package=__name__, begins={"lock": "begin:ask_lock"})

@@ -7,15 +7,12 @@
 --         which keeps no job from beginning.
 -- Repeated: the same.
 -- See reliability §14.
--- include wrong_type
--- include begin_lock
 -- include begin_run
 -- include each_effect
-local begin = {lock = begin_lock, run = begin_run}
 local answers, may_begin = {}, true
 each_effect(1, 1, function(name, keys, args)
   if may_begin then
-    local answer = begin[name](keys, args)
+    local answer = BEGINS[name](keys, args)
     answers[#answers + 1] = answer
     may_begin = answer.err or answer[1] == 'run'
   end

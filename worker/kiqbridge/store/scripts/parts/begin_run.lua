@@ -1,3 +1,5 @@
+-- include begins
+-- include wrong_type
 -- include run_lines
 -- Whether a job of a schedule begins, by the age of its occurrence and by what of the schedule runs; if it does,
 -- note that it runs. Jobs of the same occurrence are no overlap. By the server's clock.
@@ -10,7 +12,7 @@
 -- Of what does not run any more so much is kept: whether it was begun matters until it has ended.
 local MOST_RUNS = 100
 local RUNS_HORIZON = 17 * 86400
-local function begin_run(keys, args)
+function BEGINS.run(keys, args)
   local refused = wrong_type(keys[1], 'hash')
   if refused then
     return refused

@@ -1,3 +1,5 @@
+-- include begins
+-- include wrong_type
 -- include lock_owner
 -- Whether a unique job begins: not if another one has replaced it, nor, if it takes its lock only now, while
 -- another one owns that. One whose lock holds until it begins frees it.
@@ -6,7 +8,7 @@
 -- args 1 name of its lock, 2 jid, 3 start or done: when the lock is freed, 4 seconds for which it is taken now,
 --      '' = the push took it, 5 seconds until a lock is looked at
 -- Answers {'run'}, or {'skipped', 'replaced' or the jid that owns the lock}.
-local function begin_lock(keys, args)
+function BEGINS.lock(keys, args)
   local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'zset') or wrong_type(keys[3], 'zset')
   if refused then
     return refused
