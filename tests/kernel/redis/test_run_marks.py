@@ -11,12 +11,10 @@ from support.waiting import wait_until
 from kiqbridge import RedisUnavailable
 from kiqbridge.client.registry import Registry
 from kiqbridge.engine.perform.execution import Execution
-from kiqbridge.engine.perform.gate import Gate, asks_of
+from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.ending import Target
-from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.json_text import dumps
-from kiqbridge.wire.keys import Keys
 
 NOW = int(time.time())
 
@@ -50,7 +48,7 @@ def gate(marks):
         foreign_jobs="refuse",
         unknown_class="retry",
         rng=random.Random(1),
-        asks=[*asks_of(Keys()), marks.ask],
+        asks=[marks.ask],
     )
 
 
@@ -192,18 +190,3 @@ def test_a_popped_job_is_marked_with_the_process(redis, begin):
 
     assert lines(redis) == [f"host:1:aaa j1 {NOW}"]
     assert begin(execution("j2", NOW + 60)) is not None
-
-
-def test_a_unique_job_of_a_schedule_asks_for_both_at_once(begin, redis, monkeypatch):
-    asked = []
-    ask = RedisConnection.script
-    monkeypatch.setattr(RedisConnection, "script", lambda *a, **k: asked.append(a) or ask(*a, **k))
-    flow = {"lock": "A:1", "until": "done", "take": 60}
-
-    assert begin(execution(flow=flow)) is None
-    begun = len(asked)
-    left = begin(execution("j2", NOW + 60, flow=flow))
-
-    assert (begun, len(asked)) == (1, 2)
-    assert end_in(left.effects).message == "job j1 has its lock A:1 (unique)"
-    assert [line.split()[1] for line in lines(redis)] == ["j1"]
