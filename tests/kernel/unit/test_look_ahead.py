@@ -7,14 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from kiqbridge.engine.perform import look_ahead
-from kiqbridge.engine.perform.look_ahead import (
-    CHUNK_S,
-    SHARE_FOR_S,
-    SHORT_S,
-    WAITED_S,
-    PrefetchRevoker,
-    next_size,
-)
+from kiqbridge.engine.perform.fetch import CHUNK_S, SHORT_S, next_size
+from kiqbridge.engine.perform.look_ahead import SHARE_FOR_S, WAITED_S, PrefetchRevoker
 from kiqbridge.engine.perform.wakeup import IdleGate
 
 

@@ -5,7 +5,8 @@
    them from `queue:default` to the thread's in-flight list and acknowledges the chunk before:
    `Chunk(queue="default", jobs=[b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true,…}'])`.
 3. While there is no place for the jobs of some classes, the claim leaves them out (slots.py).
-4. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
+4. Short jobs are claimed in chunks, of which the size follows from how long the last one took (`next_size`).
+5. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
    in 2. Redis is away: wait a second.
 """
 
@@ -25,6 +26,12 @@ from kiqbridge.wire.queues import QueueOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+SHORT_S = 0.020
+"""A job is short up to here."""
+
+CHUNK_S = 0.030
+"""How long a whole chunk may take before claims stop growing; they shrink at twice that."""
 
 MISREAD_S = 0.1
 """Pause after a job that was claimed, though jobs of its class were not to be."""
@@ -165,3 +172,18 @@ class Fetcher:
         if self._woken:
             self._woken = False
             self._gate.looked(found=found)
+
+
+def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit: int) -> int:
+    """How many jobs to claim next, given how the last chunk went (seconds).
+
+    Doubles while whole chunks stay short, halves when they do not, and starts over at 1 after a
+    job that was not short.
+    """
+    if longest_s > SHORT_S:
+        return 1
+    if chunk_s > 2 * CHUNK_S:
+        return max(size // 2, 1)
+    if full and chunk_s < CHUNK_S:
+        return min(size * 2, limit)
+    return size

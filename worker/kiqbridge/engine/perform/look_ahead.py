@@ -1,4 +1,4 @@
-"""How many short jobs a thread may hold in advance, and who takes them away when one turns out long.
+"""Who takes jobs away that a thread holds in advance, when the one before them turns out long.
 
 A round trip and a thread wake-up cost ten times the bookkeeping of a job, so short jobs are claimed
 in chunks. The bound is enforced, not predicted: as soon as a job has run for 20 ms, the prefetch revoker
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import give_back
+from kiqbridge.engine.perform.fetch import SHORT_S
 from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import RedisRefused
@@ -26,12 +27,6 @@ from kiqbridge.wire.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SHORT_S = 0.020
-"""A job is short up to here."""
-
-CHUNK_S = 0.030
-"""How long a whole chunk may take before claims stop growing; they shrink at twice that."""
-
 WAITED_S = 0.005
 """If jobs are seen waiting behind one that runs for longer, idle threads share what comes."""
 
@@ -40,21 +35,6 @@ SHARE_FOR_S = 60.0
 
 TICK_S = 0.020
 RETRY_S = 0.5
-
-
-def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit: int) -> int:
-    """How many jobs to claim next, given how the last chunk went (seconds).
-
-    Doubles while whole chunks stay short, halves when they do not, and starts over at 1 after a
-    job that was not short.
-    """
-    if longest_s > SHORT_S:
-        return 1
-    if chunk_s > 2 * CHUNK_S:
-        return max(size // 2, 1)
-    if full and chunk_s < CHUNK_S:
-        return min(size * 2, limit)
-    return size
 
 
 class BusyProcessor(Protocol):

@@ -29,9 +29,9 @@ from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage
 from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
-from kiqbridge.engine.perform.fetch import Fetches
+from kiqbridge.engine.perform.fetch import Fetches, next_size
 from kiqbridge.engine.perform.job_logger import TID
-from kiqbridge.engine.perform.look_ahead import PrefetchRevoker, next_size
+from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.run_lock import FROM_JOBS, RUN_LOCK
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.perform.slots import JobPool, Slots

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kiqbridge.runtime.role import Role
 
 WAIT_S = 0.020
-"""How long a claimed job waits for a place: as long as one waits behind a job, see `look_ahead.SHORT_S`."""
+"""How long a claimed job waits for a place: as long as one waits behind a job, see `fetch.SHORT_S`."""
 
 LOOK_S = 0.005
 """How often a waiting thread looks, if less than a tenth of the places is free."""
