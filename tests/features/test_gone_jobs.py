@@ -16,7 +16,6 @@ from kiqbridge.engine.gone_jobs import (
     SLOW_S,
     GoneJobs,
 )
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.features.batches.steps import KEEP_DONE_S
@@ -76,7 +75,7 @@ def push(client, number, **item):
 
 @pytest.fixture
 def outbox(client):
-    return Outbox(EffectContext(client.keys, client), client.pool.connection())
+    return Outbox(client, client.pool.connection())
 
 
 def fill(client, count=1):
@@ -346,7 +345,7 @@ def test_jobs_that_are_cleared_end_for_whoever_waits_for_that(redis, operator, p
     target = Queue("default", operator) if place == "queue" else sets[place](operator)
 
     assert target.clear() == len(texts)
-    outbox = Outbox(EffectContext(client.keys, client), client.pool.connection())
+    outbox = Outbox(client, client.pool.connection())
     while outbox.look():
         pass
 

@@ -15,7 +15,6 @@ from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.listening import Listening, PendingClaim
 from kiqbridge.engine.perform.turns import State
@@ -129,7 +128,7 @@ class TestCluster:
         assert apply_ends(pool.connection(), keys, [(b"end", effects)]) == [[1]]
         with Batch(client=client) as batch:
             client.push({**item, "queue": "flow"})
-        outbox = Outbox(EffectContext(keys, client), pool.connection())
+        outbox = Outbox(client, pool.connection())
         payload = json.loads(pool.call("RPOP", keys.queue("flow")))
         done = FlowEnd(
             flow={**payload["flow"], "next": {"id": "c", "n": 2, "steps": [{"job": payload}]}},

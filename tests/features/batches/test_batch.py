@@ -9,7 +9,6 @@ from support.jobs import own_declarations
 from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.job_handle import JobHandle
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.features.batches.ops import make_op, write_ops
@@ -43,7 +42,7 @@ def report(jobs, send):
 
 @pytest.fixture
 def outbox(client):
-    return Outbox(EffectContext(client.keys, client), client.pool.connection())
+    return Outbox(client, client.pool.connection())
 
 
 @pytest.fixture

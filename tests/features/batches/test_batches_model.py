@@ -18,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.proving import sized
 
 from kiqbridge import Client
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, call, chain, group
@@ -91,8 +90,9 @@ class Machine(RuleBasedStateMachine):
         self.redis = redis_py.Redis.from_url(self.server_url, socket_timeout=60)
         self.redis.flushall()
         Work.client = self.client = Client(self.server_url)
-        scene = EffectContext(self.client.keys, self.client)
-        self.outboxes = [Outbox(scene, Repeating(self.client.pool.connection())) for _ in range(3)]
+        self.outboxes = [
+            Outbox(self.client, Repeating(self.client.pool.connection())) for _ in range(3)
+        ]
         self.numbers = itertools.count(1)
         self.roots = []
         self.seen = {}  # name -> payload

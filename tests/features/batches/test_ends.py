@@ -9,13 +9,11 @@ from support.servers import without_command
 from support.waiting import wait_until
 
 from kiqbridge import job
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisRefused
 from kiqbridge.flow import Batch
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.flow_mark import FlowEnd
-from kiqbridge.wire.keys import Keys
 
 
 def leave(redis, end):
@@ -40,14 +38,14 @@ def test_the_end_of_a_batch_whose_effect_is_refused_in_the_middle_comes_about_la
         leave(redis, end)
         with without_command(redis, server, command) as url:
             connection = RedisPool(url).connection()
-            refused = Outbox(EffectContext(Keys(), client), connection)
+            refused = Outbox(client, connection)
             for _ in "12":
                 with suppress(RedisRefused):  # at once where it is the first command
                     refused.look()
                 due_again(redis)
             connection.close()
 
-        outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
+        outbox = Outbox(client, client.pool.connection())
         while outbox.look():
             due_again(redis)
 
@@ -65,7 +63,7 @@ def due_again(redis):
 
 @pytest.fixture
 def outbox(client):
-    outbox = Outbox(EffectContext(Keys(), client), client.pool.connection(), look_s=0.02)
+    outbox = Outbox(client, client.pool.connection(), look_s=0.02)
     yield outbox
     outbox.stop()
 

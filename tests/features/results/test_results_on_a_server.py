@@ -11,7 +11,6 @@ from support.runners import RunnerStand, fail, payload
 
 from kiqbridge import PayloadError, configure, job
 from kiqbridge.api import find_state
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.results.kept import parse_result
 from kiqbridge.results import (
@@ -23,7 +22,6 @@ from kiqbridge.results import (
     await_result,
     fetch_result,
 )
-from kiqbridge.wire.keys import Keys
 
 JID = "b4a577edbccf1d805744efa9"
 
@@ -32,7 +30,7 @@ JID = "b4a577edbccf1d805744efa9"
 def work(client, redis):
     """Runs a job as a worker does, up to what its outbox writes."""
     stand = RunnerStand()
-    outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
+    outbox = Outbox(client, client.pool.connection())
 
     def work(function, flow=None, **attributes):
         stand.declare(function)
@@ -109,7 +107,7 @@ def test_a_later_success_replaces_an_earlier_death(work, client):
 
 
 def test_a_jid_that_is_none_keeps_no_result(work, redis, client):
-    outbox = Outbox(EffectContext(Keys(), client), client.pool.connection())
+    outbox = Outbox(client, client.pool.connection())
     for jid in ("", "x" * 300):
         end = {"flow": {"result_ttl_s": 5}, "jid": jid, "class": "A", "outcome": "done", "at": 1}
         redis.zadd("kb:flow:ends", {json.dumps(end): 0})

@@ -19,7 +19,6 @@ from support.runners import (
 
 from kiqbridge.api import Queue
 from kiqbridge.client.server import Server
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import Refusal, Target
 from kiqbridge.errors import JobRefused
@@ -160,9 +159,7 @@ def test_one_that_an_operator_clears_is_reported(redis, operator):
     operator.client.push({"class": "Task", "args": [], "task_token": "t" * 20})
 
     assert Queue("default", operator).clear() == 1
-    outbox = Outbox(
-        EffectContext(operator.client.keys, operator.client), operator.pool.connection()
-    )
+    outbox = Outbox(operator.client, operator.pool.connection())
     while outbox.look():
         pass
 

@@ -16,7 +16,6 @@ from support.rights import more_of_operators, rules_of
 from support.servers import embedded_server
 
 from kiqbridge import Client, job
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.transfer import form, reading
 from kiqbridge.flow import Batch, Debounce, Unique, call, chain
@@ -62,7 +61,7 @@ class Fleet:
     def __init__(self, redis, url):
         self.redis, self.url = redis, url
         self.client = Client(url)
-        self.outbox = Outbox(EffectContext(self.client.keys, self.client), self.client.pool)
+        self.outbox = Outbox(self.client, self.client.pool)
         self.performed = Counter()
 
     def claim(self, queue="default"):

@@ -25,7 +25,6 @@ from support.proving import sized
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
 from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
 from kiqbridge.engine.inflight.recovery import Reaper
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.settling import settle
@@ -68,7 +67,7 @@ class UniqueJobs(RuleBasedStateMachine):
         redis.flushall()
         self.client, self.redis, self.until = client, redis, until
         self.connection = client.pool.connection()
-        self.outbox = Outbox(EffectContext(KEYS, client), self.connection)
+        self.outbox = Outbox(client, self.connection)
         self.now = 0.0
         self.watch = GoneJobs(KEYS, monotonic=lambda: self.now)
         self.operator = open_operator(client=client, by="ann")

@@ -8,7 +8,6 @@ from support.third_call import ThirdCallFails
 
 from kiqbridge import Client, configure, job
 from kiqbridge.client.default_client import own_default_client
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, PushOutcomeUnknown, RedisRefused, RedisUnavailable
@@ -50,7 +49,7 @@ def end(client, redis, payload):
     """What a worker does with the end of a job."""
     effect, *_ = ending(Keys(), payload, "done", time.time())
     redis.zadd("kb:flow:ends", {effect.args[1]: 0})
-    Outbox(EffectContext(Keys(), client), client.pool.connection()).look()
+    Outbox(client, client.pool.connection()).look()
 
 
 class TestUnique:

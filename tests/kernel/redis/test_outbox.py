@@ -8,39 +8,32 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd
-from kiqbridge.wire.keys import Keys
 
 END = FlowEnd(flow={"bid": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
 
 
-def push_effect(scene, queue, text, at=None):
+def push_effect(client, queue, text, at=None):
     """The push of a prepared job, as the steps of a chain write it."""
-    keys = scene.keys
+    keys = client.keys
     where = [keys.queues, keys.queue(queue), keys.schedule]
     return Effect("push", where, [queue, "" if at is None else repr(at), text])
 
 
-def report(end, _scene):
+def report(end, _client):
     """A maker, of an effect that adds to a sorted set."""
     return [Effect("add", ["kb:noted"], [0, end.report])] if end.report else []
 
 
 @pytest.fixture
-def scene(client):
-    return EffectContext(Keys(), client)
+def outbox(client):
+    def push_next(end, client):
+        return [push_effect(client, "low", b'{"after":"%s"}' % end.jid.encode())]
 
-
-@pytest.fixture
-def outbox(scene, client):
-    def push_next(end, scene):
-        return [push_effect(scene, "low", b'{"after":"%s"}' % end.jid.encode())]
-
-    return Outbox(scene, client.pool.connection(), makers=(report, push_next))
+    return Outbox(client, client.pool.connection(), makers=(report, push_next))
 
 
 def leave(redis, end):
@@ -58,31 +51,31 @@ def test_an_end_is_applied_and_removed_in_one_step(outbox, redis):
     assert outbox.applied == 1
 
 
-def test_the_second_of_two_workers_does_nothing(client, scene, redis):
+def test_the_second_of_two_workers_does_nothing(client, redis):
     leave(redis, END)
-    effects = [push_effect(scene, "low", b"{}")]
+    effects = [push_effect(client, "low", b"{}")]
 
     answers = [
-        apply_ends(client.pool.connection(), scene.keys, [(END.to_text(), effects)]) for _ in "12"
+        apply_ends(client.pool.connection(), client.keys, [(END.to_text(), effects)]) for _ in "12"
     ]
 
     assert answers == [[[1]], [None]]
     assert redis.llen("queue:low") == 1
 
 
-def test_what_one_worker_takes_others_leave_alone_for_a_while(client, scene, redis):
+def test_what_one_worker_takes_others_leave_alone_for_a_while(client, redis):
     leave(redis, END)
     connection = client.pool.connection()
 
-    assert take_ends(connection, scene.keys, most=10, for_s=60) == [END.to_text()]
-    assert take_ends(connection, scene.keys, most=10, for_s=60) == []
+    assert take_ends(connection, client.keys, most=10, for_s=60) == [END.to_text()]
+    assert take_ends(connection, client.keys, most=10, for_s=60) == []
     redis.zadd("kb:flow:ends", {END.to_text(): 0})
-    assert take_ends(connection, scene.keys, most=10, for_s=60) == [END.to_text()]
+    assert take_ends(connection, client.keys, most=10, for_s=60) == [END.to_text()]
 
 
-def test_who_waits_for_what_an_effect_writes_is_woken(scene, client, redis):
+def test_who_waits_for_what_an_effect_writes_is_woken(client, redis):
     woken = []
-    outbox = Outbox(scene, client.pool.connection(), makers=(report,))
+    outbox = Outbox(client, client.pool.connection(), makers=(report,))
     outbox.on_write["kb:noted"] = lambda: woken.append(True)
     leave(redis, FlowEnd(flow={"a": 1}, jid="b", job_class="B", outcome="done", at=1, report="{}"))
 
@@ -92,11 +85,11 @@ def test_who_waits_for_what_an_effect_writes_is_woken(scene, client, redis):
     assert woken == [True]
 
 
-def test_a_push_for_later_goes_to_the_scheduled_set(scene, client, redis):
+def test_a_push_for_later_goes_to_the_scheduled_set(client, redis):
     leave(redis, END)
 
-    effects = [push_effect(scene, "low", b"{}", at=99.5)]
-    apply_ends(client.pool.connection(), scene.keys, [(END.to_text(), effects)])
+    effects = [push_effect(client, "low", b"{}", at=99.5)]
+    apply_ends(client.pool.connection(), client.keys, [(END.to_text(), effects)])
 
     assert redis.zrange("schedule", 0, -1, withscores=True) == [(b"{}", 99.5)]
 
@@ -114,12 +107,12 @@ def test_what_is_no_end_is_dropped_and_holds_up_nothing(outbox, redis, caplog):
     assert "secret" not in caplog.text
 
 
-def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis):
-    def passes(end, scene):
+def test_ends_that_wait_together_are_applied_in_one_script(client, process, redis):
+    def passes(end, client):
         return [Effect("add", ["kb:noted"], [0, end.jid])]
 
     connection = process.connect()
-    outbox = Outbox(scene, connection, makers=(passes,))
+    outbox = Outbox(client, connection, makers=(passes,))
     for number in range(20):
         leave(redis, dataclasses.replace(END, jid=f"b{number:02}"))
 
@@ -130,13 +123,13 @@ def test_ends_that_wait_together_are_applied_in_one_script(scene, process, redis
     assert connection.scripts == 2  # they are taken, and applied
 
 
-def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, client, redis, caplog):
-    def fails(end, scene):
+def test_an_effect_that_raises_is_tried_again_and_others_are_applied(client, redis, caplog):
+    def fails(end, client):
         if end.jid == "b1":
             raise ValueError("middleware")
         return [Effect("add", ["kb:noted"], [0, "r"])]
 
-    outbox = Outbox(scene, client.pool.connection(), makers=(fails,))
+    outbox = Outbox(client, client.pool.connection(), makers=(fails,))
     leave(redis, END)
     leave(redis, FlowEnd(flow={"a": 1}, jid="b2", job_class="B", outcome="done", at=1))
 
@@ -200,9 +193,9 @@ def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
 
 
 @pytest.fixture
-def counting(scene, client):
+def counting(client):
     """An outbox that looks often, and how often it has looked."""
-    outbox, looks = Outbox(scene, client.pool.connection(), makers=(), look_s=0.02), []
+    outbox, looks = Outbox(client, client.pool.connection(), makers=(), look_s=0.02), []
     look, outbox.look = outbox.look, lambda: looks.append("look") or look()
     yield outbox, looks
     outbox.stop()

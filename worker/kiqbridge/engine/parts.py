@@ -26,7 +26,6 @@ from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.leader import OF_THE_KERNEL, Leader, Made
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import capsules_of, connections_of
@@ -124,7 +123,7 @@ class EngineParts:
             on_registered=on_registered,
         )
         self.handlers = Handlers(server)
-        self.outbox = Outbox(EffectContext(self.keys, self.client), self.connect())
+        self.outbox = Outbox(self.client, self.connect())
         self.settler = Settler(self.keys, on_end=self.outbox.wake)
         self.notifications = Notifications()
         self.revoker = PrefetchRevoker(self.connect(), self.keys, self.settler, self.notifications)

@@ -24,7 +24,6 @@ from kiqbridge.client.inline import limits
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import ProcessResources, server
-from kiqbridge.engine.outbox.effects import EffectContext
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.execution import Execution, JobRunner
 from kiqbridge.engine.perform.gate import Gate, asks_of
@@ -312,7 +311,7 @@ def add_effects(memory: Memory, effects: Sequence[Effect]) -> None:
 
 def apply_ends(client: Client) -> None:
     """Let the ends of jobs under flow control have their consequences, as the thread of a worker does."""
-    outbox = Outbox(EffectContext(client.keys, client), client.pool)
+    outbox = Outbox(client, client.pool)
     while outbox.look():
         pass
 

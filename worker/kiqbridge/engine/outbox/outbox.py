@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kiqbridge import seams
+from kiqbridge.client.client import Client
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.outbox.effects import (
-    EffectContext,
     EffectMaker,
     unlock,
 )
@@ -80,7 +80,7 @@ class Outbox(Role):
     """The thread that applies ends.
 
     Args:
-        context: what effects are made with.
+        client: makers prepare jobs by it.
         connection: its own.
         makers: of effects; those of features come after them.
         look_s: seconds between two looks.
@@ -93,7 +93,7 @@ class Outbox(Role):
 
     def __init__(
         self,
-        context: EffectContext,
+        client: Client,
         connection: RedisConnection | RedisPool,
         *,
         makers: Sequence[EffectMaker] = MAKERS,
@@ -108,7 +108,8 @@ class Outbox(Role):
         )
         self.applied = 0
         self.up: Sequence[Barrier] = ()
-        self._context = context
+        self._client = client
+        self._keys = client.keys
         self._connection = connection
         self.on_write: dict[str, Callable[[], object]] = {}
         self._makers = makers
@@ -141,7 +142,7 @@ class Outbox(Role):
             KiqbridgeError: Redis is away; nothing is lost.
         """
         self._has_refused = False
-        taken = take_ends(self._connection, self._context.keys, most=BATCH, for_s=TAKE_S)
+        taken = take_ends(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
         ends = [end for text in taken if (end := self._read(text)) is not None]
         has_added = False
         while ends:
@@ -159,7 +160,7 @@ class Outbox(Role):
             KiqbridgeError: Redis is away; it stays as it was.
         """
         if not self._barriers:
-            self._barriers = [make(self._context.keys) for make in seams.functions("barrier")]
+            self._barriers = [make(self._keys) for make in seams.functions("barrier")]
         now = time.time()
         self.up = [each for each in self._barriers if each.look(self._connection, now)]
 
@@ -169,7 +170,7 @@ class Outbox(Role):
         try:
             end = FlowEnd.from_text(text)
         except ValueError:  # its message could quote a token
-            keys = self._context.keys
+            keys = self._keys
             logger.warning("an end in %s cannot be read: dropped", keys.flow_ends)
             drop_end(self._connection, keys, text)
             return None
@@ -194,7 +195,7 @@ class Outbox(Role):
 
     def _apply(self, ends: Sequence[_End]) -> bool:
         """Apply ends together, or each by itself if Redis refuses one of them; whether that has added others."""
-        keys = self._context.keys
+        keys = self._keys
         try:
             answers = apply_ends(
                 self._connection, keys, [(each.text, each.effects) for each in ends]
@@ -227,7 +228,7 @@ class Outbox(Role):
 
     def _effects(self, end: FlowEnd) -> list[Effect]:
         makers = (*self._makers, *seams.functions("consequences"))
-        return [effect for make in makers for effect in make(end, self._context)]
+        return [effect for make in makers for effect in make(end, self._client)]
 
     def _look_on(self) -> None:
         while True:

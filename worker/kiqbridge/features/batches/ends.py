@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kiqbridge.engine.outbox.effects import EffectContext
+from kiqbridge.client.client import Client
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.ops import StepWriter, Stopped, end_op, guarded
 from kiqbridge.features.batches.steps import Launch, launch_of, member_of, passes_value
@@ -29,15 +29,15 @@ _BID: Final = re.compile(r"[0-9a-f]{24}")
 _DEATHS: Final = ("dead", "discarded", "gone")
 
 
-def effects_of(end: FlowEnd, context: EffectContext) -> list[Effect]:
+def effects_of(end: FlowEnd, client: Client) -> list[Effect]:
     """The next step, and the count; may raise: the end stays, and is tried again later."""
-    return [*_begin_next(end, context), *_count_end(end, context)]
+    return [*_begin_next(end, client), *_count_end(end, client)]
 
 
-def _begin_next(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
+def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The next step of a chain, or what an event has launched."""
     if "launch" in end.flow:
-        return _begin(end.flow["launch"], None, context, is_guarded=False)
+        return _begin(end.flow["launch"], None, client, is_guarded=False)
     if "next" not in end.flow or not _goes_on(end):
         return ()
     bid = _bid_of(end.flow)
@@ -49,20 +49,20 @@ def _begin_next(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
         from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
         output = sealing().decrypt_value(end.jid, json_text.loads(output.encode()))
-    return _begin(following, output, context, is_guarded=True, encrypts=end.encrypted)
+    return _begin(following, output, client, is_guarded=True, encrypts=end.encrypted)
 
 
-def _count_end(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
+def _count_end(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The count of a batch."""
     bid = _bid_of(end.flow)
     if bid is None:
         return ()
     adds = [each for each in end.flow.get("adds", ()) if isinstance(each, str)]
     if end.flow.get("event") == "death":
-        return [end_op(context.keys, bid, "", is_done=False, died=True, adds=adds)]
+        return [end_op(client.keys, bid, "", is_done=False, died=True, adds=adds)]
     is_done = end.outcome == "done" and ("next" not in end.flow or _goes_on(end))
     died = end.outcome in _DEATHS
-    return [end_op(context.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)]
+    return [end_op(client.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)]
 
 
 def _goes_on(end: FlowEnd) -> bool:
@@ -81,7 +81,7 @@ def _goes_on(end: FlowEnd) -> bool:
 def _begin(
     value: object,
     output: str | None,
-    context: EffectContext,
+    client: Client,
     *,
     is_guarded: bool,
     encrypts: bool = False,
@@ -92,22 +92,22 @@ def _begin(
         logger.error("what follows in the chain cannot be read: it is not begun: %s", value)
         return ()
     try:
-        ops = StepWriter(context.client, is_first=False, encrypts=encrypts).ops(launch, output)
+        ops = StepWriter(client, is_first=False, encrypts=encrypts).ops(launch, output)
     except Stopped as stopped:
         logger.warning("client middleware stopped the push of job %s: its chain ends", stopped.jid)
-        return _never_begun(launch, context)
+        return _never_begun(launch, client)
     except PayloadError as error:
         logger.error("the next job of a chain cannot be pushed, and the chain ends: %s", error)  # noqa: TRY400 - the message has all that is to be known
-        return _never_begun(launch, context)
-    return guarded(context.keys, launch, ops) if is_guarded else ops
+        return _never_begun(launch, client)
+    return guarded(client.keys, launch, ops) if is_guarded else ops
 
 
-def _never_begun(launch: Launch, context: EffectContext) -> Sequence[Effect]:
+def _never_begun(launch: Launch, client: Client) -> Sequence[Effect]:
     """A callback of a child counts for the parent already, so its end does."""
     bid = _bid_of(launch)
     if bid is None:
         return ()
-    return [end_op(context.keys, bid, member_of(launch["steps"][0]), is_done=False)]
+    return [end_op(client.keys, bid, member_of(launch["steps"][0]), is_done=False)]
 
 
 def _bid_of(flow: Mapping[str, object]) -> str | None:

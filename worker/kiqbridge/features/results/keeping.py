@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from kiqbridge.engine.outbox.effects import EffectContext
+from kiqbridge.client.client import Client
 from kiqbridge.features.results.kept import MAX_JID, result_text, ttl_in
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.flow_mark import FlowEnd
 
 
-def keep_result(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
+def keep_result(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """What the job returned, or how it failed, is kept if it asked for that."""
     ttl_s = ttl_in(end.flow)
     if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
@@ -21,4 +21,4 @@ def keep_result(end: FlowEnd, context: EffectContext) -> Sequence[Effect]:
         error=end.error,
         message=end.message,
     )
-    return [Effect("result", [context.keys.result(end.jid)], [ttl_s, text])]
+    return [Effect("result", [client.keys.result(end.jid)], [ttl_s, text])]

@@ -12,8 +12,9 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from kiqbridge.client.client import Client
 from kiqbridge.engine.settle.ending import EndedJob
 from kiqbridge.engine.settle.error_report import error_class, error_message
 from kiqbridge.engine.settle.output import JobOutput
@@ -23,9 +24,6 @@ from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.payload import TASK_TOKEN
-
-if TYPE_CHECKING:
-    from kiqbridge.engine.outbox.effects import EffectContext
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +106,9 @@ def report_end(ended: EndedJob) -> Sequence[Effect]:
     return [ended.for_outbox(report=report.decode())]
 
 
-def pass_on(end: FlowEnd, context: "EffectContext") -> Sequence[Effect]:
+def pass_on(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The consequence of an end that carries a report: it waits to be sent."""
-    return [Effect("add", [context.keys.task_reports], [0, end.report])] if end.report else ()
+    return [Effect("add", [client.keys.task_reports], [0, end.report])] if end.report else ()
 
 
 def success_report(task: Task, output: JobOutput, now: float) -> bytes:
