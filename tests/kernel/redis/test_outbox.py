@@ -13,7 +13,7 @@ from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd
 
-END = FlowEnd(flow={"bid": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
+END = FlowEnd(flow={"mark": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
 
 
 def push_effect(client, queue, text, at=None):
@@ -179,7 +179,7 @@ def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
 def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
     outbox, redis, caplog, monkeypatch
 ):
-    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"flow.bid": "batches"})
+    monkeypatch.setattr("kiqbridge.seams.missing", lambda: {"flow.mark": "marks"})
     leave(redis, END)
     leave(redis, dataclasses.replace(END, flow={}, jid="b2", report="{}"))
 
@@ -188,7 +188,7 @@ def test_an_end_of_a_feature_that_is_not_here_waits_for_a_worker_that_has_it(
     assert redis.zrange("kb:flow:ends", 0, -1) == [END.to_text()]
     assert redis.zcard("kb:noted") == 1
     [said] = outbox.troubles
-    assert "it has flow.bid, and this worker lacks the feature batches; start a worker" in said
+    assert "it has flow.mark, and this worker lacks the feature marks; start a worker" in said
     assert said in caplog.text
 
 

@@ -123,10 +123,14 @@ def test_a_script_uses_each_part_that_it_includes(path):
     assert idle == []
 
 
-# Each effect, each guard of a push and each ask before a job begins is a part of its own.
+# Each effect, each guard of a push and each ask before a job begins is a part of its own; features apply effects, too.
 @pytest.mark.parametrize(
     "part",
-    [each for each in ALL_PARTS if not each.stem.startswith(("effect_", "push_by_", "begin"))],
+    [
+        each
+        for each in ALL_PARTS
+        if not each.stem.startswith(("effect_", "push_by_", "begin", "apply_effects"))
+    ],
     ids=lambda part: part.stem,
 )
 def test_a_part_serves_at_least_two_scripts(part):

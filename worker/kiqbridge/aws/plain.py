@@ -46,10 +46,6 @@ def check_plain(job: Mapping[str, Any]) -> None:
     Raises:
         PayloadError: names the field and shows the value.
     """
-    if seams.missing() and (found := seams.lacking(job)) is not None:
-        raise PayloadError(
-            f"{found[0]}: it is of the feature {found[1]}, which is not installed; leave it out"
-        )
     for name, value in job.items():
         check = _CHECKS.get(name)
         if check is None and _CURRENT_ATTRIBUTES.fullmatch(name):
@@ -57,6 +53,10 @@ def check_plain(job: Mapping[str, Any]) -> None:
         if check is not None and not check[0](value):
             shown = "it" if name == TASK_TOKEN else shorten(value)  # which is a secret
             raise PayloadError(f"{name}: {shown} {check[1]}")
+    if seams.missing() and (found := seams.lacking(job)) is not None:
+        raise PayloadError(
+            f"{found[0]}: it is of the feature {found[1]}, which is not installed; leave it out"
+        )
 
 
 def is_plain_job(job: Mapping[str, Any]) -> bool:
