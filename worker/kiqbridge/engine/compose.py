@@ -43,6 +43,8 @@ def load_before_fork() -> None:
         for chore in feature.chores:
             feature.load(chore.place)
     seams.by_name("pools")
+    seams.functions("consequences")
+    seams.functions("barrier")
 
 
 def build_capsules(parts: EngineParts) -> None:

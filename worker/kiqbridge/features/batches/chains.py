@@ -17,7 +17,6 @@ from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.ops import StepWriter, guarded, write_ops
 from kiqbridge.features.batches.steps import Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.store.effects import Effect
 from kiqbridge.wire.payload import new_jid
 
 MOST_STEPS: Final = 1_000
@@ -63,7 +62,10 @@ class Flow:
         if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
             collector.take_steps(launch)
         else:
-            write_ops(chosen, first_ops(chosen, launch), repr(self))
+            ops = StepWriter(chosen, is_first=True).ops(launch)
+            if "group" not in steps[0]:  # whose batch is there already if this is repeated
+                ops = guarded(chosen.keys, launch, ops)
+            write_ops(chosen, ops, repr(self))
         return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])
 
 
@@ -81,13 +83,6 @@ class TakesSteps(Collector):
     def take_steps(self, launch: Launch) -> None:
         """These count for the batch."""
         raise NotImplementedError
-
-
-def first_ops(client: Client, launch: Launch) -> list[Effect]:
-    """The effects that begin these steps; repeating them begins nothing twice."""
-    ops = StepWriter(client, is_first=True).ops(launch)
-    is_alone = "group" not in launch["steps"][0] and "bid" not in launch
-    return guarded(client.keys, launch, ops) if is_alone else ops
 
 
 class Chain(Flow):

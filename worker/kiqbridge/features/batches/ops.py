@@ -100,7 +100,7 @@ def end_op(
 
 
 def member_ops(
-    keys: Keys, bid: str, placed: Iterable[BatchMember], *, only_new: bool, most: int = MOST_MEMBERS
+    keys: Keys, bid: str, placed: Iterable[BatchMember], *, only_new: bool
 ) -> list[Effect]:
     """Add members to a batch, and push those that have a text."""
     by_queue: dict[str, list[BatchMember]] = {}
@@ -109,8 +109,8 @@ def member_ops(
     return [
         _members(keys, bid, queue, part, only_new=only_new)
         for queue, several in by_queue.items()
-        for start in range(0, len(several), most)
-        for part in _by_bytes(several[start : start + most])
+        for start in range(0, len(several), MOST_MEMBERS)
+        for part in _by_bytes(several[start : start + MOST_MEMBERS])
     ]
 
 
@@ -239,34 +239,28 @@ class StepWriter:
         return ops
 
 
-def guard_op(keys: Keys, launch: Launch, count: int) -> Effect:
-    """Let the effects behind this one, so many, come about once for this step."""
-    args: list[str | bytes | float] = [launch["n"], KEEP_CHAIN_S, count]
-    return Effect("guard", [keys.chain(launch["id"])], args)
-
-
 def guarded(keys: Keys, launch: Launch, ops: Sequence[Effect]) -> list[Effect]:
     """The effects, guarded so that they are applied once for this step."""
-    return [guard_op(keys, launch, len(ops)), *ops]
+    return [
+        Effect("guard", [keys.chain(launch["id"])], [launch["n"], KEEP_CHAIN_S, len(ops)]),
+        *ops,
+    ]
 
 
-def write_ops(client: Client, ops: Sequence[Effect], what: str) -> list[Any]:
-    """Carry out effects, in one script or in several ones that are not too large; what each answers.
+def write_ops(client: Client, ops: Sequence[Effect], what: str) -> None:
+    """Carry out effects, in one script or in several ones that are not too large.
 
     Raises:
         RedisUnavailable, RedisRefused: those of earlier scripts have come about.
         BatchError: the batch takes no more.
         PushNotReplicated: carried out, but not confirmed by `wait_replicas` replicas.
     """
-    answers: list[Any] = []
     for part in _scripts(ops):
         found, doubt = client.writer.run_script(_PUSH_FLOW, *packed(part), repeatable=True)
         for answer in found:
             _check(answer, what)
-        answers += found
         if doubt:
             raise not_replicated([what], doubt) from doubt
-    return answers
 
 
 def _scripts(ops: Sequence[Effect]) -> Iterable[Sequence[Effect]]:
