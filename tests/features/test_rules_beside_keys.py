@@ -84,6 +84,8 @@ class TestBesideAKey:
             assert (first.left_out, first.jid, again.jid) == ("unique", jid, jid)
         else:
             assert (first.left_out, again.left_out) == ("throttle", "throttle")
+            [by_name] = client.push_once([{"class": "BesideKeysPing", "args": ["a"]}], ["k"])
+            assert by_name.left_out == "throttle"  # an event names a class, and knows no rule
 
     def test_what_a_schedule_leaves_out_has_an_end(self, client, redis):
         client.push({"class": bill, "args": [7]})

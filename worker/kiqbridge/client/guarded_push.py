@@ -188,7 +188,7 @@ def outcome_of(each: GuardedPush, answer: bytes) -> Enqueued:
         value if kind in (b"k", b"o") else job.jid,
         at=float(value) if kind == b"t" else job.at,
         duplicate=not job.is_pushed,
-        left_out=job.rule.option if job.rule is not None and kind in (b"o", b"-") else "",
+        left_out=_rule_of(job) if kind in (b"o", b"-") else "",
     )
 
 
@@ -210,6 +210,11 @@ def _outcome(
         duplicate=duplicate,
         left_out=left_out,
     )
+
+
+def _rule_of(job: PreparedJob) -> str:
+    """The option that left a job out; its key may have been used by one with a rule, and this one have none."""
+    return "throttle" if job.rule is None else job.rule.option
 
 
 def _later(job: PreparedJob, writer: JobWriter, now: float) -> bytes:

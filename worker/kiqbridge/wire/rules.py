@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.options import FLOW_OPTIONS
+from kiqbridge.wire.options import FlowOptions
 
 By = Sequence[str] | Callable[..., object] | None
 """Which arguments count: names of parameters; a function that is called with the arguments and answers what JSON
@@ -133,7 +133,7 @@ def rule_among(options: Mapping[str, Any]) -> Rule | None:
         ConfigError: the value of one is of another kind, or there are two.
     """
     given = {
-        name: value for name, value in options.items() if name in FLOW_OPTIONS and value is not None
+        name: options[name] for name in FlowOptions.__annotations__ if options.get(name) is not None
     }
     for name, value in given.items():
         if not isinstance(value, Rule) or value.option != name:
