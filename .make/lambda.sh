@@ -41,6 +41,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py kiqbridge/features/results/keeping.py
+    kiqbridge/features/unique/begin.py kiqbridge/features/unique/locks.py
     kiqbridge/features/lint/heat_map.py kiqbridge/store/tracking_connection.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '

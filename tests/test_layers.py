@@ -92,7 +92,7 @@ NEEDS = {
     "suspects": "process_pool",
     "systemd": "",
     "telemetry": "",
-    "transfer": "batches",
+    "transfer": "batches unique",
     "unique": "",
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and

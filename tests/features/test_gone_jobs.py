@@ -9,6 +9,7 @@ from kiqbridge import Client
 from kiqbridge.api import Queue, RetrySet, ScheduledSet
 from kiqbridge.engine.gone_jobs import (
     AGAIN_S,
+    LOOK_S,
     MISSES,
     MOST_MISSES,
     PART,
@@ -21,7 +22,6 @@ from kiqbridge.errors import RedisUnavailable
 from kiqbridge.features.batches.steps import KEEP_DONE_S
 from kiqbridge.flow import Batch, Unique
 from kiqbridge.store.ledger import read_ledger
-from kiqbridge.store.locks import LOOK_S
 from kiqbridge.store.operating import LOOK
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
@@ -106,7 +106,7 @@ def test_a_lock_is_freed_after_three_searches_in_vain(client, watch, redis):
 
     assert owners(redis) == [kept]
     assert redis.zcard("kb:locks:look") == 1
-    assert watch.watch.freed == 1
+    assert watch.watch.ended == 1
 
 
 def test_a_job_that_is_found_again_in_between_begins_anew(client, watch, redis):

@@ -13,6 +13,7 @@ from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
+from kiqbridge.engine.gone_jobs import jids_in
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.outbox import Outbox
@@ -31,13 +32,13 @@ from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
 from kiqbridge.features.transfer.writing import Restorer
+from kiqbridge.features.unique import locks
 from kiqbridge.features.unique.begin import ask_lock
 from kiqbridge.flow import Batch, Debounce, Throttle, Unique, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.begin import begin
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.forgetting import forget_what_is_over
-from kiqbridge.store.locks import find_due_locks, looked_at, scan_flow
 from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
@@ -209,10 +210,10 @@ def push_by_rules(client, connection, keys):
     held = {"jid": jid, "flow": {"lock": name.decode(), "until": "done"}}
     assert begin(connection, [ask_lock(keys, held).part]) == [("run", [])]
     connection.call("ZADD", keys.locks_look, 1, name)
-    [lock] = find_due_locks(connection, keys, most=1)
+    [lock] = locks.due(connection, keys)
     assert lock.jid == jid
-    assert jid in scan_flow(connection, keys.queue("default"), 0, 10).jids
-    assert looked_at(connection, keys, kept=[], gone=[lock], again_s=1) == 1
+    assert jid in next(jids_in(connection, keys.queue("default")))
+    assert locks.end(connection, keys, [lock]) == 1
     effects = [Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
     connection.call("ZADD", keys.flow_ends, 0, "end")
     assert apply_ends(connection, keys, [(b"end", effects)]) == [[0]]

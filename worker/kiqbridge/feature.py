@@ -134,6 +134,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "task_token": "step_functions",
     "flow.bid": "batches",
     "flow.launch": "batches",
+    "flow.lock": "unique",
     "flow.next": "batches",
     "flow.result_ttl_s": "results",
 }

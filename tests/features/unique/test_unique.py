@@ -6,8 +6,8 @@ from kiqbridge import Client, ConfigError, Job, PayloadError, job
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import MARK
+from kiqbridge.features.unique.mark import LockMark, lock_of
 from kiqbridge.flow import Unique
-from kiqbridge.wire.locks import LockMark, lock_of
 from kiqbridge.wire.rules import flow_name, rule_among
 
 

@@ -4,18 +4,21 @@ import json
 import time
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 from support.third_call import ThirdCallFails
 
 from kiqbridge import Client, configure, job
 from kiqbridge.client.default_client import own_default_client
+from kiqbridge.contrib.sqlalchemy import after_commit
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, PushOutcomeUnknown, RedisRefused, RedisUnavailable
 from kiqbridge.features.unique.begin import ask_lock
+from kiqbridge.features.unique.mark import lock_of
 from kiqbridge.flow import Unique, find_owner
 from kiqbridge.store.begin import begin
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 
 HOUR = 3600
 
@@ -32,6 +35,11 @@ def once(key):
 
 @job(name="RuledLatest", unique=Unique(on_conflict="replace", until="start"))
 def latest(key):
+    """Does nothing."""
+
+
+@job(name="RuledNot")
+def plain(key):
     """Does nothing."""
 
 
@@ -170,3 +178,18 @@ def test_a_bulk_that_fails_on_its_way_says_which_jobs_are_in_redis(redis, redis_
     in_doubt = {4, 5} if fault == "lost" else set()
     assert {jid: place for place, jid in {**error.pushed, **error.unknown}.items()} == sent
     assert (set(error.pushed), set(error.unknown)) == (set(range(4)), in_doubt)
+
+
+def test_one_that_waits_for_a_commit_takes_its_lock_when_it_is_pushed(redis, caplog):
+    with Session(create_engine("sqlite://")) as session, session.begin():
+        later = after_commit(session, bill)
+        first, second = later.perform_async(1), later.perform_async(1)
+        after_commit(session, plain).perform_async(2)
+        refused = later.set(unique=Unique(by=("user_id",), on_conflict="raise")).perform_async(1)
+        jids = later.perform_bulk([[3], [3]])
+        assert find_owner(bill, 1) is None
+
+    assert find_owner(bill, 1) == first != second
+    assert [each["args"] for each in queued(redis)] == [[2], [1], [3]]
+    assert queued(redis)[2]["jid"] == jids[0]
+    assert f"RuledBill {refused}" in caplog.text and f"RuledBill {second}" not in caplog.text

@@ -21,7 +21,6 @@ from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.contrib import after_commit as core
 from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
-from kiqbridge.flow import Unique, find_owner
 from kiqbridge.testing import fake
 
 pytestmark = pytest.mark.any_server
@@ -39,10 +38,6 @@ class Order(Base):
 
 @job(name="SqlReceipt", queue="mailers")
 def send_receipt(order: object, copy: bool = False) -> None: ...
-
-
-@job(name="SqlOnce", queue="mailers", unique=Unique())
-def send_once(order: int) -> None: ...
 
 
 class Ship(Job):
@@ -228,21 +223,6 @@ def test_middleware_runs_at_the_call_and_may_stop_it(engine, redis, configured):
     assert jids[1] is None
     assert [each["jid"] for each in pushed(redis)] == jids[:1]
     assert seen == [1, 2, 3]
-
-
-def test_a_unique_job_takes_its_lock_when_it_is_pushed(engine, redis, caplog):
-    with Session(engine) as session, session.begin():
-        later = after_commit(session, send_once)
-        first, second = later.perform_async(1), later.perform_async(1)
-        after_commit(session, send_receipt).perform_async(2)
-        refused = later.set(unique=Unique(on_conflict="raise")).perform_async(1)
-        jids = later.perform_bulk([[3], [3]])
-        assert find_owner(send_once, 1) is None
-
-    assert find_owner(send_once, 1) == first != second
-    assert [each["args"] for each in pushed(redis)] == [[2], [1], [3]]
-    assert pushed(redis)[2]["jid"] == jids[0]
-    assert f"SqlOnce {refused}" in caplog.text and f"SqlOnce {second}" not in caplog.text
 
 
 def test_a_scoped_session_is_that_of_this_thread(engine, redis):

@@ -1,19 +1,19 @@
 """The leader's search for jobs that are gone although nobody has noted their end.
 
-The end of a job frees its lock, is counted in its batch (kiqbridge.engine.outbox) and stands in the ledger of its schedule.
+The end of a job stands in the ledger of its schedule, and features act on it, such as on a lock or a batch (engine/outbox).
 Nobody writes it when Ruby performed the job, or somebody deleted it by other means, or its key. So:
 
-1. Once a minute the locks that are due for a look are read, ten minutes after they were taken. Once an hour the
+1. Once a minute features say what is due for a look, such as locks that were taken ten minutes ago. Once an hour the
    ledgers, and what features keep, are gone through for jobs older than ten minutes that have not ended: the last
    `MOST_ENTRIES` occurrences of each schedule, and batches that have not succeeded. Up to `MOST_OF_ROUND` jobs go into one
    search. Without any, that is all: one command a minute.
 2. Their jobs are sought where jobs are: schedule, retry, queues, suspects, in-flight lists, ends that wait in the
    outbox, and what processes say that they run. In the direction in which jobs move, and in small parts, a bounded
    number a second; the search ends when all are found.
-3. A lock whose job was found is looked at an hour later. A job is gone that was found in none of three such searches,
+3. A job is gone that was found in none of three such searches,
    each begun a minute after the one before: a job may move while it is sought. The longer a search takes, the more a
-   job may move meanwhile, and the more searches it takes. Its lock is freed, and for
-   ledger and feature it ends as `gone`, since nobody can know whether Ruby has performed it.
+   job may move meanwhile, and the more searches it takes. For ledger and feature it ends as `gone`, since nobody can
+   know whether Ruby has performed it.
 """
 
 import logging
@@ -27,8 +27,8 @@ from kiqbridge import seams
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
+from kiqbridge.store import scripts
 from kiqbridge.store.ledger import read_ledger
-from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
@@ -45,7 +45,10 @@ SEARCH_S: Final = 60.0
 """Seconds from the end of a search to the next one."""
 
 AGAIN_S: Final = 3600.0
-"""Seconds until a lock is looked at again whose job was found, and from one round through ledgers and features to the next."""
+"""Seconds from one round through ledgers and features to the next, and until what was found is looked at again."""
+
+LOOK_S: Final = 600.0
+"""Seconds for which a job is not sought after it was pushed."""
 
 MISSES: Final = 3
 """Searches that must not have found a job before it counts as gone."""
@@ -54,9 +57,6 @@ SLOW_S: Final = 10.0
 """One more search is needed for each so many seconds that a search takes, up to `MOST_MISSES`."""
 
 MOST_MISSES: Final = 12
-
-MOST: Final = 500
-"""Locks that one search is about."""
 
 MOST_OF_ROUND: Final = 10_000
 """Jobs of schedules and features that one search is about, besides those that the one before has not found."""
@@ -73,6 +73,9 @@ OVERLAP: Final = 10
 
 _RUNNING_JID: Final = re.compile(rb'jid\\*"\s*:\s*\\*"([^"\\]*)')
 """In what a process says that it runs: Sidekiq 7 and later write the job as a text within the JSON (§10.3)."""
+
+
+_SCAN: Final = scripts.load("flow_scan")
 
 
 class Tick(NamedTuple):
@@ -100,11 +103,60 @@ class OpenJobs(Protocol):
 
     KIND: type[Any]
 
+    def due(self, connection: RedisConnection, keys: Keys) -> Sequence[Sought]:
+        """What each search is about, until it is not due any more."""
+
     def pages(self, connection: RedisConnection, keys: Keys) -> Iterator[Sequence[Sought]]:
         """Jobs older than `LOOK_S` that have not ended, page by page."""
 
+    def found(self, connection: RedisConnection, keys: Keys, kept: Sequence[Any]) -> None:
+        """The jobs of these were found."""
+
     def end(self, connection: RedisConnection, keys: Keys, gone: Sequence[Any]) -> int:
         """These are gone: note that; how many have ended by it."""
+
+
+class OpenTicks:
+    """Jobs that have no end in the ledgers of their schedules."""
+
+    KIND = Tick
+
+    def due(self, *_: object) -> Sequence[Tick]:
+        """None: the ledgers are gone through once an hour."""
+        return ()
+
+    def pages(self, connection: RedisConnection, keys: Keys) -> Iterator[list[Tick]]:
+        """A schedule at a time."""
+        for name in map(text_of, connection.call("ZRANGE", keys.ledgers, 0, -1)):
+            yield from unless_refused(_open_of(connection, keys, name))
+
+    def found(self, *_: object) -> None:
+        """Nothing is noted."""
+
+    def end(self, connection: RedisConnection, keys: Keys, gone: Sequence[Tick]) -> int:
+        """They end as gone, those without an end."""
+        return sum(_end_tick(connection, keys, tick) for tick in gone)
+
+
+def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator[list[Tick]]:
+    until = time.time() - LOOK_S
+    entries = read_ledger(connection, keys, schedule, most=MOST_ENTRIES, until=until)
+    yield [
+        Tick(schedule, entry.at, jid)
+        for entry in entries
+        for jid in entry.jids
+        if entry.end_of(jid) is None
+    ]
+
+
+def _end_tick(connection: RedisConnection, keys: Keys, tick: Tick) -> bool:
+    ends = keys.ends(tick.schedule)
+    known = connection.call("ZRANGE", ends, tick.at, tick.at, "BYSCORE")
+    if any(JobEnd.from_text(text).jid == tick.jid for text in known):
+        return False
+    end = JobEnd(at=tick.at, jid=tick.jid, outcome="gone", ended_at=time.time())
+    connection.call("ZADD", ends, tick.at, end.to_text())
+    return True
 
 
 class GoneJobs:
@@ -115,7 +167,6 @@ class GoneJobs:
         monotonic: seconds, for the intervals.
 
     Attributes:
-        freed: how many locks this process has freed.
         ended: how many jobs it has ended for those who wait for their end.
     """
 
@@ -125,21 +176,21 @@ class GoneJobs:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.freed = 0
         self.ended = 0
         self._keys = keys
-        self._features: Sequence[OpenJobs] = seams.functions("open_jobs")
+        self._kinds: Sequence[OpenJobs] = [*seams.functions("open_jobs"), OpenTicks()]
         self._monotonic = monotonic
         self._search_at = 0.0
         self._round_at = 0.0
         self._begun_at = 0.0
         self._round: Iterator[Sequence[Sought]] | None = None
+        self._due: Sequence[Sought] = ()
         self._missed: dict[Sought, int] = {}
         self._search: Iterator[set[str]] | None = None
         self._sought: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"GoneJobs({self.freed} locks freed, {self.ended} jobs ended)"
+        return f"GoneJobs({self.ended} ended)"
 
     def look(self, connection: RedisConnection) -> None:
         """Do a part of the search that is going on, or begin one if it is time.
@@ -151,9 +202,11 @@ class GoneJobs:
             return
         try:
             if self._search is None:
-                locks = find_due_locks(connection, self._keys, most=MOST)
-                missed = [each for each in self._missed if not isinstance(each, Lock)]
-                sought = [*locks, *missed, *self._more_of_round(connection)]
+                missed = [each for each in self._missed if each not in self._due]
+                self._due = [
+                    due for kind in self._kinds for due in kind.due(connection, self._keys)
+                ]
+                sought = [*self._due, *missed, *self._more_of_round(connection)]
                 self._begun_at = self._monotonic()
                 self._missed = {each: self._missed.get(each, 0) for each in sought}
                 self._sought = {each.jid for each in sought}
@@ -171,8 +224,7 @@ class GoneJobs:
             if self._monotonic() < self._round_at:
                 return found
             self._round_at = self._monotonic() + AGAIN_S
-            pages = [each.pages(connection, self._keys) for each in self._features]
-            self._round = chain(*pages, _open_ticks(connection, self._keys))
+            self._round = chain(*(each.pages(connection, self._keys) for each in self._kinds))
         for _ in range(PARTS_PER_TURN):
             threads.beat()
             page = next(self._round, None)
@@ -197,41 +249,16 @@ class GoneJobs:
             self._sought -= jids
 
     def _conclude(self, connection: RedisConnection) -> None:
-        kept = [
-            each for each in self._missed if isinstance(each, Lock) and each.jid not in self._sought
-        ]
         missed = {each: n + 1 for each, n in self._missed.items() if each.jid in self._sought}
         took_s = self._monotonic() - self._begun_at
         needed = min(MISSES + int(took_s / SLOW_S), MOST_MISSES)
-        gone = [each for each, times in missed.items() if times >= needed]
-        locks = [each for each in gone if isinstance(each, Lock)]
-        if kept or locks:
-            freed = looked_at(connection, self._keys, kept=kept, gone=locks, again_s=AGAIN_S)
-            self.freed += freed
-            if freed:
-                logger.warning(
-                    "%d locks of unique jobs are freed: their jobs are gone, and nobody has noted their end, "
-                    "such as %s of job %s",
-                    freed,
-                    locks[0].name,
-                    locks[0].jid,
-                )
-        for feature in self._features:
-            if its := [each for each in gone if isinstance(each, feature.KIND)]:
-                self.ended += feature.end(connection, self._keys, its)
-        for each in gone:
-            if isinstance(each, Tick):
-                self._end_tick(connection, each)
+        for kind in self._kinds:
+            its = [each for each in self._missed if isinstance(each, kind.KIND)]
+            if kept := [each for each in its if each not in missed]:
+                kind.found(connection, self._keys, kept)
+            if gone := [each for each in its if missed.get(each, 0) >= needed]:
+                self.ended += kind.end(connection, self._keys, gone)
         self._missed = {each: times for each, times in missed.items() if times < needed}
-
-    def _end_tick(self, connection: RedisConnection, tick: Tick) -> None:
-        ends = self._keys.ends(tick.schedule)
-        known = connection.call("ZRANGE", ends, tick.at, tick.at, "BYSCORE")
-        if any(JobEnd.from_text(text).jid == tick.jid for text in known):
-            return
-        end = JobEnd(at=tick.at, jid=tick.jid, outcome="gone", ended_at=time.time())
-        connection.call("ZADD", ends, tick.at, end.to_text())
-        self.ended += 1
 
     def _end(self) -> None:
         self._search = None
@@ -240,25 +267,25 @@ class GoneJobs:
     def _places(self, connection: RedisConnection) -> Iterator[set[str]]:
         """The jids of jobs under flow control or of schedules in each part of each place; of processes those of all."""
         keys = self._keys
-        yield from _parts(connection, keys.schedule)
-        yield from _parts(connection, keys.retry)
+        yield from jids_in(connection, keys.schedule)
+        yield from jids_in(connection, keys.retry)
         infos = read_infos(connection.run, keys)
         for name in self._queues(connection, infos):
-            yield from _parts(connection, keys.queue(name))
-            yield from _parts(connection, keys.suspects(name))
-        yield from _parts(connection, keys.exporting)
+            yield from jids_in(connection, keys.queue(name))
+            yield from jids_in(connection, keys.suspects(name))
+        yield from jids_in(connection, keys.exporting)
         for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
             claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))
             for tid in map(text_of, claims):
                 for number in (0, 1):
-                    yield from _parts(connection, keys.inflight_list(incarnation, tid, number))
+                    yield from jids_in(connection, keys.inflight_list(incarnation, tid, number))
         for identity in infos:
             running = pairs_of(connection.call("HGETALL", keys.work(identity))).values()
             yield {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
-        yield from _parts(connection, keys.flow_ends)
+        yield from jids_in(connection, keys.flow_ends)
         # Once more, for those that have failed or were put off while the rest was read.
-        yield from _parts(connection, keys.retry)
-        yield from _parts(connection, keys.schedule)
+        yield from jids_in(connection, keys.retry)
+        yield from jids_in(connection, keys.schedule)
 
     def _queues(
         self, connection: RedisConnection, infos: Mapping[str, bytes | None]
@@ -279,31 +306,15 @@ def look_for(parts: EngineParts) -> Callable[[RedisConnection], object]:
     return GoneJobs(parts.keys).look
 
 
-def _parts(connection: RedisConnection, key: str) -> Iterator[set[str]]:
+def jids_in(connection: RedisConnection, key: str) -> Iterator[set[str]]:
+    """Those of jobs under flow control, or of schedules, in a list or a sorted set, part by part."""
     start = 0
     while True:
-        members, jids = scan_flow(connection, key, start, PART)
-        yield jids
+        members, *jids = connection.script(_SCAN, [key], [start, PART])
+        yield set(map(text_of, jids))
         if members < PART:
             return
         start += PART - OVERLAP
-
-
-def _open_ticks(connection: RedisConnection, keys: Keys) -> Iterator[list[Tick]]:
-    """Jobs that have no end in the ledgers, a schedule at a time."""
-    for name in map(text_of, connection.call("ZRANGE", keys.ledgers, 0, -1)):
-        yield from unless_refused(_open_of(connection, keys, name))
-
-
-def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator[list[Tick]]:
-    until = time.time() - LOOK_S
-    entries = read_ledger(connection, keys, schedule, most=MOST_ENTRIES, until=until)
-    yield [
-        Tick(schedule, entry.at, jid)
-        for entry in entries
-        for jid in entry.jids
-        if entry.end_of(jid) is None
-    ]
 
 
 def unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:

@@ -1,7 +1,7 @@
 """Effects: what a script does besides its own work, each by the part `effect_NAME.lua` of its name.
 
 `settle`, `bury`, `operate` and `end_cleared` take those of a job's end (engine/settle/ending.py), `apply_ends` and
-`push_flow` those of locks, batches and chains (features/batches/ops.py, engine/outbox/effects.py).
+`push_flow` those of locks, batches and chains (features/batches/ops.py, engine/outbox/outbox.py).
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ A job under flow control carries the attribute `flow`, which every Sidekiq keeps
 
 Its members, each read by the effect of its name in `kiqbridge.engine.outbox`:
 
-    lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed (locks.py)
+    lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed (features/unique)
     take          seconds for which the job takes its lock when it begins; absent: its push took it
     bid           batch that the job counts for
     next          the next steps of a chain (features/batches/steps.py)

@@ -2,7 +2,7 @@
 
 1. The script that settles a job adds its end to `kb:flow:ends`; its worker then calls `wake`.
 2. The thread here takes ends, for `TAKE_S` seconds: no other worker tries the same ones meanwhile.
-3. The effects of each end are made (effects.py), then one script applies those of all ends and removes the ends. So
+3. The effects of each end are made (the seam `consequences`), then one script applies those of all ends and removes the ends. So
    each effect comes about once, also when this process is killed in the midst, or a reply is lost.
 
 What a worker leaves behind that was killed is applied by another one: each hears from the beat of its lease
@@ -19,10 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kiqbridge import seams
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import log_context
-from kiqbridge.engine.outbox.effects import (
-    EffectMaker,
-    unlock,
-)
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
@@ -40,8 +36,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (unlock,)
-"""What the end of a job may mean, in the order in which it comes about, before what features make of it."""
+EffectMaker = Callable[[FlowEnd, Client], Sequence[Effect]]
+"""From the end of a job to the effects that apply_ends.lua shall have: the name of one is that of a part `effect_NAME.lua`.
+It may raise: the end stays, and is tried again later. It may prepare jobs by the client, and must not push them."""
 
 LOOK_S: Final = 5.0
 """Seconds between two looks for ends that others have left, while there are any."""
@@ -96,7 +93,7 @@ class Outbox(Role):
         client: Client,
         connection: RedisConnection | RedisPool,
         *,
-        makers: Sequence[EffectMaker] = MAKERS,
+        makers: Sequence[EffectMaker] = (),
         look_s: float = LOOK_S,
     ) -> None:
         super().__init__(

@@ -5,9 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kiqbridge.engine.gone_jobs import PART, unless_refused
+from kiqbridge.engine.gone_jobs import LOOK_S, PART, unless_refused
 from kiqbridge.features.batches.steps import KEEP_DONE_S, KEEP_OPEN_S
-from kiqbridge.store.locks import LOOK_S
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.flow_mark import FlowEnd
@@ -25,6 +24,15 @@ class Member(NamedTuple):
 
 
 KIND: Final = Member
+
+
+def due(*_: object) -> Sequence[Member]:
+    """None: batches are gone through once an hour."""
+    return ()
+
+
+def found(*_: object) -> None:
+    """Nothing is noted."""
 
 
 def pages(connection: RedisConnection, keys: Keys) -> Iterator[list[Member]]:

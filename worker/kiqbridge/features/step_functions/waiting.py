@@ -1,6 +1,6 @@
 """Reports for Step Functions that wait in Redis: taken, removed, put off (reliability §14).
 
-The outbox writes them (engine/outbox/effects.py); workers of before also wrote them with the scripts that settle.
+The outbox writes them (engine/outbox/outbox.py); workers of before also wrote them with the scripts that settle.
 """
 
 from collections.abc import Sequence

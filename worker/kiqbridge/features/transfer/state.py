@@ -15,17 +15,18 @@ from typing import Any, Final, TypeGuard
 
 from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_DONE_S, KEEP_OPEN_S
 from kiqbridge.features.transfer.form import Chunk, Record, State
+from kiqbridge.features.unique.locks import Lock, looked_at
+from kiqbridge.features.unique.mark import lock_of
+from kiqbridge.features.unique.rule import LOOK_S
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.key_scan import scan_keys
-from kiqbridge.store.locks import LOOK_S, Lock, looked_at
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import flow_of
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.names import bytes_of, text_of
 
 MOST_RECORDS: Final = 250
@@ -195,7 +196,7 @@ class StateSource:
         keys, pool = self.keys, self.pool
         if needs.locks:
             locks = [Lock(name, jid) for jid, name in needs.locks.items()]
-            looked_at(pool, keys, kept=[], gone=locks, again_s=LOOK_S)
+            looked_at(pool, keys, gone=locks)
             pool.call("ZREM", keys.replaced, *needs.locks)
         names = [keys.iteration(jid) for jid in needs.jids]
         names += [keys.result(jid) for jid in needs.results]

@@ -7,4 +7,10 @@ one lock, nor keep a lock whose job is gone.
 
 from kiqbridge.feature import Feature
 
-FEATURE = Feature(package=__name__, begins={"lock": "begin:ask_lock"})
+FEATURE = Feature(
+    package=__name__,
+    begins={"lock": "begin:ask_lock"},
+    consequences="locks:unlock",
+    effects=["unlock"],
+    open_jobs="locks",
+)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kiqbridge.features.unique.mark import lock_of
+from kiqbridge.features.unique.rule import LOOK_S
 from kiqbridge.store.begin import Answer, Ask
 from kiqbridge.store.effects import Effect
-from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import lock_of
 
 _WORK: Final = "beginning unique jobs under their locks, without which they begin at once,"
 

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from kiqbridge.errors import KiqbridgeError, NotUnique
-from kiqbridge.store.locks import LOOK_S
+from kiqbridge.features.unique.mark import Until
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.locks import Until
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.rules import By, Rule, RuledJob, check_choice, check_seconds
 
 OnConflict = Literal["drop", "replace", "raise"]
 
 DAY_S: Final = 86_400.0
+
+LOOK_S: Final = 600.0
+"""Seconds from taking a lock until it is looked at for the first time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

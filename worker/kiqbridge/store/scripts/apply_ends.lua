@@ -12,7 +12,6 @@
 -- include effect_push
 -- include effect_add
 -- include effect_guard
--- include effect_unlock
 local refused
 local function check(name, keys)
   refused = refused or wrong_keys(name, keys)

@@ -17,7 +17,7 @@
 -- See docs/command_line.md.
 -- include each_effect
 -- include batches.batch_fire
--- include lock_owner
+-- include unique.lock_owner
 -- include wrong_type
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000

@@ -1,0 +1,108 @@
+"""Locks of unique jobs, looked after: those whose jobs are gone, or have ended (the seams `open_jobs`, `consequences`).
+
+`kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
+jids of jobs that another one has replaced, until when that must be known. Pushes take locks (rule.py).
+
+A lock is due for a look ten minutes after it was taken. One whose job was found is looked at an hour later; one whose job
+is gone is freed.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kiqbridge.client.client import Client
+from kiqbridge.engine.gone_jobs import AGAIN_S
+from kiqbridge.features.unique.mark import lock_of
+from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import FLOW
+
+logger = logging.getLogger(__name__)
+
+MOST: Final = 500
+"""Locks that one search is about."""
+
+_DUE: Final = scripts.load("locks_due", __file__)
+_LOOKED: Final = scripts.load("locks_looked", __file__)
+
+
+class Lock(NamedTuple):
+    """A lock, and the job that owns it."""
+
+    name: str
+    jid: str
+
+
+KIND: Final = Lock
+
+
+def due(connection: RedisConnection, keys: Keys) -> list[Lock]:
+    """The locks that are to be looked at, up to `MOST`; forgets what is over, locks included. One command.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    names = [keys.locks, keys.locks_look, keys.replaced]
+    found = [text_of(each) for each in connection.script(_DUE, names, [MOST])]
+    return [Lock(name, jid) for name, jid in zip(found[::2], found[1::2], strict=True)]
+
+
+def pages(*_: object) -> Sequence[Sequence[Lock]]:
+    """No others."""
+    return ()
+
+
+def found(connection: RedisConnection, keys: Keys, kept: Sequence[Lock]) -> None:
+    """They are looked at again."""
+    looked_at(connection, keys, kept=kept, again_s=AGAIN_S)
+
+
+def end(connection: RedisConnection, keys: Keys, gone: Sequence[Lock]) -> int:
+    """They are freed, unless other jobs own them by now; how many were."""
+    freed = looked_at(connection, keys, gone=gone)
+    if freed:
+        logger.warning(
+            "%d locks of unique jobs are freed: their jobs are gone, and nobody has noted their end, "
+            "such as %s of job %s",
+            freed,
+            gone[0].name,
+            gone[0].jid,
+        )
+    return freed
+
+
+def unlock(end: FlowEnd, client: Client) -> Sequence[Effect]:
+    """The lock of a unique job is free, if this job still owns it."""
+    mark = lock_of({FLOW: end.flow})
+    if mark is None:
+        return ()
+    keys = client.keys
+    return [Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])]
+
+
+def looked_at(
+    connection: RedisConnection | RedisPool,
+    keys: Keys,
+    *,
+    kept: Sequence[Lock] = (),
+    gone: Sequence[Lock] = (),
+    again_s: float = AGAIN_S,
+) -> int:
+    """Free locks whose jobs are gone, if they still own them; others are looked at again in `again_s`.
+
+    Returns:
+        How many were freed.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    args: list[str | bytes | float] = [again_s, len(kept)]
+    for each in (*kept, *gone):
+        args += each
+    return int(connection.script(_LOOKED, [keys.locks, keys.locks_look], args))
