@@ -54,12 +54,13 @@ MAY_IMPORT = {
 }
 # What a feature needs of other features; the kernel and the faces it may import as it likes.
 NEEDS = {
+    "active_job": "",
     "alerts": "missed_ticks",
     "batches": "",
     "check": "mappings",
     "cluster": "",
     "contract": "",
-    "current_attributes": "",
+    "current_attributes": "active_job",
     "debounce": "",
     "dead_letters": "transfer",
     "depends": "",
@@ -101,6 +102,7 @@ DOORS = {
     "current_attributes.py": "current_attributes",
     "enumerators.py": "iterable",
     "flow/limiter.py": "limiters",
+    "rails.py": "active_job",
     "results.py": "results",
 }
 # Files of the kernel with lines that name a feature, for users to find its names there; these lines go with it.

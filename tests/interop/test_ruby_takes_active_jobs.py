@@ -1,5 +1,5 @@
 """Ruby takes the Active Jobs that our client writes. Rails itself is not there: a stand-in for its
-wrapper notes what it was given; the bytes are compared in tests/kernel/redis/test_active_job_vectors.py.
+wrapper notes what it was given; the bytes are compared in tests/features/active_job/test_vectors.py.
 """
 
 import datetime as dt
@@ -10,7 +10,7 @@ import redis as redis_py
 from support.ruby import run_ruby
 
 from kiqbridge import Client
-from kiqbridge.wire.active_job_values import Symbol
+from kiqbridge.features.active_job.values import Symbol
 
 pytestmark = pytest.mark.interop
 

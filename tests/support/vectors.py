@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 KINDS = {
     "push": "kernel/redis/test_client_vectors.py::test_a_push_sends_the_recorded_commands",
     "refusal": "kernel/redis/test_client_vectors.py::test_what_sidekiq_refuses_is_refused_before_redis",
-    "active_job": "kernel/redis/test_active_job_vectors.py::test_an_active_job_is_sent_as_recorded",
+    "active_job": "features/active_job/test_vectors.py::test_an_active_job_is_sent_as_recorded",
     "attributes": "features/current_attributes/test_current_attributes.py::test_what_ruby_recorded_is_set_around_the_job",
     "cancel": "kernel/redis/test_client_vectors.py::test_a_cancel_sends_the_recorded_commands",
     "process": "kernel/unit/test_reader_vectors.py::test_a_process_tells_which_times_it_reads",

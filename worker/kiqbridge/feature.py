@@ -131,6 +131,8 @@ class Host(Protocol):
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "kb_encrypted": "encryption",
+    "class.ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper": "active_job",
+    "class.Sidekiq::ActiveJob::Wrapper": "active_job",
     "task_token": "step_functions",
     "flow.bid": "batches",
     "flow.launch": "batches",
@@ -138,7 +140,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "flow.next": "batches",
     "flow.result_ttl_s": "results",
 }
-"""Attribute of a payload, or member of one → the feature of this package without which such a job cannot be what it was
+"""Attribute of a payload, or member or value of one → the feature of this package without which such a job cannot be what it was
 pushed for."""
 
 WIRED: Final[Mapping[str, str]] = {"result_ttl": "results"}

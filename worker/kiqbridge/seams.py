@@ -165,11 +165,11 @@ def missing() -> Mapping[str, str]:
 
 
 def lacking(payload: Mapping[str, Any]) -> tuple[str, str] | None:
-    """An attribute of this payload, or member of one, whose feature was taken away, and that feature's name."""
+    """An attribute of this payload, member or value of one, whose feature was taken away, and that feature's name."""
     for attribute, feature in missing().items():
         name, _, member = attribute.partition(".")
         holder = payload.get(name) if member else payload
-        if isinstance(holder, Mapping) and (member or name) in holder:
+        if member == holder or (isinstance(holder, Mapping) and (member or name) in holder):
             return attribute, feature
     return None
 
@@ -189,13 +189,18 @@ def wired(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return options
 
 
-def call(name: str) -> Callable[..., Any]:
+@cache
+def call(name: str, of: str = "") -> Callable[..., Any]:
     """What carries out what the kernel calls so.
+
+    Args:
+        name: what it is called.
+        of: the feature that has it, if that is known: no other is loaded.
 
     Raises:
         ConfigError: the feature that does is not here.
     """
-    for each in shipped():
+    for each in (required(of),) if of else shipped():
         if (place := each.calls.get(name)) is not None:
             function: Callable[..., Any] = each.load(place)
             return function

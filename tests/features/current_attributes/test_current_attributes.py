@@ -20,10 +20,10 @@ from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.features.active_job.values import Symbol, deserialize
 from kiqbridge.features.current_attributes import middleware as current_attributes
 from kiqbridge.features.current_attributes.middleware import CurrentAttributes, Locale, locale
 from kiqbridge.testing import fake
-from kiqbridge.wire.active_job_values import Symbol, deserialize
 
 USER = ContextVar("user_id")
 TENANT = ContextVar("tenant")
@@ -237,7 +237,8 @@ class TestRubysValues:
 
 
 class TestPersisting:
-    def test_one_call_installs_both_halves_and_a_job_passes_them_on(self, clean, jobs, seen):
+    def test_one_call_installs_both_halves_and_a_job_passes_them_on(self, clean, jobs):
+        seen = []
         current_attributes.persist(user_id=USER)
 
         @job

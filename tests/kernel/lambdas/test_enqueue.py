@@ -25,7 +25,6 @@ from kiqbridge import (
 from kiqbridge.client.client import TICK_HORIZON_S
 
 JID = re.compile(r"[0-9a-f]{24}")
-WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 
 
 def tick_at(minutes_ago=0, schedule="shop/NightlyReport"):
@@ -445,40 +444,6 @@ def test_nothing_is_allowed_by_default(environment, invoke, redis, variable, val
         raised.value
     )
     assert redis.dbsize() == 0
-
-
-def test_an_active_job_by_its_own_name_is_wrapped_for_rails(invoke, redis, environment):
-    item = {
-        "active_job": "Billing::Close",
-        "queue": "rails",
-        "args": [{"_aj_globalid": "gid://shop/Order/1"}],
-        "kwargs": {"copy": True},
-    }
-    tick = {"tick": tick_at(schedule="shop/Close")}
-
-    answer = invoke(item)
-    [first] = invoke(item | tick)["enqueued"]
-    [again] = invoke(item | tick)["duplicates"]
-    [bulk] = invoke({"jobs": [item | {"dedupe_key": "event", "in": 60}]})["enqueued"]
-    old = tick_at(60 * 24 * 30, "shop/Close") | {"on_stale": "ignore"}
-    [stale] = invoke(item | {"tick": old})["stale"]
-
-    assert answer["enqueued"][0].keys() == {"jid", "class", "queue"}
-    assert first == again
-    assert {each["class"] for each in (first, bulk, stale)} == {"Billing::Close"}
-    payloads = queued(redis, "rails")
-    assert [payload["jid"] for payload in payloads] == [
-        answer["enqueued"][0]["jid"],
-        first["jid"],
-    ]
-    [inner] = payloads[0]["args"]
-    assert (payloads[0]["class"], payloads[0]["wrapped"]) == (WRAPPER, "Billing::Close")
-    assert (inner["job_class"], inner["queue_name"]) == ("Billing::Close", "rails")
-    assert inner["arguments"] == [
-        {"_aj_globalid": "gid://shop/Order/1"},
-        {"copy": True, "_aj_ruby2_keywords": ["copy"]},
-    ]
-    assert "dedupe_key" not in json.loads(redis.zrange("schedule", 0, -1)[0])
 
 
 # A server that cannot take the job

@@ -304,19 +304,10 @@ class TestScope:
 
         assert outcomes == [False, False, False]
 
-    @pytest.mark.parametrize(
-        "named",
-        [
-            lambda name: {"active_job": name, "args": []},
-            lambda name: {"class": OLD_WRAPPER, "args": [{"job_class": name}]},
-        ],
-        ids=["Active Job", "a wrapper that names no class"],
-    )
-    def test_a_job_of_rails_goes_by_its_own_class_and_not_by_that_of_its_wrapper(
-        self, client, named
-    ):
+    def test_a_job_of_rails_goes_by_its_own_class_and_not_by_that_of_its_wrapper(self, client):
         def pushed(name):
-            return client.push_once([named(name)], ["order-5"])[0].duplicate
+            wrapped = {"class": OLD_WRAPPER, "args": [{"job_class": name}]}
+            return client.push_once([wrapped], ["order-5"])[0].duplicate
 
         assert [pushed("Mail"), pushed("Bill"), pushed("Mail")] == [False, False, True]
 
@@ -611,9 +602,8 @@ class TestTickOfOtherJobs:
         [
             {"class": "Other", "args": [1]},
             item(1, queue="low"),
-            {"active_job": "Work::Other", "args": []},
         ],
-        ids=["of another class", "in another queue", "of Rails"],
+        ids=["of another class", "in another queue"],
     )
     def test_jobs_that_nothing_names_are_enqueued_apart_once(self, client, redis, other):
         self.define(redis, item(2))

@@ -21,10 +21,6 @@ JOB = {
     "created_at": NOW,
     "enqueued_at": NOW,
 }
-RAILS_JOB = JOB | {
-    "class": "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
-    "wrapped": "Nightly",
-}
 
 
 class Paused:
@@ -84,10 +80,6 @@ class TestPausedClasses:
 
         assert all(50 <= each <= 70 for each in times)
         assert max(times) - min(times) > 15
-
-    @pytest.mark.parametrize(("paused", "runs"), [("Nightly", False), (RAILS_JOB["class"], True)])
-    def test_a_rails_job_goes_by_its_own_class(self, paused, runs):
-        assert (gatekeeper(paused).check(RAILS_JOB) is None) is runs
 
     def test_a_pause_goes_before_everything_else_and_a_change_counts_at_once(self):
         gate = gatekeeper(unknown_class="route:ruby", declared=())
@@ -152,8 +144,7 @@ class TestRoutes:
             "class Rails::Only is not declared here: its jobs are routed to queue ruby (unknown_class)"
         )
         assert len(caplog.messages) == 2
-        # A Rails job goes by its wrapper, which is what runs; one without a class fails as any other.
-        assert gate.check(RAILS_JOB) == Refusal(queue="ruby")
+        # One without a class fails as any other.
         assert gate.check({"args": []}) is None
 
     def test_a_route_into_a_circle_is_refused(self):

@@ -134,9 +134,6 @@ def test_other_angle_brackets_are_arguments_like_any_other():
     ]
 
     assert parse_event(JOB | {"args": args, "tick": TICK}, NOW).jobs[0].item["args"] == args
-    kwargs = {"to": "Bob <aws.bob@example.com>"}
-    rails = {"active_job": "NightlyJob", "args": [], "kwargs": kwargs}
-    assert parse_event(rails, NOW).jobs[0].item["kwargs"] == kwargs
 
 
 @pytest.mark.parametrize(
@@ -236,8 +233,6 @@ def test_a_plain_name_passes(field, value):
 @pytest.mark.parametrize(
     ("event", "field"),
     [
-        ({"active_job": MARKUP, "args": []}, "active_job"),
-        ({"active_job": "NightlyJob", "args": [], "locale": MARKUP}, "locale"),
         ({"jobs": [PLAIN_JOB, PLAIN_JOB | {"jid": MARKUP}]}, r"jobs\[1\]: jid"),
         (
             {"detail-type": "t", "source": "shop", "id": "e", "detail": PLAIN_JOB | {"cattr": 5}},
@@ -245,7 +240,7 @@ def test_a_plain_name_passes(field, value):
         ),
     ],
 )
-def test_an_active_job_several_jobs_and_a_bus_event_are_held_to_the_same(event, field):
+def test_several_jobs_and_a_bus_event_are_held_to_the_same(event, field):
     with pytest.raises(PayloadError, match=f"^{field}: "):
         parse_event(event, NOW)
 

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+from kiqbridge.wire.active_job import WRAPPERS
 from kiqbridge.wire.job_text import JobText, shown
 from kiqbridge.wire.payload import read_timestamp
 
-ACTIVE_JOB_WRAPPERS: Final = frozenset(
-    {"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper"}
-)
 _MAILERS: Final = {
     "ActionMailer::DeliveryJob": 3,
     "ActionMailer::Parameterized::DeliveryJob": 3,
@@ -52,7 +50,7 @@ class JobRecord(JobText):
         own = self.item.get("display_class")
         if isinstance(own, str) and own:
             return own
-        if self.job_class not in ACTIVE_JOB_WRAPPERS:
+        if self.job_class not in WRAPPERS:
             return self.job_class
         if self._wrapped in _MAILERS and len(self._arguments) > 1:
             return f"{shown(self._arguments[0])}#{shown(self._arguments[1])}"
@@ -67,7 +65,7 @@ class JobRecord(JobText):
     @property
     def display_args(self) -> Sequence[Any]:
         """The arguments as people know them: of a Rails job its own; an encrypted one is not shown."""
-        if self.job_class in ACTIVE_JOB_WRAPPERS:
+        if self.job_class in WRAPPERS:
             return self._arguments[_MAILERS.get(self._wrapped, 0) :]
         if self.item.get("encrypt") and self.args:
             return [*self.args[:-1], "[encrypted data]"]

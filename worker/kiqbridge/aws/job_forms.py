@@ -28,6 +28,7 @@ from typing import Any, Final, TypeGuard
 import orjson
 
 from kiqbridge.aws.plain import check_plain, is_plain_job
+from kiqbridge.client import rails
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.runtime import redaction
@@ -294,9 +295,7 @@ def _job(item: object, now: float, tick: Tick | None, identity: Identity | None)
         return JobRequest(item, identity)
     job = {key: value for key, value in item.items() if key not in OWN_KEYS}
     # Checked as the client will wrap it; which wrapper, the client knows.
-    payload.validate(
-        active_job.wrap(active_job.parse(job), now, "7") if active_job.is_active_job(job) else job
-    )
+    payload.validate(rails.parse(job).wrap(now, "7") if active_job.is_active_job(job) else job)
     payload.check_queue(job.get("queue", payload.DEFAULT_OPTIONS["queue"]))
     check_plain(job)
     dedupe_key: str | Identity | None = identity

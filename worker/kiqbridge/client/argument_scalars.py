@@ -228,7 +228,7 @@ _PLAIN: Final[dict[str, tuple[Any, ...]]] = {
     "builtins.float": ("number", int),
     "builtins.NoneType": ("null",),
     "builtins.range": ("any",),
-    "kiqbridge.wire.active_job_values.Range": ("any",),
+    "kiqbridge.features.active_job.values.Range": ("any",),
 }
 _WRITTEN: Final[dict[str, tuple[Any, ...]]] = {
     "builtins.bytes": ("bytes, or their base64 text", "string:base64", _base64, _parse_base64),
@@ -250,6 +250,6 @@ _WRITTEN: Final[dict[str, tuple[Any, ...]]] = {
         *("timedelta, or a number of seconds", "number", _seconds_of),
         *(lambda kind, seconds: kind(seconds=seconds), int, float),
     ),
-    "kiqbridge.wire.active_job_values.Symbol": ("Symbol, or its text", "any", str, call),
-    "kiqbridge.wire.active_job_values.GlobalID": ("GlobalID, or its text", "any", str, call),
+    "kiqbridge.features.active_job.values.Symbol": ("Symbol, or its text", "any", str, call),
+    "kiqbridge.features.active_job.values.GlobalID": ("GlobalID, or its text", "any", str, call),
 }

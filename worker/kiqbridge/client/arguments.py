@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kiqbridge.errors import ArgumentMismatch, PayloadError
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.redaction import shorten_argument
-from kiqbridge.wire.active_job_values import as_json
 
 if TYPE_CHECKING:
     from kiqbridge.client.argument_types import Converter, Mismatch
@@ -123,13 +122,18 @@ class JobArguments:
             for way in ("to_wire", "from_wire")
         )
 
-    def from_rails(
-        self, args: list[Any], kwargs: Mapping[str, Any]
+    def from_values(
+        self, args: list[Any], kwargs: Mapping[str, Any], as_json: Callable[[Any], Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments of an Active Job, deserialized, as the job is called with them.
+        """Arguments that are more than JSON already, as the job is called with them.
 
         Each is held against its annotation in the form that it has in JSON, as if Sidekiq had written it. What is
-        then the same value stays as Rails meant it: a `Symbol`, a datetime with its zone.
+        then the same value stays as it was meant: a `Symbol`, a datetime with its zone.
+
+        Args:
+            args: as Active Job serialized them, read.
+            kwargs: the same of keyword arguments.
+            as_json: makes the form in JSON; the same object if it has it.
 
         Raises:
             ArgumentMismatch: one is not what its parameter is annotated with.
@@ -137,10 +141,10 @@ class JobArguments:
         if self._converters is None:
             self._compile()
         labels = map(self._label, range(len(args)))
-        placed = [self._of_rails(label, value) for label, value in zip(labels, args, strict=True)]
-        return placed, {name: self._of_rails(name, value) for name, value in kwargs.items()}
+        read = partial(self._read_value, as_json)
+        return list(map(read, labels, args)), {name: read(name, kwargs[name]) for name in kwargs}
 
-    def _of_rails(self, label: str, value: Any) -> Any:
+    def _read_value(self, as_json: Callable[[Any], Any], label: str, value: Any) -> Any:
         name = label.partition("[")[0]
         parameter, converter = self._by_name.get(name, (None, None))
         if parameter is None or converter is None or type(value) is converter.exact:

@@ -227,22 +227,6 @@ class RemoteJob(Job):
     _is_remote: ClassVar[bool] = True
 
 
-class RemoteActiveJob(RemoteJob):
-    """As `RemoteJob`, for Rails' Active Jobs: enqueued as `perform_later` does. Public as `kiqbridge.rails`.
-
-        class NightlyJob(RemoteActiveJob):
-            queue = "rails"
-
-            def perform(self, day: date, *, copy: bool = False) -> None: ...
-
-        NightlyJob.perform_async(date(2026, 1, 1), copy=True)
-
-    Arguments are those of docs/rails.md, keyword arguments included.
-    """
-
-    _is_active_job: ClassVar[bool] = True
-
-
 def remote_jobs() -> list[registry.JobDefinition]:
     """The remote jobs that are declared, by name."""
     return [_remote[name] for name in sorted(_remote)]

@@ -13,6 +13,7 @@ Nothing is written here, and all that is wrong with an item is refused here: bef
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kiqbridge.client import rails
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
@@ -110,9 +111,9 @@ def prepare(  # noqa: C901 - one act, in its order
     profile: Profile | None = None
     item = by_active_job(item)
     if active_job.is_active_job(item) and not trusted:
-        rails_job = active_job.parse(item)
+        rails_job = rails.parse(item)
         profile = wire_profile()
-        item = active_job.wrap(rails_job, now, profile, bulk=bulk)
+        item = rails_job.wrap(now, profile, bulk=bulk)
     declared: object = item.get("class") if isinstance(item, Mapping) else None
     definition = definition_of(declared)
     if definition is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kiqbridge import seams
 from kiqbridge.client.arguments import JobArguments
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError, did_you_mean
 from kiqbridge.runtime.origins import is_generated
@@ -203,9 +204,10 @@ class JobDefinition:
             PayloadError: as `bind`, or a value is not what its parameter is annotated with.
         """
         if self.active_job:
-            from kiqbridge.client.rails import written  # noqa: PLC0415 - few jobs are of Rails
-
-            return written(self, args, kwargs)
+            written: list[Any] = seams.call("active_job_arguments", of="active_job")(
+                self, args, kwargs
+            )
+            return written
         bound = self.bind(args, kwargs)
         return bound if self.arguments is None else self.arguments.to_wire(bound)
 

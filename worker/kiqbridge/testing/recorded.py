@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from kiqbridge.client import rails
 from kiqbridge.wire import json_text
+from kiqbridge.wire.active_job import performed_class
 from kiqbridge.wire.payload import read_timestamp
 
 Outcome = Literal[
@@ -39,7 +39,7 @@ class RecordedJob:
     @property
     def job_class(self) -> str:
         """The class that performs it, as on the wire; of a Rails job the one inside its wrapper."""
-        return rails.performed_class(self.payload)
+        return performed_class(self.payload)
 
     @property
     def args(self) -> list[Any]:

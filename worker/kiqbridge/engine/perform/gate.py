@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from kiqbridge import seams
-from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.settle.ending import Refusal
@@ -32,6 +31,7 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.begin import Answer, Ask, begin
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.active_job import performed_class
 from kiqbridge.wire.expiry import expiry_of
 from kiqbridge.wire.keys import Keys
 
@@ -190,7 +190,7 @@ class Gate:
             self._warn_once(
                 "route",
                 shown,
-                f"class {rails.performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
+                f"class {performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
                 "(unknown_class)",
             )
             return Refusal(queue=self._route)
@@ -240,7 +240,7 @@ class Gate:
         return next(filter(None, (each.check(payload) for each in self._barriers.up)), None)
 
     def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
-        return job_class in self._declared or rails.performed_class(payload) in self._declared
+        return job_class in self._declared or performed_class(payload) in self._declared
 
     def _foreign(
         self, payload: Mapping[str, Any], shown: str, name: str, reason: str

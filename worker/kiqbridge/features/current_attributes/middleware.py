@@ -20,8 +20,8 @@ from kiqbridge.client.default_client import add_default_middleware
 from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.wire import active_job
-from kiqbridge.wire.active_job_values import Symbol, deserialize
+from kiqbridge.features.active_job.form import serialize
+from kiqbridge.features.active_job.values import Symbol, deserialize
 
 KEY: Final = "cattr"
 """Where the first group is stored; the second under `cattr_1`, and so on."""
@@ -215,7 +215,7 @@ def _written(values: Mapping[str, Any], payload: Mapping[str, Any], key: str) ->
     if type(payload.get("created_at")) is int:
         pairs = [[Symbol(name), value] for name, value in values.items()]
         try:
-            return active_job.serialize(pairs)
+            return serialize(pairs)
         except PayloadError as error:
             raise PayloadError(f"{key}: {error}") from error
     return {name: _plain(value) for name, value in values.items()}

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kiqbridge.client.rails import performed_class
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.features.dead_letters.archive import DeadArchive
 from kiqbridge.features.transfer.form import Place
@@ -26,6 +25,7 @@ from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
+from kiqbridge.wire.active_job import performed_class
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.dead_bounds import FIELD, KEPT_S, DeadBounds, fleet_bounds
 from kiqbridge.wire.keys import Keys

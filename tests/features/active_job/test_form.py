@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from support.strategies import ARGUMENTS
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, parse, serialize, wrap
-from kiqbridge.wire.active_job_values import Symbol
+from kiqbridge.features.active_job.form import parse, serialize
+from kiqbridge.features.active_job.values import Symbol
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER
 
 NOW = 1_700_000_000.75
 
@@ -155,14 +156,14 @@ class TestItem:
     def test_attributes_of_rails_are_inside_and_those_of_sidekiq_outside(self):
         inside = {"priority": 5, "locale": "de", "timezone": "Europe/Berlin", "job_id": "given"}
         outside = {"queue": "low", "jid": "mine", "tags": ["x"]}
-        wrapped = wrap(parse({"active_job": "A", "args": [], **inside, **outside}), NOW, "7")
+        wrapped = parse({"active_job": "A", "args": [], **inside, **outside}).wrap(NOW, "7")
         [inner] = wrapped.pop("args")
         assert inner.items() >= {"queue_name": "low", **inside}.items()
         assert wrapped == {"class": OLD_WRAPPER, "wrapped": "A", **outside}
 
     def test_the_profile_chooses_wrapper_and_times(self):
         job = parse({"active_job": "A", "args": [], "at": 1_900_000_000.5})
-        old, new = (wrap(job, NOW, profile) for profile in ("7", "8"))
+        old, new = (job.wrap(NOW, profile) for profile in ("7", "8"))
         assert (old["class"], new["class"]) == (OLD_WRAPPER, NEW_WRAPPER)
         times = [
             {k: v for k, v in each["args"][0].items() if k.endswith("ed_at")} for each in (old, new)
@@ -203,4 +204,4 @@ class TestItem:
         job = parse({"active_job": "A", "args": [], "at": at})
 
         with pytest.raises(PayloadError, match="at: "):
-            wrap(job, NOW, "8")
+            job.wrap(NOW, "8")

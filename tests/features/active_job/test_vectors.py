@@ -14,7 +14,7 @@ from support.proxy import InterceptingRedis
 
 from kiqbridge import Client
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.active_job_values import Symbol
+from kiqbridge.features.active_job.values import Symbol
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "vectors" / "activejob.json").read_text(encoding="utf-8")

@@ -23,10 +23,11 @@ from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.errors import JobNotFound
+from kiqbridge.features.active_job.form import serialize
+from kiqbridge.features.active_job.values import deserialize_arguments
 from kiqbridge.rails import GlobalID, Range, Symbol
 from kiqbridge.testing import fake
-from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, serialize
-from kiqbridge.wire.active_job_values import deserialize_arguments
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
 
@@ -107,7 +108,7 @@ class TestPerforming:
     def test_inline_performs_an_active_job_by_the_same_way(self, calls):
         @job(name="NightlyJob")
         def nightly(day, *, copy=False):
-            calls.append((day, copy, rails.current_job().executions))
+            calls.append((day, copy, rails_types.current_job().executions))
             return "done"
 
         item = {"active_job": "NightlyJob", "args": [dt.date(2026, 1, 1)], "kwargs": {"copy": True}}
@@ -120,9 +121,11 @@ class TestPerforming:
         self, before, calls
     ):
         job(name="NightlyJob")(
-            lambda: calls.append((rails.current_job().job_id, rails.current_job().executions))
+            lambda: calls.append(
+                (rails_types.current_job().job_id, rails_types.current_job().executions)
+            )
         )
-        job(name="Plain")(lambda: calls.append(rails.current_job()))
+        job(name="Plain")(lambda: calls.append(rails_types.current_job()))
         run(payload_of(executions=before))
         run({"class": "Plain", "args": [], "jid": "K"})
         assert calls == [("U", 1), None]
