@@ -1,4 +1,4 @@
-"""Streams of Kinesis: data in Base64 is a job or is mapped, and the answer is a checkpoint."""
+"""Streams of Kinesis: data in Base64 is a job or is mapped. What follows a failure: test_dynamodb.py."""
 
 import base64
 import json
@@ -48,14 +48,6 @@ def test_the_same_sequence_number_in_another_shard_or_stream_is_another_record(i
     invoke({"Records": [record | {"eventSourceARN": record["eventSourceARN"] + "-other"}]})
 
     assert len(arguments(redis)) == 3
-
-
-def test_after_a_failure_nothing_is_enqueued_and_only_the_first_is_answered(invoke, redis):
-    event = stream(job(1), {"class": "Kernel", "args": []}, job(3), {"class": "Kernel", "args": []})
-
-    assert failures(invoke(event)) == ["1001"]
-
-    assert arguments(redis) == [[1]]
 
 
 def test_a_pipe_sends_the_same_record_without_its_inner_object(invoke, redis):
@@ -116,11 +108,6 @@ def test_bytes_that_begin_like_gzip_and_are_none_fail_alone():
     assert whole.error is None
 
 
-def test_a_tumbling_window_is_refused(invoke):
-    with pytest.raises(EventError, match="a tumbling window expects a state"):
-        invoke(stream(job(1), window={}))
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -143,11 +130,3 @@ def test_a_record_that_lacks_something_is_refused_alone(changes, reason):
 
     assert str(broken.error).startswith(reason)
     assert whole.error is None
-
-
-def test_at_a_record_without_a_sequence_number_the_whole_batch_is_delivered_again(invoke):
-    event = stream(job(1))
-    del event["Records"][0]["kinesis"]["sequenceNumber"]
-
-    with pytest.raises(EventError):
-        invoke(event)
