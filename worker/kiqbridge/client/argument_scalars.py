@@ -174,18 +174,6 @@ def _written(
     return Converter(expected, json, (kind,), lambda value: tried(encode, value), decode)
 
 
-def _base64(value: Any) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _parse_base64(kind: Any, text: str) -> Any:
-    return kind(base64.b64decode(text, validate=True))
-
-
-def _isoformat(value: Any) -> Any:
-    return value.isoformat()
-
-
 def _isoformat_with_zone(value: Any) -> Any:
     if value.utcoffset() is None:
         raise ValueError("no time zone")
@@ -198,10 +186,6 @@ def _isoformat_of_date(value: Any) -> Any:
     return value.isoformat()
 
 
-def _parse_iso(kind: Any, text: str) -> Any:
-    return kind.fromisoformat(text)
-
-
 def _parse_datetime(kind: Any, text: str) -> Any:
     # Ruby's Time#to_s has a blank before the zone, and UTC for +00:00.
     found = kind.fromisoformat(
@@ -210,10 +194,6 @@ def _parse_datetime(kind: Any, text: str) -> Any:
     if found.tzinfo is None:
         raise ValueError("no time zone")
     return found
-
-
-def _parse_decimal(kind: Any, value: Any) -> Any:
-    return kind(repr(value) if isinstance(value, float) else value)
 
 
 def _seconds_of(value: Any) -> float:
@@ -231,10 +211,15 @@ _PLAIN: Final[dict[str, tuple[Any, ...]]] = {
     "kiqbridge.features.active_job.values.Range": ("any",),
 }
 _WRITTEN: Final[dict[str, tuple[Any, ...]]] = {
-    "builtins.bytes": ("bytes, or their base64 text", "string:base64", _base64, _parse_base64),
+    "builtins.bytes": (
+        *("bytes, or their base64 text", "string:base64"),
+        lambda value: base64.b64encode(value).decode(),
+        lambda kind, text: kind(base64.b64decode(text, validate=True)),
+    ),
     "uuid.UUID": ("UUID, or its text", "string:uuid", str, call),
     "decimal.Decimal": (
-        *("Decimal, or its digits as text", "string:decimal", str, _parse_decimal),
+        *("Decimal, or its digits as text", "string:decimal", str),
+        lambda kind, value: kind(repr(value) if isinstance(value, float) else value),
         *(str, int, float),
     ),
     "datetime.datetime": (
@@ -243,9 +228,12 @@ _WRITTEN: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "datetime.date": (
         *("date, or its text such as 2026-01-01", "string:date"),
-        *(_isoformat_of_date, _parse_iso),
+        *(_isoformat_of_date, lambda kind, text: kind.fromisoformat(text)),
     ),
-    "datetime.time": ("time, or its text such as 08:30:00", "string:time", _isoformat, _parse_iso),
+    "datetime.time": (
+        *("time, or its text such as 08:30:00", "string:time"),
+        *(lambda value: value.isoformat(), lambda kind, text: kind.fromisoformat(text)),
+    ),
     "datetime.timedelta": (
         *("timedelta, or a number of seconds", "number", _seconds_of),
         *(lambda kind, seconds: kind(seconds=seconds), int, float),

@@ -51,10 +51,6 @@ class CronFields:
         default_factory=dict, repr=False, compare=False
     )
 
-    def is_due_on(self, year: int, month: int, day: int) -> bool:
-        """Whether anything is due on a day of the calendar."""
-        return year in self.years and month in self.months and day in self._days_of(year, month)
-
     def walk(
         self, origin: datetime, *, backwards: bool = False
     ) -> Iterator[tuple[int, int, int, int, int]]:

@@ -1,7 +1,6 @@
 """Writing a mark, in one script."""
 
 import time
-from pathlib import Path
 
 from kiqbridge.client.deploy_mark import DeployMark
 from kiqbridge.errors import PayloadError
@@ -15,7 +14,7 @@ MARKS_TTL_S = 90 * 86_400
 LOCK_TTL_S = 60
 """A label is marked once within this time, however many machines of a deployment report it."""
 
-_MARK = scripts.load("deploy_mark", Path(__file__).with_name("scripts"))
+_MARK = scripts.load("deploy_mark", __file__)
 
 
 def parse_label(label: object) -> str:

@@ -4,7 +4,6 @@ Each compares with what was read before: who asks reads again if another process
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Literal
 
 from kiqbridge.client.client import Client
@@ -18,10 +17,9 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import TICK
 from kiqbridge.wire.tick_mark import TickMark
 
-_SCRIPTS: Final = Path(__file__).parent / "scripts"
-_SAVE: Final = scripts.load("save_schedule", _SCRIPTS)
-_HOLD: Final = scripts.load("hold_schedule", _SCRIPTS)
-_PLACE: Final = scripts.load("place", _SCRIPTS)
+_SAVE: Final = scripts.load("save_schedule", __file__)
+_HOLD: Final = scripts.load("hold_schedule", __file__)
+_PLACE: Final = scripts.load("place", __file__)
 
 HORIZON_S: Final = 17 * 86_400
 """How long a ledger and the missed ticks are remembered, as `Client.push_tick` does."""

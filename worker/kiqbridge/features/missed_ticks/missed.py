@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
@@ -38,7 +37,7 @@ DEFAULT_MAX_AGE_S: Final = 86_400.0
 AT_ONCE: Final = 500
 """Missed ticks that one script records."""
 
-_RECORD: Final = scripts.load("record_missed", Path(__file__).parent / "scripts")
+_RECORD: Final = scripts.load("record_missed", __file__)
 
 
 class Pushes(Protocol):
