@@ -3,6 +3,7 @@
 import json
 import threading
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 from support.bad_payloads import raw_of
@@ -112,16 +113,19 @@ def isolate(redis_url, folder):
         )
         pool = ProcessPool(settings, size=1)
         pool.starter.start()
-        isolation = Isolation(
-            outage=Outage(),
+        parts = SimpleNamespace(
             identity=f"host:{number}:aaa",
-            tid=f"iso{number}",
-            queues=["default", "mail"],
             keys=process.keys,
             connect=process.connect,
             keeper=process.keeper,
-            pool=pool,
             settler=Settler(process.keys),
+            outage=Outage(),
+        )
+        isolation = Isolation(
+            parts,
+            tid=f"iso{number}",
+            queues=["default", "mail"],
+            pool=pool,
             runner=lambda _queue: SuspectRunner(
                 keys=process.keys,
                 capsule="default",

@@ -22,14 +22,14 @@ from typing import TypeVar
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, give_back
-from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
+from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.engine.inflight.orphans import forget_orphan, orphan_id
-from kiqbridge.engine.inflight.outage import Outage, retry_until_written
+from kiqbridge.engine.inflight.outage import retry_until_written
+from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.errors import KiqbridgeError, ProcessDied, Shutdown
 from kiqbridge.features.process_pool.child import Child, TimeLimitReached
 from kiqbridge.features.process_pool.pool import ProcessPool
@@ -39,8 +39,6 @@ from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.leadership import Lead
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
@@ -79,17 +77,12 @@ class Isolation(Role):
 
     def __init__(
         self,
+        parts: EngineParts,
         *,
-        identity: str,
         tid: str,
         queues: Sequence[str],
-        keys: Keys,
-        connect: Callable[[], RedisConnection],
-        keeper: LeaseKeeper,
         pool: ProcessPool,
-        settler: Settler,
         runner: Callable[[str], SuspectRunner],
-        outage: Outage,
         look_s: float = LOOK_S,
     ) -> None:
         super().__init__(
@@ -102,16 +95,16 @@ class Isolation(Role):
         self.suspects: Mapping[str, int] = {}
         self.suspects_since = 0.0
         self._queues = queues
-        self._keys = keys
-        self._connection = connect()
-        self._lead = Lead(self._connection, keys.isolation, identity, LOCK_S)
-        self._other_connection = connect()
-        self._keeper = keeper
-        self._claimer = Claimer(tid, keeper, self._connection, keys, source=keys.suspects)
+        self._keys = keys = parts.keys
+        self._connection = parts.connect()
+        self._lead = Lead(self._connection, keys.isolation, parts.identity, LOCK_S)
+        self._other_connection = parts.connect()
+        self._keeper = parts.keeper
+        self._claimer = Claimer(tid, parts.keeper, self._connection, keys, source=keys.suspects)
         self._pool = pool
-        self._settler = settler
+        self._settler = parts.settler
         self._runner = runner
-        self._outage = outage
+        self._outage = parts.outage
         self._look_s = look_s
         self._look_at = 0.0
         self._hint = Hint()

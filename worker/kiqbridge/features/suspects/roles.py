@@ -17,15 +17,10 @@ def roles(parts: EngineParts) -> tuple[Isolation, ...]:
         name: capsule.capsule for capsule in parts.capsules for name in capsule.capsule.weights
     }
     isolation = Isolation(
-        identity=parts.identity,
+        parts,
         tid=secrets.token_hex(3),
         queues=list(capsules),
-        keys=parts.keys,
-        connect=parts.connect,
-        keeper=parts.keeper,
         pool=pool,
-        settler=parts.settler,
-        outage=parts.outage,
         runner=lambda queue: SuspectRunner(
             keys=parts.keys,
             capsule=capsules[queue].name,
