@@ -138,7 +138,6 @@ FILES = {
 MOST_LINES, MOST_ARGUMENTS = 400, 8
 LONG_FILES = {
     "client/client.py",
-    "features/process_pool/pool.py",
 }
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
 CONSTANTS = {"__version__"}

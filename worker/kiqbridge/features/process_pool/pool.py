@@ -14,7 +14,6 @@ goes back to its queue, no more of its kind are claimed, and the worker is not r
 is tried again and again.
 """
 
-import logging
 import queue
 import threading
 import time
@@ -35,19 +34,12 @@ from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import ProcessDied, Shutdown
 from kiqbridge.features.process_pool.child import END_S, Child
 from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
+from kiqbridge.features.process_pool.starts import Starts
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.role import Role
 
-logger = logging.getLogger(__name__)
-
 IDLE_S = 60.0
 """After so long without a job a child is ended."""
-
-TRY_AGAIN_S = 1.0
-MOST_S = 30.0
-"""Seconds between two tries while children cannot start: the first pause, each is twice the one before, and the longest."""
-
-_TROUBLE = "process pool"
 
 
 def make(parts: EngineParts) -> "ProcessPool":
@@ -95,9 +87,6 @@ class ProcessPool:
         self._interrupted: set[object] = set()
         self._taken: set[object] = set()
         self._is_stopping = False
-        self._pause_s = TRY_AGAIN_S
-        self._try_at: float | None = None
-        """On `time.monotonic`; None: children can start, as far as it is known."""
         # Asked for, the first one being started: it leaves when its future is done, so that none is lost when
         # the keeper is thrown out of its loop, as by a job that raises an error in all threads.
         self._wanted: deque[Future[Child]] = deque()
@@ -105,6 +94,7 @@ class ProcessPool:
         self._ending: list[Child] = []
         self._starts_no_more = False
         self.starter = Role("children", self._start_and_sweep, join_s=0)
+        self._starts = Starts(self.slots, self.starter, lambda: self._bell.put(None))
 
     def __repr__(self) -> str:
         return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
@@ -198,7 +188,8 @@ class ProcessPool:
     def stop(self) -> None:
         """End all children; those that are in the midst of a job are killed."""
         with self._changed:
-            self._starts_no_more, self._try_at = True, None
+            self._starts_no_more = True
+            self._starts.end()
             idle, self._idle = self._idle, []
             running = [child for child in self._running.values() if child is not None]
             self._interrupted.update(self._running)
@@ -289,7 +280,7 @@ class ProcessPool:
         try:
             return started.result()
         except Exception as error:
-            raise NotBegun(self._cannot_start(error)) from error
+            raise NotBegun(self._starts.failed(error)) from error
 
     def wait_ready(
         self,
@@ -314,39 +305,12 @@ class ProcessPool:
         except ProcessDied as died:
             if is_given_up():
                 raise
-            raise NotBegun(self._cannot_start(died)) from died
-        self._can_start()
+            raise NotBegun(self._starts.failed(died)) from died
+        self._starts.worked()
 
     def not_begun(self, error: NotBegun) -> NotBegun:
         """A child could not begin a job: take none until another child has started."""
-        return NotBegun(self._cannot_start(error))
-
-    def _cannot_start(self, error: Exception) -> str:
-        """Take no jobs of this pool until a child has started, which is tried again and again; what happened."""
-        self.slots.shut()
-        why = str(error)
-        if not isinstance(error, ProcessDied | NotBegun):
-            why = f"a child process cannot be started: {type(error).__name__}: {error}"
-        what = f'jobs of pool="process" cannot run here: {why}'
-        if self._try_at is None:
-            self._try_at = time.monotonic() + self._pause_s
-            self._bell.put(None)
-            logger.error(
-                "%s; their jobs stay in their queues for other workers, it is tried again in %.0f to %.0f s",
-                what,
-                TRY_AGAIN_S,
-                MOST_S,
-            )
-        self.starter.troubles.set(_TROUBLE, f"{what}; start this worker anew if its code has moved")
-        return what
-
-    def _can_start(self) -> None:
-        if self._try_at is None:
-            return
-        self._try_at, self._pause_s = None, TRY_AGAIN_S
-        self.starter.troubles.clear(_TROUBLE)
-        self.slots.open()
-        logger.warning('child processes for jobs of pool="process" start again')
+        return NotBegun(self._starts.failed(error))
 
     def _start_and_sweep(self) -> None:
         """Start children that are asked for, try again while none can start, and end idle ones.
@@ -369,22 +333,17 @@ class ProcessPool:
             self._wanted.popleft()
 
     def _wait_and_sweep(self) -> None:
-        wait_s = self._idle_s / 4
-        if self._try_at is not None:
-            wait_s = min(wait_s, max(self._try_at - time.monotonic(), 0))
         try:
             threads.rest()
-            self._bell.get(timeout=wait_s)
+            self._bell.get(timeout=self._starts.wait_s(self._idle_s / 4))
         except queue.Empty:
             threads.beat()
-            if self._try_at is not None and time.monotonic() >= self._try_at:
+            if self._starts.is_due():
                 self._try_again()
             self._sweep()
 
     def _try_again(self) -> None:
         """Start a child for no job, and keep it for the next one."""
-        self._pause_s = min(2 * self._pause_s, MOST_S)
-        self._try_at = time.monotonic() + self._pause_s
         try:
             child = Child(self._settings, self._start)
             with self._changed:
@@ -394,7 +353,7 @@ class ProcessPool:
             child.wait_ready(while_waiting=threads.beat)
         except Exception as error:  # noqa: BLE001 - it is tried again
             if not self._starts_no_more:
-                self._cannot_start(error)
+                self._starts.failed(error)
             return
         child.idle_since = time.monotonic()
         with self._changed:
@@ -404,7 +363,7 @@ class ProcessPool:
                 self._idle.append(child)
             else:
                 child.let_go()
-        self._can_start()
+        self._starts.worked()
 
     def _sweep(self) -> None:
         with self._changed:
