@@ -17,7 +17,7 @@ from support.strategies import JSON_VALUES
 from support.waiting import wait_until
 from support.web_ui import WebUI
 
-from kiqbridge import Client, Schedule, Schedules
+from kiqbridge import Schedule, Schedules
 from kiqbridge.api import ScheduledSet, open_operator
 from kiqbridge.client.unique import Throttle, Unique
 from kiqbridge.features.for_ruby.chores import ForRuby
@@ -76,13 +76,6 @@ def empty(redis):
 @pytest.fixture
 def ruby(redis_url, version):
     return lambda script, given=None: run_ruby(JOBS + script, redis_url, given=given, ruby=version)
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -4,15 +4,8 @@ import json
 
 import pytest
 
-from kiqbridge import Client, Schedule, Schedules
+from kiqbridge import Schedule, Schedules
 from kiqbridge.features.for_ruby.chores import ForRuby
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -53,42 +53,6 @@ def audited(operator):
 
 
 class TestOne:
-    def test_a_retry_is_pushed_with_its_error_and_one_try_less(self, redis, operator):
-        redis.zadd("retry", {text("j0", retry_count=2, error_message="m", enqueued_at=1.5): 7.5})
-        [entry] = RetrySet(operator)
-
-        assert entry.retry()
-
-        [pushed] = redis.lrange("queue:default", 0, -1)
-        item = json.loads(pushed)
-        assert item["retry_count"] == 1
-        assert item["error_message"] == "m"
-        assert abs(item["enqueued_at"] - time.time()) < 60
-        assert redis.smembers("queues") == {b"default"}
-        assert not redis.exists("retry")
-        assert not entry.retry()
-        assert redis.llen("queue:default") == 1
-        assert audited(operator) == [("retry", "retry", 1, "ann", "web")]
-
-    def test_a_scheduled_job_keeps_its_count(self, redis, operator):
-        redis.zadd("schedule", {text("j0", retry_count=2): 7.5})
-
-        assert ScheduledSet(operator).fetch("7.5-j0").add_to_queue()
-
-        assert json.loads(redis.lindex("queue:default", 0))["retry_count"] == 2
-
-    @pytest.mark.parametrize("name", ["retry", "schedule"])
-    def test_a_kill_leaves_the_bytes_as_they_are(self, redis, operator, name):
-        [member] = fill(redis, name, 1)
-        [entry] = SETS[name](operator)
-
-        assert entry.kill()
-
-        [(dead, score)] = redis.zrange("dead", 0, -1, withscores=True)
-        assert dead == member
-        assert abs(score - time.time()) < 60
-        assert not redis.exists(name)
-
     def test_what_is_dead_already_dies_now_when_it_is_killed(self, redis, operator):
         fill(redis, "dead", 2, first=time.time() - 60)
 
@@ -110,13 +74,6 @@ class TestOne:
 
         assert redis.zrange(name, 0, -1, withscores=True) == [(member, 99)]
         assert redis.keys("kb:*") == []
-
-    def test_a_job_gets_another_time(self, redis, operator):
-        fill(redis, "retry", 1)
-
-        assert next(iter(RetrySet(operator))).reschedule(1_900_000_005)
-
-        assert redis.zrange("retry", 0, -1, withscores=True)[0][1] == 1_900_000_005
 
     def test_two_jobs_of_the_same_score_are_two(self, redis, operator):
         redis.zadd("retry", {text("a"): 5, text("b"): 5})

@@ -14,7 +14,6 @@ from kiqbridge.api import (
     RetrySet,
     ScheduledSet,
     Stats,
-    WorkSet,
     fetch_in_flight,
     fetch_suspects,
     find_job,
@@ -144,28 +143,6 @@ def test_counts_are_those_of_the_keys(redis, operator):
     assert stats.queues["low"].latency == pytest.approx(60, abs=5)
     assert stats.default_queue_latency == 0
     assert list(history.processed.values()) == [0, 5]
-
-
-@pytest.mark.parametrize("as_text", [True, False])
-def test_processes_and_their_work_are_read_in_the_forms_of_all_versions(redis, operator, as_text):
-    info = {"hostname": "h", "pid": 7, "tag": "t", "concurrency": 5, "labels": ["kiqbridge"]}
-    redis.sadd("processes", "h:7:abc", "gone:1:x")
-    redis.hset("h:7:abc", mapping={"info": json.dumps(info), "busy": 1, "quiet": "true"})
-    payload = text("running") if as_text else json.loads(text("running"))
-    work = {
-        "queue": "low",
-        "payload": payload.decode() if as_text else payload,
-        "run_at": 1700000000,
-    }
-    redis.hset("h:7:abc:work" if as_text else "h:7:abc:workers", "tid", json.dumps(work))
-
-    [process] = ProcessSet(operator)
-    [running] = WorkSet(operator)
-
-    assert (process.hostname, process.pid, process.busy, process.is_quiet) == ("h", 7, 1, True)
-    assert process.is_ours
-    assert (running.job.jid, running.job.queue, running.run_at) == ("running", "low", 1700000000)
-    assert WorkSet(operator).find_work("running").tid == "tid"
 
 
 def test_what_is_no_job_is_read_as_it_is(redis, operator):

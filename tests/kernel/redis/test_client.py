@@ -51,22 +51,6 @@ def now():
 
 
 class TestOneJob:
-    def test_it_is_in_its_queue_and_the_queue_is_named(self, client, redis):
-        jid = client.push({"class": "EchoJob", "args": [1, "two"], "queue": "low"})
-
-        [payload] = queued(redis, "low")
-        assert payload == {
-            "retry": True,
-            "queue": "low",
-            "class": "EchoJob",
-            "args": [1, "two"],
-            "jid": jid,
-            "created_at": now(),
-            "enqueued_at": now(),
-        }
-        assert redis.smembers("queues") == {b"low"}
-        assert keys(redis) == {"queues", "queue:low"}
-
     def test_enqueued_at_is_always_that_of_the_push_and_created_at_the_first(self, client, redis):
         client.push({"class": "EchoJob", "args": [], "created_at": 1.5, "enqueued_at": 2.5})
 

@@ -4,20 +4,13 @@ import threading
 
 import pytest
 from support.engine import UnreliableConnection
-from support.metrics_reader import (
-    average_ms,
-    for_job,
-    histogram,
-    minutes_7,
-    minutes_8,
-    top_jobs,
-)
 from support.proxy import InterceptingRedis, Lose
 
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.measures import BUCKETS as COUNTERS
 
 NOW = 1_770_015_780.5
 """2026-02-02 07:03:00.5 UTC: every number in a key that may be padded, or not, has one digit."""
@@ -46,6 +39,11 @@ class Process:
 @pytest.fixture
 def process(redis_url):
     return Process(redis_url)
+
+
+def histogram(redis, key):
+    words = [word for index in range(COUNTERS) for word in ("GET", "u16", f"#{index}")]
+    return redis.execute_command("BITFIELD_RO", key, *words)
 
 
 def counted(redis, key=MINUTE_8):
@@ -304,42 +302,3 @@ class TestTrouble:
         [message] = caplog.messages
         assert "3 of 5 keys did not take what was measured" in message
         assert "Work-02-07:3: WRONGTYPE" in message
-
-
-class TestReading:
-    """The Metrics page, as 7 and 8 compute it."""
-
-    @pytest.mark.parametrize("buckets", [minutes_7, minutes_8])
-    def test_the_jobs_of_the_last_hour(self, redis, process, buckets):
-        process.perform(100, 300, None, name="Slow")
-        process.perform(1, 2, 3, name="Quick")
-        process.flush(NOW)
-        process.perform(500, name="Slow")
-        process.flush(NOW + 59 * 60)
-        process.perform(1000, name="Slow")
-        process.flush(NOW - 60)
-
-        found = top_jobs(redis, buckets(NOW + 59 * 60, 60))
-
-        assert found["Slow"]["totals"] == {"ms": 900, "s": 0.9, "p": 4, "f": 1}
-        assert found["Quick"]["totals"] == {"ms": 6, "s": 0.006, "p": 3}
-        assert list(found["Slow"]["series"]["p"].values()) == [1, 3]
-        assert average_ms(found["Slow"]) == 300
-
-    @pytest.mark.parametrize(("buckets", "prefix"), [(minutes_7, ""), (minutes_8, "h|")])
-    def test_one_job_with_its_histogram(self, redis, process, buckets, prefix):
-        process.perform(10, 10, 400_000, None)
-        process.flush()
-
-        found = for_job(redis, "Work", buckets(NOW, 60), prefix)
-
-        assert found["totals"] == {"ms": 400_020, "s": 400.02, "p": 4, "f": 1}
-        assert list(found["hist"].values()) == [[1, *[0] * 24, 2]]
-
-    @pytest.mark.parametrize("buckets", [minutes_7, minutes_8])
-    def test_a_name_that_readers_would_cut_does_not_break_the_page(self, redis, process, buckets):
-        process.perform(10, name="shop|Mail")
-        process.perform(10, name="Work")
-        process.flush()
-
-        assert set(top_jobs(redis, buckets(NOW, 60))) == {"shop!Mail", "Work"}

@@ -8,19 +8,12 @@ import re
 from itertools import pairwise
 
 import pytest
-from support.metrics_reader import (
-    for_job,
-    minutes_7,
-    minutes_8,
-    ten_minutes_8,
-    top_jobs,
-)
-from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
+from support.vectors import FILES, of_kind, recorded_state, state_of
 
 from kiqbridge.engine.settle.metrics import Measured, Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
+from kiqbridge.wire.measures import BOUNDS_MS
 
 VERSIONS = {"worker-7.3.10": "7", "worker-8.1.7": "8"}
 TEN_MINUTES = re.compile(r"j\|\d{6}\|\d+:\d")
@@ -153,19 +146,3 @@ def test_sidekiqs_readers_read_what_we_write(file, name, redis, redis_url):
     assert stats.keys() == {
         Keys().stat(each, day) for each in ("processed", "failed") for day in ("2026-11-20", None)
     }
-
-
-@pytest.mark.parametrize(("file", "name"), of_kind("metrics"))
-def test_our_reader_in_the_tests_reads_as_sidekiqs(file, name, redis):
-    """What makes it fit to judge our writer."""
-    operation = FILES[file][name]
-    put_state(redis, operation["state"])
-    now = operation["now"]
-
-    seven, eight = (operation["read"][version]["metrics"] for version in ("7.3.10", "8.1.7"))
-    assert top_jobs(redis, minutes_7(now, 60)) == seven["minutes"]
-    assert for_job(redis, "PyJob", minutes_7(now, 60), "") == seven["for_job"]
-    assert top_jobs(redis, minutes_8(now, 60)) == eight["minutes"]
-    assert top_jobs(redis, ten_minutes_8(now, 24)) == eight["hours"]
-    assert for_job(redis, "PyJob", minutes_8(now, 60), "h|") == eight["for_job"]
-    assert all(len(hist) == BUCKETS for hist in eight["for_job"]["hist"].values())

@@ -76,34 +76,6 @@ class TestMoving:
             assert len(payload["jid"]) == 24
             assert payload["created_at"] == payload["enqueued_at"] == NOW
 
-    def test_values_unknown_attributes_and_their_order_survive(self, redis, poller):
-        text = (
-            '{"retry":5,"queue":"default","z":{"b":1,"a":[1.0,-0.0,1e400]},"class":"Nop",'
-            '"args":[1180591620717411303424,18446744073709551616,"\\u2028 é 🎈",{},[]],'
-            '"jid":"cccccccccccccccccccccccc","created_at":1.5,"cattr":{"tenant":7}}'
-        )
-        redis.zadd("schedule", {text: NOW})
-
-        poller.move_due("schedule", NOW)
-
-        (moved,) = redis.lrange("queue:default", 0, -1)
-        pairs = json.loads(moved, object_pairs_hook=list)
-        assert repr(pairs[:-1]) == repr(json.loads(text, object_pairs_hook=list))
-        assert pairs[-1] == ("enqueued_at", NOW)
-
-    def test_what_is_complete_keeps_its_bytes(self, redis, poller):
-        first = '{"class":"Nop", "args":[1.50,"\\u00e9\\/"],"jid":"a","retry":5,"queue":"a","created_at":1e0}'
-        again = job(queue="a")[:-1] + ',"enqueued_at":12.5,"retry_count":0,"z":{"b":-0.0}}'
-        redis.zadd("retry", {first: NOW - 2, again: NOW - 1})
-
-        assert poller.move_due("retry", NOW) == 2
-
-        stamped = f'"enqueued_at":{NOW}'
-        assert redis.lrange("queue:a", 0, -1)[::-1] == [
-            f"{first[:-1]},{stamped}}}".encode(),
-            again.replace('"enqueued_at":12.5', stamped).encode(),
-        ]
-
     def test_each_job_goes_to_its_queue_and_each_queue_becomes_known(self, redis, poller):
         jobs = {job(jid=f"{n:024}", queue=f"q{n % 3}"): NOW - 10 + n for n in range(9)}
         redis.zadd("schedule", jobs)

@@ -226,16 +226,6 @@ class TestLong:
 
 
 class TestWhole:
-    def test_a_queue_is_cleared_as_by_ruby(self, redis, operator, queue):
-        push(redis, 30)
-
-        assert queue.clear() == 30
-        assert queue.clear() == 0
-
-        assert not redis.exists("queue:default")
-        assert not redis.exists("queues")
-        assert audited(operator) == [("clear", "queue:default", "all", 30)]
-
     def test_a_pause_is_audited(self, redis, operator, queue):
         assert queue.pause_it("too hot", for_s=60).by == "ann"
         assert queue.paused
