@@ -1,6 +1,6 @@
 """`make bench`: all measures, beside Ruby's Sidekiq and the Python peers in the same run.
 
-    python tests/benchmarks/bench.py [--quick] [MEASURE …]
+    python tests/benchmarks/bench.py [--quick] [--peers saq,rq] [MEASURE …]
 
 The runs alternate, and the table gives medians and their ratio, since machines are noisy. A full run
 of all measures writes docs/benchmarks.md.
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not has_ruby_sidekiq():
         print("Ruby Sidekiq is not installed (apt install ruby-sidekiq): measuring ours alone.")
     began = time.monotonic()
-    outcomes, told = run(sizes, chosen, with_ruby=with_ruby)
+    outcomes, told = run(sizes, chosen, with_ruby=with_ruby, asked=peer_names(options.peers))
     took = f"{time.monotonic() - began:.0f} s"
     print(f"\n{told}\n\n{as_text(outcomes)}\n")
     complete = not options.measures and sizes is FULL
@@ -83,15 +83,27 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}")  # fmt: skip
     parser.add_argument("--size", choices=SIZES, default="full", help="default: %(default)s")
     parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="under 2 minutes, one round of each")  # fmt: skip
+    parser.add_argument("--peers", default="", metavar="NAMES", help=f"besides {', '.join(peers.DEFAULT)}: any of {', '.join(peers.ON_REQUEST)}, with commas between them")  # fmt: skip
     parser.add_argument("--without-ruby", action="store_true", help="measure ours alone")
     parser.add_argument("--write", metavar="PATH", help="write the table as Markdown")
     options = parser.parse_args(arguments)
     if unknown := set(options.measures) - MEASURES.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(MEASURES)}")
+    if unknown := set(peer_names(options.peers)) - {*peers.DEFAULT, *peers.ON_REQUEST}:
+        parser.error(
+            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join((*peers.DEFAULT, *peers.ON_REQUEST))}"
+        )
     return options
 
 
-def run(sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool) -> tuple[list[Outcome], str]:
+def peer_names(asked: str) -> tuple[str, ...]:
+    """The default peers and those asked for, each once."""
+    return tuple(dict.fromkeys([*peers.DEFAULT, *filter(None, asked.split(","))]))
+
+
+def run(
+    sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool, asked: Sequence[str]
+) -> tuple[list[Outcome], str]:
     """All outcomes, and the settings under which they came about.
 
     A measure that fails has its line in the table too, and the others go on.
@@ -102,7 +114,7 @@ def run(sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool) -> tuple[list[O
     environment = of_a_user()
     environment.install()
     with stage(
-        sizes, progress, with_ruby=with_ruby, peers=tuple(peers.PEERS), python=environment.python
+        sizes, progress, with_ruby=with_ruby, peers=asked, python=environment.python
     ) as scene:
         for name in chosen:
             progress.begin(name)

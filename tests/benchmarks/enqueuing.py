@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from benchmarks.outcome import OURS, RUBY, Outcome, at_least, median, ratio
-from benchmarks.peers import PEERS, push_by_peer
+from benchmarks.peers import PEERS, PUSHING, push_by_peer
 from benchmarks.sides import QUIET_RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
 from support.ruby import run_ruby
@@ -153,12 +153,13 @@ def tasks(stage: Stage) -> list[Outcome]:
     count = 10 * stage.sizes.pushes
     contenders = {OURS: lambda: run_python(stage, PYTHON_TASKS, count)}
     notes = [f"{count:,} pushes of one process"]
-    if "taskiq" in stage.peers:
+    for name in sorted({"taskiq", *PUSHING} & {*stage.peers}):
+        peer = {**PEERS, **PUSHING}[name]
         try:
-            PEERS["taskiq"].install()
-            contenders["taskiq"] = partial(push_by_peer, stage, PEERS["taskiq"], TASKS, count)
+            peer.install()
+            contenders[name] = partial(push_by_peer, stage, peer, TASKS, count)
         except (AssertionError, OSError) as error:
-            notes.append(f"taskiq is not measured: {error}")
+            notes.append(f"{name} is not measured: {error}")
     samples = stage.rounds(contenders)
     return [
         Outcome(

@@ -141,15 +141,133 @@ def enqueue(task):
             ),
             guarantee="at most once (acknowledges before it runs, its default)",
         ),
+        Peer(
+            name="saq",
+            packages=("saq[redis,hiredis]", "uvloop", "typing_extensions"),
+            module="""
+import asyncio
+from saq import Queue
+queue = Queue.from_url(URL)
+
+async def no_op(ctx, *, number):
+    count()
+
+settings = {"queue": queue, "functions": [no_op], "concurrency": 100}
+
+async def enqueue_all():
+    await queue.connect()
+    for number in range(COUNT):
+        await queue.enqueue("no_op", number=number, ttl=-1)
+    await queue.disconnect()
+
+def enqueue(task):
+    asyncio.run(enqueue_all())
+""",
+            command=("saq", "bench_tasks.settings", "--quiet"),
+            guarantee="jobs are moved to an active list; a sweeper deals with those of a dead worker",
+        ),
+        Peer(
+            name="arq",
+            packages=("arq", "hiredis"),
+            module="""
+import asyncio
+from arq import create_pool
+from arq.connections import RedisSettings
+
+async def no_op(ctx, number):
+    count()
+
+class WorkerSettings:
+    functions = [no_op]
+    redis_settings = RedisSettings.from_dsn(URL)
+    max_jobs = 100
+    keep_result = 0
+    poll_delay = 0.01
+
+async def enqueue_all():
+    pool = await create_pool(WorkerSettings.redis_settings)
+    for number in range(COUNT):
+        await pool.enqueue_job("no_op", number)
+    await pool.aclose()
+
+def enqueue(task):
+    asyncio.run(enqueue_all())
+""",
+            command=("arq", "bench_tasks.WorkerSettings"),
+            guarantee="at least once (removed after it ran)",
+        ),
+        Peer(
+            name="dramatiq",
+            packages=("dramatiq[redis]", "hiredis"),
+            module="""
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+dramatiq.set_broker(RedisBroker(url=URL))
+
+@dramatiq.actor
+def no_op(number):
+    count()
+
+def enqueue(task):
+    for number in range(COUNT):
+        no_op.send(number)
+""",
+            command=("dramatiq", "bench_tasks", "--processes", "1", "--threads", "10"),
+            guarantee="at least once (acknowledges after it ran)",
+        ),
+        Peer(
+            name="rq",
+            packages=("rq", "redis", "hiredis"),
+            module="""
+from redis import Redis
+from rq import Queue
+
+def no_op(number):
+    count()
+
+def enqueue(task):
+    import bench_tasks
+    queue = Queue(connection=Redis.from_url(URL))
+    queue.enqueue_many([
+        Queue.prepare_data(bench_tasks.no_op, args=(number,), result_ttl=0) for number in range(COUNT)
+    ])
+""",
+            command=("rq", "worker", "--url", "$REDIS_URL", "--worker-class", "rq.worker.SimpleWorker", "-q"),
+            guarantee="at most once (a job of a killed worker is moved to the failed ones)",
+        ),
     )
 }  # fmt: skip
+PUSHING = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            name="ardiq",
+            packages=("ardiq",),
+            module="""
+from ardiq import Ardiq
+app = Ardiq(redis_url=URL, queue_name="bench")
+
+@app.task()
+async def no_op(number: int) -> None:
+    pass
+""",
+            command=("ardiq", "run", "bench_tasks:app"),
+            guarantee="at least once (streams)",
+            interpreter="python3.13",
+        ),
+    )
+}
+"""Peers of which only pushes are measured."""
+DEFAULT = ("huey", "taskiq", "celery")
+ON_REQUEST = (*(name for name in PEERS if name not in DEFAULT), *PUSHING)
+
 # Behind a module: as many tasks as asked for push one job after another, and the rate is printed.
 PUSH_AT_ONCE = """
 import asyncio, sys
 
 async def push(count):
     for number in range(count):
-        await no_op.kiq(number)
+        await {call}(number)
 
 async def push_all(tasks, count):
     await push(1)
@@ -159,13 +277,14 @@ async def push_all(tasks, count):
 
 asyncio.run(push_all(*map(int, sys.argv[1:])))
 """
+CALLS = {"taskiq": "no_op.kiq", "ardiq": "no_op.enqueue"}
 
 
 def peers(stage: Stage) -> list[Outcome]:
     """No-op jobs beside each Python peer; and what the async one makes of jobs that wait 10 ms."""
     key = stage.prepare("noop", stage.sizes.noop, {"class": "NoOpJob"})
     outcomes = []
-    for peer in map(PEERS.__getitem__, stage.peers):
+    for peer in (PEERS[name] for name in stage.peers if name in PEERS):
         name = peer.name
         stage.progress.step(f"installing {name}")
         try:
@@ -223,7 +342,7 @@ def run_peer(stage: Stage, peer: Peer, task: str, count: int) -> float:
         last = enqueuing.output.strip().splitlines()[-1:]
         assert exit_code == 0, f"{peer.name} cannot enqueue: {last}"
     with on_core(WORKER_CORE):
-        program, *rest = peer.command
+        program, *rest = [part.replace("$REDIS_URL", stage.server.url) for part in peer.command]
         worker = ChildProcess(
             [str(peer.folder / "bin" / program), *rest], cwd=folder, env=environment
         )
@@ -235,7 +354,7 @@ def run_peer(stage: Stage, peer: Peer, task: str, count: int) -> float:
 
 def push_by_peer(stage: Stage, peer: Peer, tasks: int, count: int) -> float:
     """Jobs per second that so many tasks of one event loop push."""
-    script = COUNTING + peer.module + PUSH_AT_ONCE
+    script = COUNTING + peer.module + PUSH_AT_ONCE.format(call=CALLS[peer.name])
     own = {"REDIS_URL": stage.server.url, "BENCH_COUNT": "0", "BENCH_EVIDENCE": ""}
     with on_core(WORKER_CORE):
         done = subprocess.run(
@@ -249,7 +368,7 @@ def describe(names: Sequence[str]) -> list[str]:
     """Version, command line and guarantee of each, one a line."""
     return [
         f"{peer.name}: {peer.version}; {' '.join(peer.command)}; {peer.guarantee}"
-        for peer in map(PEERS.__getitem__, names)
+        for peer in map({**PEERS, **PUSHING}.__getitem__, names)
     ]
 
 

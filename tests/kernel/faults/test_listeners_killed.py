@@ -10,7 +10,7 @@ from support.faketime import WallClock
 from support.fleet import KEYS, freeze, incarnations, jids_in_flight, lists_in_flight
 from support.servers import ServerProcess
 from support.waiting import wait_until
-from support.wake_roles import SIGN, generation_of, parked, wait_for_roles
+from support.wake_roles import LIST, SIGN, generation_of, parked, wait_for_roles
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.poller import LEAD_S, RENEW_S
@@ -95,6 +95,65 @@ def test_a_listener_that_stood_still_finds_its_place_taken_and_one_that_is_kille
     assert later < SOON_S
     assert after.generation != between.generation
     assert four.marks.count("begun") == {first[0]: 1, second[0]: 1}
+
+
+def test_the_role_is_taken_over_from_a_process_that_dies_with_the_token(four, client, redis, tell):
+    def give_token_to_a_frozen_one():
+        """The listener performs a job and hands the role on to a process that stands still; that one."""
+        roles = wait_for_roles(redis, four.live)
+        others = [worker for worker in four.live if worker is not roles.listener]
+        for other in others:
+            other.signal(signal.SIGSTOP)
+        waiting = parked(redis, others)
+        push_to(roles.listener)
+        unparked = [worker for worker in waiting if worker not in parked(redis, waiting)]
+        # One BLPOP may end by its own time meanwhile; then it is not clear who got the token.
+        is_given = len(waiting) == len(others) and len(unparked) == 1 and not redis.llen(LIST)
+        if is_given and generation_of(redis.get(SIGN)) == roles.generation:
+            return others, unparked[0], roles.generation
+        for other in others:
+            other.signal(signal.SIGCONT)
+        return None
+
+    def push_to(listener):
+        pushed.append(push(client))
+        wait_for_begin(four, pushed[-1])
+        assert pushed[-1][0] in four.marks.by("begun", listener.pid)
+
+    pushed = []
+    others, victim, generation = wait_until(
+        give_token_to_a_frozen_one, 20, "a token in the hands of a process that stands still"
+    )
+    four.kill(victim)
+    pushed.append(push(client))
+    for other in others:
+        if other is not victim:
+            other.signal(signal.SIGCONT)
+
+    took = wait_for_begin(four, pushed[-1])
+    after = wait_for_roles(redis, four.live)
+    tell(f"killed with the token, then a push: begun after {took:.2f} s (promised: 1 s)")
+    assert took < SOON_S
+    assert after.generation != generation
+    assert four.marks.count("begun") == {jid: 1 for jid, _ in pushed}
+
+
+def test_a_third_process_takes_the_role_when_listener_and_standby_die_together(
+    four, client, redis, tell
+):
+    before = wait_for_roles(redis, four.live)
+    victims = [before.listener, before.standby]
+
+    kill_at_once(victims)
+    pushed = push(client)
+    bury(four, victims)
+
+    took = wait_for_begin(four, pushed)
+    after = wait_for_roles(redis, four.live)
+    tell(f"listener and standby killed, then a push: begun after {took:.2f} s")
+    assert took < SOON_S
+    assert after.generation != before.generation
+    assert four.marks.count("begun") == {pushed[0]: 1}
 
 
 @pytest.mark.faketime
