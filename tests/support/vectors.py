@@ -27,7 +27,7 @@ KINDS = {
     "refusal": "kernel/redis/test_client_vectors.py::test_what_sidekiq_refuses_is_refused_before_redis",
     "active_job": "features/active_job/test_vectors.py::test_an_active_job_is_sent_as_recorded",
     "attributes": "features/current_attributes/test_current_attributes.py::test_what_ruby_recorded_is_set_around_the_job",
-    "cancel": "kernel/redis/test_client_vectors.py::test_a_cancel_sends_the_recorded_commands",
+    "cancel": "features/iterable/test_cancel.py::test_a_cancel_sends_the_recorded_commands",
     "process": "kernel/unit/test_reader_vectors.py::test_a_process_tells_which_times_it_reads",
     "read": "kernel/unit/test_reader_vectors.py::test_a_recorded_job_runs_here_with_its_very_values",
     "timestamp": "kernel/unit/test_reader_vectors.py::test_a_time_is_read_as_the_version_that_wrote_it_reads",

@@ -1,12 +1,37 @@
 """Cancelling an iterable job, which another process, maybe Ruby's, performs (protocol §13.5)."""
 
+import time
+
 import pytest
+from support.proxy import InterceptingRedis
+from support.vectors import FILES, of_kind, profile_of
 
 from kiqbridge import Client, PayloadError
 
 JID = "00112233445566778899aabb"
 
 TTL_S = 30 * 86_400
+
+
+@pytest.mark.parametrize(("file", "operation"), of_kind("cancel"))
+def test_a_cancel_sends_the_recorded_commands(file, operation, server, redis):
+    recorded = FILES[file][operation]
+    before = int(time.time())
+
+    with InterceptingRedis(server.port) as proxy:
+        client = Client(proxy.url, profile=profile_of(file))
+        requested = client.cancel(JID)
+        client.close()
+
+    theirs = str(recorded["result"]["return"]).encode()
+    commands = [[part.lower() for part in command] for command in proxy.commands]  # NX as nx
+    # An addition: without a cursor a Ruby worker fails on a job that was cancelled before its run.
+    commands.remove([b"hsetnx", f"it-{JID}".encode(), b"c", b"null"])
+    assert before <= requested <= time.time()
+    assert [
+        [theirs if part == str(requested).encode() else part for part in command]
+        for command in commands
+    ] == [[part.encode() for part in command] for command in recorded["commands"]]
 
 
 def test_the_first_request_stays_and_is_answered_again(redis_url, redis):

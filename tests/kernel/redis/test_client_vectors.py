@@ -315,26 +315,6 @@ def test_a_push_sends_the_recorded_commands(file, operation, jobs, proxy, redis)
     assert len(jids) == (len(theirs) if isinstance(theirs, list) else 1)
 
 
-@pytest.mark.parametrize(("file", "operation"), of_kind("cancel"))
-def test_a_cancel_sends_the_recorded_commands(file, operation, proxy):
-    recorded = FILES[file][operation]
-    client = configure(proxy.url, profile=profile_of(file))
-    before = int(time.time())
-
-    requested = client.cancel("00112233445566778899aabb")
-    client.close()
-
-    theirs = str(recorded["result"]["return"]).encode()
-    commands = [[part.lower() for part in command] for command in proxy.commands]  # NX as nx
-    # An addition: without a cursor a Ruby worker fails on a job that was cancelled before its run.
-    commands.remove([b"hsetnx", b"it-00112233445566778899aabb", b"c", b"null"])
-    assert before <= requested <= time.time()
-    assert [
-        [theirs if part == str(requested).encode() else part for part in command]
-        for command in commands
-    ] == recorded_commands(recorded)
-
-
 class TestTheComparison:
     """What it is worth: a byte of a recording that is changed is found, wherever it stands."""
 

@@ -59,7 +59,6 @@ def test_a_hash_tag_lets_every_push_work_on_a_cluster_node(cluster, namespace):
     client.push_bulk(JOB | {"args": [[1], [2]], "queue": "low"})
     guarded = [client.push_once([JOB, later], ["a", "b"]) for _ in range(2)]
     ticked = [client.push_tick("s/Nightly", 4_000_000_000, [JOB, later], by="x") for _ in range(2)]
-    client.cancel("0123456789abcdef01234567")
 
     assert [job.duplicate for jobs in guarded for job in jobs] == [False, False, True, True]
     assert [outcome.kind for outcome in ticked] == ["enqueued", "duplicate"]
