@@ -19,8 +19,8 @@ from support.web_ui import WebUI
 
 from kiqbridge import Schedule, Schedules
 from kiqbridge.api import ScheduledSet, open_operator
-from kiqbridge.client.unique import Throttle, Unique
 from kiqbridge.features.for_ruby.chores import ForRuby
+from kiqbridge.flow import Throttle, Unique
 from kiqbridge.wire import json_text
 from kiqbridge.wire.rules import flow_name
 
