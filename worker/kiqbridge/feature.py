@@ -39,6 +39,8 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `events` | by the first event of a family, of `FEATURES` in aws/sources | a module: `read(event) -> Delivery`; what other sources call of it, see there |
 | `source` | when the page Sources is read, at most each 30 s | `function(environ) -> tuple[str, object]`: as `now` |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
+
+What guards a push is no seam: an option's value is a `kiqbridge.wire.rules.Rule`, which names its part of the script.
 """
 
 import sys

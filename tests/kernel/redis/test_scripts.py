@@ -124,17 +124,18 @@ def test_a_script_uses_each_part_that_it_includes(path):
 
 
 # Each effect, each guard of a push and each ask before a job begins is a part of its own; features apply effects, too.
+BROUGHT = [
+    each
+    for each in ALL_PARTS
+    if each.stem.startswith(("effect_", "push_by_", "begin", "apply_effects"))
+]
+
+
 @pytest.mark.parametrize(
-    "part",
-    [
-        each
-        for each in ALL_PARTS
-        if not each.stem.startswith(("effect_", "push_by_", "begin", "apply_effects"))
-    ],
-    ids=lambda part: part.stem,
+    "part", [each for each in ALL_PARTS if each not in BROUGHT], ids=lambda part: part.stem
 )
-def test_a_part_serves_at_least_two_scripts(part):
-    users = [path for path in SCRIPTS if part in includes(path)]
+def test_a_part_serves_at_least_two_scripts_or_parts_that_are_put_into_some(part):
+    users = [path for path in (*SCRIPTS, *BROUGHT) if part in includes(path)]
 
     assert len(users) >= 2
 
