@@ -131,7 +131,7 @@ build_layer() {
 # The schedules of the template, which the function publishes, so that the fleet notices a tick that is missing.
 add_manifest() {
     [ -e template.yaml ] || return 0
-    if ! "${MAPPINGS_PYTHON:-false}" -c 'import kiqbridge.schedule.manifest' 2>/dev/null; then
+    if ! "${MAPPINGS_PYTHON:-false}" -c 'import kiqbridge.features.publishing.manifest' 2>/dev/null; then
         cat >&2 <<END
 ******************************************************************************
 NO MANIFEST in layer: MAPPINGS_PYTHON is no Python that has this package, so that

@@ -82,6 +82,7 @@ NEEDS = {
     "monitor": "missed_ticks",
     "neighbours": "",
     "process_pool": "",
+    "publishing": "",
     "reservations": "",
     "results": "",
     "s3_events": "",

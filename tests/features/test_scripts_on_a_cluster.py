@@ -27,6 +27,7 @@ from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed
+from kiqbridge.features.publishing.store import publish_manifest
 from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
@@ -39,7 +40,6 @@ from kiqbridge.store import scripts
 from kiqbridge.store.begin import begin
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.forgetting import forget_what_is_over
-from kiqbridge.store.manifests import publish_manifest
 from kiqbridge.store.outbox import apply_ends, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool

@@ -8,7 +8,7 @@ import pytest
 from support.project import template_text
 
 from kiqbridge.commands.cli import main
-from kiqbridge.commands.schedule_publish import manifest_of
+from kiqbridge.features.publishing.command import manifest_of
 
 pytestmark = pytest.mark.slow
 

@@ -88,7 +88,7 @@ def test_each_fleet_gets_the_schedules_of_its_queues(start, environment, tmp_pat
     }
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps({"version": 1, "hash": "a", "schedules": schedules}))
-    environment.setattr("kiqbridge.aws.publishing.MANIFEST", path)
+    environment.setattr("kiqbridge.features.publishing.function.MANIFEST", path)
     environment.setenv("KIQBRIDGE_STACK", "shop")
     handler = start()
 

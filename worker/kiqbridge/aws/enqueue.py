@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from kiqbridge import seams
 from kiqbridge.aws import sources
@@ -33,14 +33,24 @@ from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, PayloadErr
 from kiqbridge.runtime import redaction
 from kiqbridge.runtime.records import dataclass
 
-if TYPE_CHECKING:
-    from kiqbridge.aws.publishing import Publisher
-
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
 
 PUBLISH = "publish"
 """The key of a direct invocation that publishes the schedules of the template."""
+
+
+class Publishes(Protocol):
+    """What publishes the schedules of the template, of the feature publishing."""
+
+    def once(self, by: str) -> dict[str, Any] | None:
+        """Publish, unless this environment has; never raises. What became of it; None: nothing worth a line."""
+
+    def is_command(self, event: object) -> bool:
+        """Whether an event is a direct invocation that asks for this, well or badly."""
+
+    def command(self, event: Mapping[str, Any], by: str) -> dict[str, Any]:
+        """Do what it asks for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +108,7 @@ class Enqueuer:
     auth: Sequence[str] = sources.DEFAULT_AUTH
     max_event_bytes: int = ForFunctions.max_event_bytes.default
     shows_arguments: bool = True
-    publisher: "Publisher | None" = None
+    publisher: Publishes | None = None
 
     @classmethod
     def from_environment(
@@ -122,10 +132,9 @@ class Enqueuer:
             client = open_client(environ)
             make = partial(_pusher, client, environ)
             pusher = FleetPusher(make, client.fleets.name_of) if client.fleets else make()
-            if stack := read(ForFunctions.stack, environ):
-                from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is one
-
-                publisher = Publisher(client, stack)
+            stack = read(ForFunctions.stack, environ)
+            if stack and (owner := seams.named("publishing")):
+                publisher = owner.load("function:Publisher")(client, stack)
         allowed, mapped = AllowList.from_environment(environ), Mapped()
         if folder is not None and (owner := seams.named(ForFunctions.mappings.feature)):
             mapped = owner.load(owner.mapper)(environ, folder) or mapped
@@ -251,7 +260,7 @@ class Enqueuer:
         return read
 
 
-def _published(publisher: "Publisher", event: Any, by: str) -> Handled:
+def _published(publisher: Publishes, event: Any, by: str) -> Handled:
     try:
         answer = publisher.command(event, by)
     except KiqbridgeError as error:

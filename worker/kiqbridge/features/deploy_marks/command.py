@@ -11,8 +11,8 @@ from dataclasses import asdict
 from kiqbridge.api.operator import open_operator
 from kiqbridge.client.deploy_mark import DeployMark
 from kiqbridge.commands.arguments import add, add_changing, add_example
+from kiqbridge.commands.git import git
 from kiqbridge.commands.output import answer
-from kiqbridge.commands.schedule_publish import git
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.deploy_marks.marks import minute_of, parse_label
 

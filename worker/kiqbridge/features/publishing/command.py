@@ -24,30 +24,23 @@ from typing import Any
 
 from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
-from kiqbridge.commands.arguments import Verbs, add, add_changing, add_verb
+from kiqbridge.commands.arguments import add, add_changing, add_example
+from kiqbridge.commands.git import git
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.publishing import store
+from kiqbridge.features.publishing.manifest import Manifest, build_manifest
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
-from kiqbridge.schedule.manifest import Manifest, build_manifest
-from kiqbridge.store import manifests
+from kiqbridge.store.manifests import read_manifests
 
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
-_GIT_TIMEOUT_S = 30.0
 
 
-def add_arguments(verbs: "Verbs[Any]") -> None:
-    """The verb publish."""
-    verb = add_verb(
-        verbs,
-        "publish",
-        _publish,
-        "let the fleet know a template's schedules, and notice ticks that do not come",
-        "kiqbridge schedule publish --template template.yaml --stack shop",
-        description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
-        "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
-    )
+def add_arguments(verb: argparse.ArgumentParser) -> None:
+    """The options of `schedule publish`."""
+    add_example(verb, "kiqbridge schedule publish --template template.yaml --stack shop")
     what = verb.add_mutually_exclusive_group()
     text = "default: %(default)s"
     add(what, "--template PATH", text, type=Path, default=TEMPLATE)
@@ -62,7 +55,8 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
     add_changing(verb)
 
 
-def _publish(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Publish them; 1 if a newer version is published."""
     if options.output is not None:
         manifest = manifest_of(options.template, options.answers, os.environ)
         options.output.write_text(manifest.to_text(), encoding="utf-8")
@@ -73,14 +67,14 @@ def _publish(options: argparse.Namespace) -> int:
     client = open_operator(via="cli").client
     all_of_it = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
     # Of several fleets the schedules of this one.
-    parts = manifests.parts_of(client, all_of_it)
+    parts = store.parts_of(client, all_of_it)
     [published] = [part for _, there, part in parts if there.keys is client.keys]
     if options.dry_run:
         # What publishing it would be; how many it would remove is not known.
-        standing = manifests.read_manifests(client.pool, client.keys).get(stack)
+        standing = read_manifests(client.pool, client.keys).get(stack)
         version = int(published["version"])
-        done = manifests.Published(
-            outcome=manifests.outcome_of(
+        done = store.Published(
+            outcome=store.outcome_of(
                 standing, version, str(published["hash"]), rollback=options.rollback
             ),
             stack=stack,
@@ -91,7 +85,7 @@ def _publish(options: argparse.Namespace) -> int:
         )
     else:
         about = {"stack": stack, "by": f"cli:{user_at_host()}", "rollback": options.rollback}
-        done = manifests.publish_manifest(client.pool, client.keys, published, **about)
+        done = store.publish_manifest(client.pool, client.keys, published, **about)
     document = {**asdict(done), "dry_run": options.dry_run}
     if options.dry_run:
         del document["removed"]
@@ -107,7 +101,7 @@ def _manifest(options: argparse.Namespace) -> Mapping[str, Any]:
 
 def _to_withdraw(client: Client, stack: str) -> Mapping[str, Any]:
     """No schedules, under the version that stands, so that the stack publishes again if it is deployed again."""
-    standing = manifests.read_manifests(client.pool, client.keys).get(stack)
+    standing = read_manifests(client.pool, client.keys).get(stack)
     if standing is None:
         raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
     return Manifest(version=standing.version, schedules={}).to_document()
@@ -199,22 +193,6 @@ def _committed_at(template: Path) -> int | None:
         return None
     at = _git(template, "log", "-1", "--format=%ct")
     return int(at) if at and at.isdecimal() else None
-
-
-def git(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the user's own git, in English bytes or others.
-
-    Raises:
-        OSError, subprocess.TimeoutExpired: there is none, or it does not end.
-    """
-    return subprocess.run(  # noqa: S603 - fixed arguments, and the name of a file
-        ["git", *arguments],  # noqa: S607 - whichever the user has
-        capture_output=True,
-        timeout=_GIT_TIMEOUT_S,
-        check=False,
-        encoding="utf-8",
-        errors="replace",
-    )
 
 
 def _git(template: Path, *arguments: str) -> str | None:

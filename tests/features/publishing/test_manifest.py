@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.features.publishing.manifest import Manifest, build_manifest
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
-from kiqbridge.schedule.manifest import Manifest, build_manifest
 from kiqbridge.schedule.yaml_nodes import TemplateError
 
 JOB = {"class": "Report", "queue": "low", "args": [1]}

@@ -8,10 +8,10 @@ import pytest
 from support.enqueue_function import Context
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.aws import publishing
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.publishing import AGAIN_S, Publisher
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
+from kiqbridge.features.publishing import function as publishing
+from kiqbridge.features.publishing.function import AGAIN_S, Publisher
 
 RULE = {
     "expression": "cron(0 3 * * ? *)",

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
+from kiqbridge.features.publishing.store import Published, parts_of, publish_manifest, stands
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import deadline
-from kiqbridge.store.manifests import Published, parts_of, publish_manifest, stands
 from kiqbridge.wire import json_text
 
-MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"
+MANIFEST: Final = Path(__file__).parents[2] / "schedule" / "manifest.json"
 """In the layer."""
 
 LONGEST_S: Final = 1.0

@@ -9,16 +9,12 @@ from pathlib import Path
 import pytest
 from support.project import template_text
 
-from kiqbridge.store.manifests import (
-    StandingManifest,
-    outcome_of,
-    publish_manifest,
-    read_manifests,
-)
+from kiqbridge.features.publishing.store import outcome_of, publish_manifest
+from kiqbridge.store.manifests import StandingManifest, read_manifests
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEYS = Keys()
 
 

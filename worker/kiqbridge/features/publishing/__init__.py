@@ -1,0 +1,21 @@
+"""Publishing the schedules of a template: for the watch over ticks that do not come, and for whoever lists schedules.
+
+The enqueue function does it once in each warm environment, after its first push; `kiqbridge schedule publish` by hand.
+Where a template has no schedules, it costs nothing. It must never replace a newer version, unless somebody rolls back.
+"""
+
+from kiqbridge.feature import Feature, Verb
+
+FEATURE = Feature(
+    package=__name__,
+    verbs=[
+        Verb(
+            "publish",
+            "let the fleet know a template's schedules, and notice ticks that do not come",
+            "command",
+            parent="schedule",
+            description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
+            "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
+        )
+    ],
+)
