@@ -43,6 +43,7 @@ NOT_LOADED = {
     "kiqbridge.engine.gone_jobs",
     "kiqbridge.features.dynamic.schedule",
     "kiqbridge.features.dynamic.schedules",
+    "kiqbridge.features.missed_ticks.missed",
     "http.client",
     "urllib.request",
     "zoneinfo",

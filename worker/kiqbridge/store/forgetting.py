@@ -1,7 +1,7 @@
 """Forgetting guards and ledgers whose time is over.
 
 They have no TTL, since a server whose memory is full evicts keys with a TTL first. Each push forgets
-some; the rest, and those that no push touches any more, are left to the leader of the pollers.
+some; the rest, and those that no push touches any more, are left to the leader.
 """
 
 from typing import Final

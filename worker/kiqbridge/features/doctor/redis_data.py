@@ -30,7 +30,7 @@ GUARDS: Final = _rule(
     id="guards",
     reports=f"more than {MANY_OVER:,} guards of events that are over and still there",
     why="no process removes them, so they take memory for nothing",
-    action="run a worker of this version: the leader of its pollers forgets them each hour",
+    action="run a worker of this version: the leader of the workers forgets them each hour",
 )
 LEDGERS: Final = _rule(
     id="ledgers",
@@ -91,7 +91,7 @@ def check_moved(system: System) -> Iterator[Finding]:
 
 
 def check_unregistered(system: System) -> Iterator[Finding]:
-    """As the leader of the pollers looks for them, among the first keys."""
+    """As the leader looks for them, among the first keys."""
     found, is_whole = search_unregistered(system.connection, system.keys, SCAN_STEPS)
     for each in found:
         held = counted(sum(each.lists.values()), "job")
