@@ -29,7 +29,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
-| `chores` | once by the leader of the fleet, by each worker, or by each invocation of a function | `function(host: Host) -> Callable[[RedisConnection], object]` of a `Chore` |
+| `chores` | once by the leader of the fleet, by each worker, or by each invocation of a function | `function(host: kiqbridge.seams.Host) -> Callable[[RedisConnection], object]` of a `Chore` |
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |
@@ -44,17 +44,12 @@ What guards a push is no seam: an option's value is a `kiqbridge.wire.rules.Rule
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.runtime.records import dataclass
-
-if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
-    from kiqbridge.config.config import Config
-    from kiqbridge.schedule.missed import MissedTick
 
 FOR_OTHERS: Final = ("options", "gates", "puts_off", "worker", "chores")
 """The seams that a feature of others may name."""
@@ -109,26 +104,6 @@ class Chore(NamedTuple):
     every_s: float
     place: str
     where: Sequence[str] = ("leader",)
-
-
-class Host(Protocol):
-    """Who does a chore: a worker's `EngineParts`, or an invocation of a function."""
-
-    @property
-    def client(self) -> "Client":
-        """What pushes there."""
-
-    @property
-    def by(self) -> str:
-        """Who it is, for ledgers, such as `worker:IDENTITY`."""
-
-    @property
-    def config(self) -> "Config | None":
-        """The settings of a worker; None: it is a function."""
-
-    @property
-    def notify(self) -> "Callable[[Sequence[MissedTick]], object]":
-        """To be called with ticks that were not known as missed."""
 
 
 ATTRIBUTES: Final[Mapping[str, str]] = {

@@ -5,11 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, WIRED, Chore, Feature, Host, Verb
+from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, WIRED, Chore, Feature, Verb
 from kiqbridge.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
+    from kiqbridge.config.config import Config
+    from kiqbridge.schedule.missed import MissedTick
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +23,26 @@ GROUP: Final = "kiqbridge.features"
 
 _CLAIMED: Final = {"options": "option", "gates": "attribute", "puts_off": "error"}
 """Seams at which one name has one feature, and what such a name is."""
+
+
+class Host(Protocol):
+    """Who does a chore: a worker's `EngineParts`, or an invocation of a function."""
+
+    @property
+    def client(self) -> "Client":
+        """What pushes there."""
+
+    @property
+    def by(self) -> str:
+        """Who it is, for ledgers, such as `worker:IDENTITY`."""
+
+    @property
+    def config(self) -> "Config | None":
+        """The settings of a worker; None: it is a function."""
+
+    @property
+    def notify(self) -> "Callable[[Sequence[MissedTick]], object]":
+        """To be called with ticks that were not known as missed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kiqbridge.feature import Host
+from kiqbridge.seams import Host
 from kiqbridge.store.forgetting import forget_over
 from kiqbridge.store.redis_connection import RedisConnection
 

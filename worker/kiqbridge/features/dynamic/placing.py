@@ -18,7 +18,6 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of, parsed
-from kiqbridge.feature import Host
 from kiqbridge.features.dynamic.store import (
     CHANGED,
     PlacedJobs,
@@ -31,6 +30,7 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
 from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.schedule.state import ScheduleState
+from kiqbridge.seams import Host
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.feature import Host
 from kiqbridge.features.missed_ticks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.missed import MissedTick
+from kiqbridge.seams import Host
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
