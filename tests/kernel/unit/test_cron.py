@@ -1,4 +1,4 @@
-"""Schedule expressions of EventBridge, examples with known dates; what is refused: test_eventbridge.py."""
+"""Schedule expressions of EventBridge, examples with known dates; what is refused: tests/features/imports/test_eventbridge.py."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone

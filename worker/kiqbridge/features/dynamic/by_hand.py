@@ -5,8 +5,8 @@ from typing import Final
 
 from kiqbridge.client.known_schedules import KnownSchedule
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.due import next_instants
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys

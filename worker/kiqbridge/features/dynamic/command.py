@@ -12,10 +12,10 @@ from kiqbridge.commands import arguments
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.output import answer, warn, write_line
 from kiqbridge.commands.pause_command import warn_of_unknown
+from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedule_file import read_schedule_file
 from kiqbridge.features.dynamic.schedules import Schedules
-from kiqbridge.schedule.due import next_instants
 from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.tick_mark import Missed, Overlap
 

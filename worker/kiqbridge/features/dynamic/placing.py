@@ -1,7 +1,7 @@
 """Placing the occurrences of dynamic schedules in `schedule`, minutes ahead, each at its exact second.
 
 1. Read: definitions, states, cursors; again only when the number of changes has moved.
-2. Decide for each schedule that has an occurrence before the horizon (schedule/due.py, pure).
+2. Decide for each schedule that has an occurrence before the horizon (features/dynamic/due.py, pure).
 3. Prepare its jobs as a push would.
 4. Place them by one script for hundreds of schedules (place.lua), which claims each occurrence in its ledger and
    compares cursor, definition and state with what was read. So any number of processes may do this at once.
@@ -18,6 +18,7 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import digest_of, parsed
+from kiqbridge.features.dynamic.due import MOST, Decision, decide
 from kiqbridge.features.dynamic.store import (
     CHANGED,
     PlacedJobs,
@@ -27,7 +28,6 @@ from kiqbridge.features.dynamic.store import (
 )
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.due import MOST, Decision, decide
 from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.seams import Host

@@ -15,6 +15,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.features.dynamic import by_hand
+from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.features.dynamic.schedule import Schedule, check_expression
 from kiqbridge.features.dynamic.store import (
     ANY,
@@ -28,7 +29,6 @@ from kiqbridge.features.dynamic.store import (
 )
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
 from kiqbridge.wire import json_text

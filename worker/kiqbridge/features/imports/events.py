@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from kiqbridge.features.imports.command_line import SHELL_COMMAND, class_name_to_identifier
+from kiqbridge.features.imports.eventbridge import eventbridge_expressions
 from kiqbridge.features.imports.record import ImportedSchedule
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.eventbridge import eventbridge_expressions
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.rule_input import SCHEDULED_TIME
 

@@ -7,10 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.proving import sized
 
+from kiqbridge.features.imports.eventbridge import LONGEST_TEXT, eventbridge_expressions
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
-from kiqbridge.schedule.eventbridge import LONGEST_TEXT, eventbridge_expressions
 from kiqbridge.schedule.expression import parse_expression
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kiqbridge.features.dynamic.due import LATE_S, decide, next_instants
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.due import LATE_S, decide, next_instants
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
 
 MINUTE = 60
