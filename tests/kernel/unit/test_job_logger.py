@@ -16,7 +16,7 @@ from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import definition_of
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
-from kiqbridge.engine.settle.failure import log_failure
+from kiqbridge.engine.settle.notifications import log_failure
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.logs import handler_guard
 

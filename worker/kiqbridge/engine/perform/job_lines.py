@@ -12,8 +12,8 @@ from typing import Any
 from kiqbridge.client.current import LOG_CONTEXT
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.perform.job_logger import JSONFormatter, LineFormatter
-from kiqbridge.engine.settle.failure import job_logger as logger
-from kiqbridge.engine.settle.failure import shown_arguments
+from kiqbridge.engine.settle.notifications import job_logger as logger
+from kiqbridge.engine.settle.notifications import shown_arguments
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.logs import log_level
 from kiqbridge.runtime.logs.log_writer import LogWriter

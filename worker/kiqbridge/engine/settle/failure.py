@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
-from kiqbridge.client.registry import Handling, JobDefinition, Registry
+from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.engine.settle.ending import (
     Refusal,
     Settlement,
@@ -35,12 +35,11 @@ from kiqbridge.engine.settle.ending import (
     wants_output,
 )
 from kiqbridge.engine.settle.error_report import error_message, rules_after
-from kiqbridge.engine.settle.notifications import Handlers
+from kiqbridge.engine.settle.notifications import Handlers, log_failure
 from kiqbridge.engine.settle.output import NOT_PERFORMED, JobOutput, encode_output
 from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide
 from kiqbridge.errors import JobCancelled, JobSkipped
-from kiqbridge.runtime import job_forks, redaction, user_code
-from kiqbridge.runtime.logs import log_level
+from kiqbridge.runtime import job_forks, user_code
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
@@ -54,11 +53,6 @@ if TYPE_CHECKING:
     from kiqbridge.engine.perform.execution import Execution
 
 logger = logging.getLogger(__name__)
-
-job_logger = logging.getLogger("kiqbridge.job")
-"""Says of each job `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
-
-_SHOWN = 500
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -306,55 +300,3 @@ class Failures:
 def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:
     """A job without an id gets one: in a sorted set it would be the same as its twins."""
     return payload if payload.get("jid") not in (None, "") else {**payload, "jid": new_jid()}
-
-
-def log_failure(
-    error: BaseException,
-    outcome: str,
-    payload: Mapping[str, Any],
-    definition: JobDefinition | None = None,
-) -> None:
-    """Log that a job failed: class and message of the error and what becomes of the job, and the backtrace.
-
-    The line carries the job's context (§16); its arguments only at level debug, without secrets.
-
-    Args:
-        error: what it raised.
-        outcome: such as `is tried again in 15 s`.
-        payload: the job.
-        definition: of its class, for the names of its arguments.
-    """
-    if not job_logger.isEnabledFor(logging.WARNING):
-        return
-    try:
-        extra = shown_arguments(payload, definition)
-        line = error_message(error).partition("\n")[0]
-        if len(line) > _SHOWN:  # enough to know it; the backtrace below has all of it
-            line = f"{line[:_SHOWN]}…"
-        message = redaction.current().text(line)
-        with log_level.at_usual_level():  # a job may be terse, but not fail unseen
-            job_logger.warning(
-                "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
-            )
-    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
-        user_code.log_error(
-            job_logger,
-            unreadable,
-            "a job failed with %s; it %s; more could not be written",
-            type(error).__qualname__,
-            outcome,
-        )
-
-
-def shown_arguments(
-    payload: Mapping[str, Any], definition: JobDefinition | None
-) -> dict[str, Any] | None:
-    """At level debug, the arguments as a line may show them."""
-    if not job_logger.isEnabledFor(logging.DEBUG):
-        return None
-    signature = definition.signature if definition is not None else None
-    return {
-        "arguments": redaction.current().arguments(
-            rails.shown_arguments(payload, definition), signature
-        )
-    }

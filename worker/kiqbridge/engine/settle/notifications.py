@@ -1,4 +1,4 @@
-"""Calling error and death handlers beside the threads that write what became of jobs.
+"""Where a failure is reported: in the log, and to error and death handlers, which a thread of its own calls.
 
 A handler may take long, as one that reports to a tracker which is away. Whoever acknowledges jobs must
 not wait for it: finished jobs would stay in flight, and run again should the process die. One thread
@@ -13,11 +13,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kiqbridge.client import rails
+from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import Server
-from kiqbridge.runtime import user_code
+from kiqbridge.engine.settle.error_report import error_message
+from kiqbridge.runtime import redaction, user_code
+from kiqbridge.runtime.logs import log_level
 from kiqbridge.runtime.role import LazyRole
 
 logger = logging.getLogger(__name__)
+
+job_logger = logging.getLogger("kiqbridge.job")
+"""Says of each job `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
+
+_SHOWN = 500
+"""Characters of an error's first line in the log."""
 
 MAX_WAITING = 5000
 """Calls that may wait. With tracebacks they hold some tens of megabytes."""
@@ -133,3 +143,55 @@ class Notifications:
                 return None
             self._busy = True
             return self._waiting.popleft()
+
+
+def log_failure(
+    error: BaseException,
+    outcome: str,
+    payload: Mapping[str, Any],
+    definition: JobDefinition | None = None,
+) -> None:
+    """Log that a job failed: class and message of the error and what becomes of the job, and the backtrace.
+
+    The line carries the job's context (§16); its arguments only at level debug, without secrets.
+
+    Args:
+        error: what it raised.
+        outcome: such as `is tried again in 15 s`.
+        payload: the job.
+        definition: of its class, for the names of its arguments.
+    """
+    if not job_logger.isEnabledFor(logging.WARNING):
+        return
+    try:
+        extra = shown_arguments(payload, definition)
+        line = error_message(error).partition("\n")[0]
+        if len(line) > _SHOWN:  # enough to know it; the backtrace below has all of it
+            line = f"{line[:_SHOWN]}…"
+        message = redaction.current().text(line)
+        with log_level.at_usual_level():  # a job may be terse, but not fail unseen
+            job_logger.warning(
+                "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
+            )
+    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
+        user_code.log_error(
+            job_logger,
+            unreadable,
+            "a job failed with %s; it %s; more could not be written",
+            type(error).__qualname__,
+            outcome,
+        )
+
+
+def shown_arguments(
+    payload: Mapping[str, Any], definition: JobDefinition | None
+) -> dict[str, Any] | None:
+    """At level debug, the arguments as a line may show them."""
+    if not job_logger.isEnabledFor(logging.DEBUG):
+        return None
+    signature = definition.signature if definition is not None else None
+    return {
+        "arguments": redaction.current().arguments(
+            rails.shown_arguments(payload, definition), signature
+        )
+    }
