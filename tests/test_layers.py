@@ -2,7 +2,7 @@
 
 A folder of `worker/kiqbridge/` is a room. It and the packages in it have one purpose each, written at the top of
 their `__init__.py`. MAY_IMPORT lists, for each package, what it may import besides itself; a new one gets a line here.
-`if TYPE_CHECKING:` may name anything: it is not run.
+`if TYPE_CHECKING:` may name what is above: it is not run. It counts for circles of files.
 """
 
 import ast
@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
@@ -238,8 +238,9 @@ def test_no_two_rooms_import_each_other_even_through_others():
 
 
 def test_no_two_files_import_each_other_even_through_others():
+    """Nor name a type of each other, or import it within a function."""
     imported: dict[str, set[str]] = {}
-    for each in read_imports(SOURCE):
+    for each in read_imports(SOURCE, walk=ast.walk):
         importer = ".".join([PACKAGE, *each.path.relative_to(SOURCE).with_suffix("").parts])
         imported.setdefault(importer, set()).add(module_of(each.target))
 
@@ -584,10 +585,13 @@ def target_folder(target: str) -> str | None:
 
 def module_of(target: str) -> str:
     """The module that a dotted name belongs to, without what it names there."""
-    inner = target.split(".")[1:]
-    while inner and not SOURCE.joinpath(*inner).with_suffix(".py").exists():
-        inner.pop()
-    return ".".join([PACKAGE, *inner])
+    package, *inner = target.split(".")
+    while package == PACKAGE and not SOURCE.joinpath(*inner).with_suffix(".py").exists():
+        if SOURCE.joinpath(*inner).is_dir():
+            inner.append("__init__")
+        else:
+            inner.pop()
+    return ".".join([package, *inner])
 
 
 def described(each: Import) -> str:
@@ -595,12 +599,14 @@ def described(each: Import) -> str:
 
 
 @functools.cache
-def read_imports(root: Path) -> list[Import]:
-    """Every import that can run, those inside functions included."""
+def read_imports(
+    root: Path, walk: Callable[[ast.AST], Iterator[ast.AST]] | None = None
+) -> list[Import]:
+    """Every import, those inside functions included; without `walk` those that can run."""
     return [
         Import(path=path, line=node.lineno, target=target)
         for path in sorted(root.rglob("*.py"))
-        for node in walk_what_runs(parsed(path))
+        for node in (walk or walk_what_runs)(parsed(path))
         for target in targets_of(node, [PACKAGE, *path.relative_to(root).parent.parts])
     ]
 

@@ -14,9 +14,10 @@ from support.web_users import PASSWORD, SECRET, cheap_hash
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.auth import Auth, User, parse_users
+from kiqbridge.web.gate import protections
 from kiqbridge.web.guard import RoleRules, csrf_token, requires
 from kiqbridge.web.middleware import parse_networks
-from kiqbridge.web.security import Security, protections
+from kiqbridge.web.security import Security
 from kiqbridge.web.tokens import TokenRules
 
 USERS = {

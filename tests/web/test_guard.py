@@ -7,8 +7,9 @@ from starlette.routing import Mount, Route
 from support.pages import Browser
 
 from kiqbridge.web.app import routes
+from kiqbridge.web.gate import protections
 from kiqbridge.web.guard import NEEDED_ROLE, ROLES, csrf_token, requires
-from kiqbridge.web.security import Security, protections
+from kiqbridge.web.security import Security
 
 
 @requires("operator")

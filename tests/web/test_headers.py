@@ -8,7 +8,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from support.pages import Browser
 
-from kiqbridge.web.security import Security, protections
+from kiqbridge.web.gate import protections
+from kiqbridge.web.security import Security
 
 
 def fail(request):

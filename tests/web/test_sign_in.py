@@ -10,8 +10,9 @@ from support.pages import Browser, Page
 from support.web_users import PASSWORD, SECRET, cheap_hash
 
 from kiqbridge.web.auth import Auth, User
+from kiqbridge.web.gate import protections
 from kiqbridge.web.middleware import parse_networks
-from kiqbridge.web.security import Security, protections
+from kiqbridge.web.security import Security
 
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 

@@ -29,7 +29,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `pools` | once in each worker, for the kinds of `pool` where jobs may be declared to run | `function(parts: EngineParts) -> JobPool` |
 | `in_child` | in a child process, for an order of the feature | `function(child: JobChild, order, text: bytes) -> tuple[answer, bytes]` |
 | `worker` | once in each worker, when its capsules are made and before its first job | `function(parts: EngineParts) -> Iterable[Role]` |
-| `chores` | once by the leader of the fleet, by each worker, or by each invocation of a function | `function(host: kiqbridge.seams.Host) -> Callable[[RedisConnection], object]` of a `Chore` |
+| `chores` | once by the leader of the fleet, by each worker, or by each invocation of a function | `function(host: kiqbridge.client.host.Host) -> Callable[[RedisConnection], object]` of a `Chore` |
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |

@@ -5,16 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.feature import ATTRIBUTES, FOR_OTHERS, WIRED, Chore, Feature, Verb
 from kiqbridge.runtime.records import dataclass
-
-if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
-    from kiqbridge.config.config import Config
-    from kiqbridge.schedule.missed import MissedTick
 
 logger = logging.getLogger(__name__)
 
@@ -23,26 +18,6 @@ GROUP: Final = "kiqbridge.features"
 
 _CLAIMED: Final = {"options": "option", "gates": "attribute", "puts_off": "error"}
 """Seams at which one name has one feature, and what such a name is."""
-
-
-class Host(Protocol):
-    """Who does a chore: a worker's `EngineParts`, or an invocation of a function."""
-
-    @property
-    def client(self) -> "Client":
-        """What pushes there."""
-
-    @property
-    def by(self) -> str:
-        """Who it is, for ledgers, such as `worker:IDENTITY`."""
-
-    @property
-    def config(self) -> "Config | None":
-        """The settings of a worker; None: it is a function."""
-
-    @property
-    def notify(self) -> "Callable[[Sequence[MissedTick]], object]":
-        """To be called with ticks that were not known as missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +265,9 @@ def brought(
 
 
 def chores(
-    where: Sequence[str], host: Host, features: Iterable[Feature]
+    where: Sequence[str], host: object, features: Iterable[Feature]
 ) -> Iterator[tuple[Chore, Callable[..., Any]]]:
-    """The chores of these features that are done there, and what does each; as `brought`."""
+    """The chores of these features that this `client.host.Host` does there, and what does each; as `brought`."""
     for feature in features:
         for chore in feature.chores:
             if not set(where).isdisjoint(chore.where):

@@ -18,11 +18,10 @@ from kiqbridge.client.registry import Handling
 from kiqbridge.engine.settle.ending import Target
 from kiqbridge.engine.settle.retry import put_off_after
 from kiqbridge.errors import OverLimit, RedisUnavailable
-from kiqbridge.features.limiters.limiter import Patience
 from kiqbridge.features.limiters.locks import Held, Keeper
 from kiqbridge.features.limiters.over_limit import COUNT, LONGEST_S, MOST_S, delay_s, put_off
 from kiqbridge.features.limiters.store import Answer
-from kiqbridge.features.limiters.within import Within, unlimited
+from kiqbridge.features.limiters.within import Patience, Within, unlimited
 from kiqbridge.flow import limiter
 from kiqbridge.testing import fake
 

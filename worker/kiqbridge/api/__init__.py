@@ -35,8 +35,9 @@ from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
-from kiqbridge.api.whereabouts import Found, JobState, JobStatus, find_job, find_state
+from kiqbridge.api.whereabouts import Found, JobState, find_job, find_state
 from kiqbridge.api.works import Work, WorkSet
+from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.engine.inflight.unregistered import search_unregistered
 
 if TYPE_CHECKING:

@@ -13,10 +13,13 @@ queue: so a script takes a millisecond in a queue of any length, and no job wait
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
+from kiqbridge.api.operator import Operator
+from kiqbridge.api.record import JobRecord
 from kiqbridge.api.retrying import pushed_text
 from kiqbridge.engine.settle.ending import ending, killed
 from kiqbridge.errors import JobRemoved, KiqbridgeError, PayloadError
@@ -29,11 +32,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_queue, epoch_seconds
 from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, with_more
 from kiqbridge.wire.tick_mark import EndKind
-
-if TYPE_CHECKING:
-    from kiqbridge.api.job_list import JobList, ListedJob
-    from kiqbridge.api.operator import Operator
-    from kiqbridge.api.sets import SortedEntry
 
 Action = Literal["retry", "kill", "delete", "reschedule", "move"]
 """`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one."""
@@ -51,7 +49,49 @@ _AWAITED: Final = "\n".join(f'"{name}"' for name in WATCHERS).encode()
 _CLEARED_AT_ONCE: Final = 1_000
 """Jobs of a queue through which one script looks: about two milliseconds of the server's time."""
 
-_Listed = TypeVar("_Listed", bound="ListedJob")
+
+class PlacedJob(JobRecord):
+    """A job that was read from a queue or a sorted set.
+
+    Attributes:
+        place: its score; in a queue how many jobs were to be taken before it when it was read, None = not known.
+    """
+
+    place: float | None
+
+
+_Placed = TypeVar("_Placed", bound=PlacedJob)
+
+
+class Jobs(ABC):
+    """A queue or a sorted set of jobs.
+
+    Attributes:
+        name: of the queue; or `schedule`, `retry` or `dead`.
+        operator: whose.
+        redis_key: where it lies.
+        target: what the audit log calls it.
+    """
+
+    actions: ClassVar[Sequence[Action]]
+    """What can be done to its jobs."""
+    is_queue: ClassVar[bool]
+
+    name: str
+    operator: Operator
+    redis_key: str
+    target: str
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.redis_key}>"
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many jobs it has."""
+
+    def __len__(self) -> int:
+        return self.size
 
 
 class Applied(int):
@@ -66,7 +106,7 @@ class Applied(int):
     reason: str = ""
 
 
-class Operation(Generic[_Listed]):
+class Operation(Generic[_Placed]):
     """One action on jobs of one queue or set, in batches, and its entry in the audit log.
 
     Args:
@@ -86,7 +126,7 @@ class Operation(Generic[_Listed]):
 
     def __init__(
         self,
-        jobs: "JobList[_Listed]",
+        jobs: Jobs,
         action: Action,
         detail: str,
         *,
@@ -109,7 +149,7 @@ class Operation(Generic[_Listed]):
         self._action = action
         self._at = None if at is None else float(epoch_seconds(at))
         self._to = to or ""
-        self._operator: Operator = jobs.operator
+        self._operator = jobs.operator
         self._note = new_note(
             self._operator, action, jobs.target, f"{detail} to {to}" if to else detail
         )
@@ -119,7 +159,7 @@ class Operation(Generic[_Listed]):
         self._first: Exception | None = None
         self.started_at = time.time()
 
-    def run(self, jobs: Sequence[_Listed], *, thorough: bool = False) -> list[_Listed]:
+    def run(self, jobs: Sequence[_Placed], *, thorough: bool = False) -> list[_Placed]:
         """Do it to these jobs, in their order; returns those that it cannot be done to, which stay.
 
         Args:
@@ -134,7 +174,7 @@ class Operation(Generic[_Listed]):
         length = self._jobs.size if self._jobs.is_queue else 0
         is_short = length <= _WHOLE
         acts: list[operating.Act] = []
-        left: list[_Listed] = []
+        left: list[_Placed] = []
         size = cost = 0
         for job in jobs:
             try:
@@ -171,15 +211,13 @@ class Operation(Generic[_Listed]):
             done.refused, done.reason = len(self._refused), _reason(self._first)
         return done
 
-    def is_own(self, entry: "SortedEntry") -> bool:
-        """Whether this action itself has put the member of a set where it is."""
+    def is_own(self, score: float) -> bool:
+        """Whether this action itself has put a member of a set where it is."""
         if self._action == "reschedule":
-            return entry.score == self._at
-        return (
-            self._action == "kill" and self._jobs.name == "dead" and entry.score >= self.started_at
-        )
+            return score == self._at
+        return self._action == "kill" and self._jobs.name == "dead" and score >= self.started_at
 
-    def _act(self, job: _Listed, now: float) -> operating.Act:
+    def _act(self, job: _Placed, now: float) -> operating.Act:
         read = job.text, job.place
         has_ended = self._jobs.target == "dead"
         if self._action == "reschedule" or (self._action == "kill" and has_ended):
@@ -202,7 +240,7 @@ class Operation(Generic[_Listed]):
         effects = self._removal(job, "discarded", f"{by} deleted it", now)
         return operating.Act(*read, "drop", effects=() if has_ended else effects)
 
-    def _removal(self, job: _Listed, outcome: EndKind, reason: str, now: float) -> Sequence[Effect]:
+    def _removal(self, job: _Placed, outcome: EndKind, reason: str, now: float) -> Sequence[Effect]:
         return removal_effects(self._operator.keys, job.text, outcome, reason, now)
 
     def _send(self, acts: Sequence[operating.Act], now: float, *, thorough: bool) -> None:
@@ -219,7 +257,7 @@ class Operation(Generic[_Listed]):
         )
 
 
-def clear_jobs(jobs: "JobList[Any]") -> int:
+def clear_jobs(jobs: Jobs) -> int:
     """Delete all jobs of a queue or a set at once, and end those whose end somebody waits for (protocol §22).
 
     It is empty with the first script, however long it is. Its jobs are then read from under another name, a part
@@ -293,7 +331,7 @@ def _cost(place: float | None, length: int) -> int:
     return 2 * depth if depth <= operating.NEAR else 200 + depth // 8
 
 
-def _moved(job: "ListedJob", to: str) -> bytes:
+def _moved(job: PlacedJob, to: str) -> bytes:
     """Its text with the name of the new queue, to which a retry goes, too; what cannot be read stays as it is."""
     if not job.item:
         return job.text

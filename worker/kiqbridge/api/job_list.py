@@ -1,14 +1,12 @@
 """What queues and sorted sets of jobs have in common: reading them in parts, and acting on their jobs."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from kiqbridge.api.actions import Action, Applied, Operation, Progress, clear_jobs
+from kiqbridge.api.actions import Action, Applied, Jobs, Operation, PlacedJob, Progress, clear_jobs
 from kiqbridge.api.filters import Filter
-from kiqbridge.api.operator import Operator
-from kiqbridge.api.record import JobRecord
 
 READ_AT_ONCE: Final = 100
 Row = TypeVar("Row")
@@ -36,16 +34,14 @@ class Page(Generic[Row]):
         return max(1, -(-self.total // self.size))
 
 
-class ListedJob(JobRecord):
+class ListedJob(PlacedJob):
     """A job in a queue or a sorted set.
 
     Attributes:
         parent: where it was found.
-        place: its score; in a queue how many jobs were to be taken before it when it was read, None = not known.
     """
 
     parent: "JobList[Any]"
-    place: float | None
 
     def delete(self) -> bool:
         """Remove it; whether it was still there."""
@@ -59,35 +55,8 @@ class ListedJob(JobRecord):
 Listed = TypeVar("Listed", bound=ListedJob)
 
 
-class JobList(ABC, Generic[Listed]):
-    """A queue or a sorted set of jobs.
-
-    Attributes:
-        name: of the queue; or `schedule`, `retry` or `dead`.
-        operator: whose.
-        redis_key: where it lies.
-        target: what the audit log calls it.
-    """
-
-    actions: ClassVar[Sequence[Action]]
-    """What can be done to its jobs."""
-    is_queue: ClassVar[bool]
-
-    name: str
-    operator: Operator
-    redis_key: str
-    target: str
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.redis_key}>"
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """How many jobs it has."""
-
-    def __len__(self) -> int:
-        return self.size
+class JobList(Jobs, Generic[Listed]):
+    """As `Jobs`, to be read in parts and acted on."""
 
     @abstractmethod
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[Listed]:
@@ -133,7 +102,7 @@ class JobList(ABC, Generic[Listed]):
         """
         shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
         more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""  # noqa: PLR2004 - as many as above
-        running = Operation(self, action, shown + more, at=at, to=to)
+        running: Operation[Listed] = Operation(self, action, shown + more, at=at, to=to)
         running.run(jobs, thorough=True)
         return running.finish()
 
@@ -161,7 +130,9 @@ class JobList(ABC, Generic[Listed]):
         Raises:
             As `apply`; batches before were carried out.
         """
-        running = Operation(self, action, str(where) if where else "all", at=at, to=to)
+        running: Operation[Listed] = Operation(
+            self, action, str(where) if where else "all", at=at, to=to
+        )
         for looked_at in self._carry_out(running, where or Filter(), limit):
             if progress is not None:
                 progress(running.done, looked_at)

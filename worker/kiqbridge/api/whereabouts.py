@@ -10,11 +10,8 @@ from kiqbridge.api.queues import Queue
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
 from kiqbridge.api.works import WorkSet
+from kiqbridge.client.job_handle import JobStatus
 
-JobStatus = Literal[
-    "running", "queued", "retrying", "scheduled", "dead",
-    "done", "discarded", "skipped", "expired", "cancelled", "unknown",
-]  # fmt: skip
 Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight", "suspects"]
 
 _SETS: Final = (RetrySet, ScheduledSet, DeadSet)

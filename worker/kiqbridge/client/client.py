@@ -1,4 +1,4 @@
-"""Pushing jobs in Sidekiq's format (protocol §5), and what else a client may ask of Redis.
+"""Pushing jobs in Sidekiq's format (protocol §5).
 
 A push goes: `prepare` builds and checks the payload, `job_writer` writes it. Bad input is refused before
 Redis. Three kinds of push differ in what a lost reply means:
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge import seams
 from kiqbridge.client.bulk_push import push_bulk
-from kiqbridge.client.current import COLLECTOR, collector_of
+from kiqbridge.client.collector import COLLECTOR, collector_of
 from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
+from kiqbridge.client.operations import Operations
 from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain, text_of_payload
-from kiqbridge.client.registry import wire_name_of
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.redis_access import RedisAccess
@@ -28,23 +28,19 @@ from kiqbridge.config.setting import choose
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.redis_pool import RedisPool, has_stand_in
 from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas
-from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import Profile, ProfileSetting, timestamp
+from kiqbridge.wire.payload import timestamp
 from kiqbridge.wire.stamping import stamp
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import redis
 
-    from kiqbridge.client.deploy_mark import DeployMark
-    from kiqbridge.client.fleets import Fleets, FleetWriters
+    from kiqbridge.client.fleets import FleetWriters
     from kiqbridge.client.group_commit import GroupCommit
     from kiqbridge.client.guarded_push import Enqueued
     from kiqbridge.client.tick_push import TickOutcome
-    from kiqbridge.store.pauses import Pause
+    from kiqbridge.config.config import Fleets
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
 
@@ -55,7 +51,7 @@ Longer than any delivery may take: a day in EventBridge or in Lambda's own queue
 dead-letter queue (template.yaml), from which somebody sends it again."""
 
 
-class Client:
+class Client(Operations):
     """Enqueues jobs; one client may be shared by all threads.
 
     Args:
@@ -99,7 +95,6 @@ class Client:
         if pool is None:
             where = read_access(environ) if url is None and redis is None else url
             pool = RedisPool(where, client=redis, namespace=namespace)
-        self.keys = Keys(namespace)
         replicas = parse_replicas(
             choose(ForClients.wait_replicas, wait_replicas, environ),
             wait_timeout_ms,
@@ -107,10 +102,10 @@ class Client:
         )
         most = choose(ForClients.max_payload_bytes, max_payload_bytes, environ)
 
-        self._redis = pool
+        super().__init__(
+            pool, Keys(namespace), choose(ForClients.profile, profile or None, environ)
+        )
         self._writer = JobWriter(pool, self.keys, replicas=replicas, max_payload_bytes=most)
-        self.profile: ProfileSetting = choose(ForClients.profile, profile or None, environ)
-        self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
         self.fleets: FleetWriters | None = None
@@ -148,11 +143,6 @@ class Client:
         return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
 
     @property
-    def pool(self) -> RedisPool:
-        """The connections of this client."""
-        return self._redis
-
-    @property
     def max_payload_bytes(self) -> int:
         """Bytes of a job's text above which it is refused; 0 = no limit."""
         return self._writer.max_payload_bytes
@@ -162,10 +152,6 @@ class Client:
         self._redis.close()
         if self.fleets is not None:
             self.fleets.close()
-
-    def wire_profile(self) -> Profile:
-        """The profile in effect; with `auto` it follows live heartbeats and never raises."""
-        return self._fleet_profile.current()
 
     def handle(self, jid: str) -> JobHandle:
         """What a push of this job has returned: its jid, which can be asked about it; nothing is read.
@@ -488,126 +474,3 @@ class Client:
         if len(self.middleware):
             return [None] * len(members)
         return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))
-
-    def cancel(self, jid: str) -> int:
-        """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
-
-        It ends as if it were complete, within about 5 seconds if it runs now. Cancelling again
-        changes nothing.
-
-        Returns:
-            The time of the first request, epoch seconds.
-
-        Raises:
-            PayloadError: that is no jid.
-            RedisUnavailable: nothing was written.
-        """
-        cancel = seams.call("cancel")
-        asked: int = cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
-        return asked
-
-    def deploy_mark(self, label: str) -> "DeployMark":
-        """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
-
-        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
-        first is kept.
-
-        Args:
-            label: what people shall read there, such as a version or a commit's subject.
-
-        Raises:
-            PayloadError: that is no label.
-            RedisUnavailable: nothing was written.
-        """
-        mark: DeployMark = seams.call("deploy_mark")(self._redis, self.keys, label, client_now())
-        return mark
-
-    def pause_queue(
-        self,
-        name: str,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
-        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
-
-        In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
-        end.
-
-        Args:
-            name: without prefix.
-            reason: why, kept for whoever looks.
-            by: who.
-            for_s: seconds after which it ends by itself; default: never.
-            until: epoch seconds or an aware datetime at which it ends by itself.
-
-        Raises:
-            PayloadError: a wrong value; nothing was written.
-            RedisUnavailable: pause again, which does no harm.
-        """
-        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
-
-        return pauses.pause(
-            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
-        )
-
-    def resume_queue(self, name: str) -> bool:
-        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
-        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
-
-        return pauses.unpause(self._redis, self.keys, "queue", name)
-
-    def pause_class(
-        self,
-        job_class: object,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
-        """Let our workers run no job of this class: those they meet are put off, a minute each time.
-
-        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
-        come back within 70 s.
-
-        Args:
-            job_class: a declared job, or a name as on the wire; a Rails job's own class.
-            reason: as for `pause_queue`, like all that follow.
-            by: who.
-            for_s: seconds after which it ends by itself.
-            until: when it ends by itself.
-
-        Raises:
-            KiqbridgeError: as `pause_queue`.
-        """
-        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
-
-        return pauses.pause(
-            self._redis,
-            self.keys,
-            "class",
-            wire_name_of(job_class),
-            reason=reason,
-            by=by,
-            for_s=for_s,
-            until=until,
-        )
-
-    def resume_class(self, job_class: object) -> bool:
-        """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
-        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
-
-        return pauses.unpause(self._redis, self.keys, "class", wire_name_of(job_class))
-
-    def pauses(self) -> "list[Pause]":
-        """What is paused now: queues, those that Ruby paused included, then classes.
-
-        Raises:
-            RedisUnavailable: nothing was read.
-        """
-        from kiqbridge.store import pauses  # noqa: PLC0415
-
-        return pauses.list_pauses(self._redis, self.keys)

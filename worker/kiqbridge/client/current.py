@@ -1,4 +1,4 @@
-"""What runs here: the job of this thread or task, the worker around it, and who gets its pushes.
+"""What runs here: the job of this thread or task, and the worker around it.
 
 Context variables, so that an `async def` job sees its own and not that of its neighbour on the loop.
 """
@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge.runtime.records import dataclass
 
@@ -78,26 +78,3 @@ def log_context(**keys: Any) -> Iterator[None]:
         yield
     finally:
         LOG_CONTEXT.reset(token)
-
-
-class Collector(Protocol):
-    """Takes the pushes of a thread or task in place of Redis: a batch that is being made, or a call that is noted."""
-
-    def takes_from(self, client: "Client") -> bool:
-        """Whether it takes what is pushed through this client."""
-
-    def push(self, item: Mapping[str, Any]) -> str | None:
-        """As `Client.push`."""
-
-    def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """As `Client.push_bulk`."""
-
-
-COLLECTOR: ContextVar[Collector | None] = ContextVar("kiqbridge_collector", default=None)
-"""None: pushes go to Redis."""
-
-
-def collector_of(client: "Client") -> Collector | None:
-    """Who gets the pushes of this client here; None: Redis."""
-    collector = COLLECTOR.get()
-    return collector if collector is not None and collector.takes_from(client) else None

@@ -236,7 +236,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 
 def _scheduled(definition: registry.JobDefinition, given: dict[str, Any]) -> registry.JobDefinition:
     """The definition with the schedule and the rule of flow control that its declaration asks for."""
-    rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
+    rules = {name: given.pop(name) for name in list(given) if name in FLOW_OPTIONS}
     if rules:
         from kiqbridge.wire.rules import rule_among  # noqa: PLC0415 - few have one
 

@@ -7,13 +7,6 @@ from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
 
 
-class Fleets(Protocol):
-    """All fleets of an application."""
-
-    def has(self, queue: str) -> bool:
-        """Whether the queue belongs to the own fleet."""
-
-
 class FleetWriters(Protocol):
     """The writers of one client.
 

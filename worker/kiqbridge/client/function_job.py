@@ -316,10 +316,10 @@ class Setter(JobPusher[P]):
         if fault is not None:
             raise PayloadError(f"set: {fault}")
         try:
-            if not FLOW_OPTIONS.isdisjoint(options):
+            if rules := {name: options[name] for name in options if name in FLOW_OPTIONS}:
                 from kiqbridge.wire.rules import rule_among  # noqa: PLC0415 - few jobs have one
 
-                rule_among(options)  # refused before it is used
+                rule_among(rules)  # refused before it is used
             on_wire = with_attributes(chosen)
         except (ConfigError, PayloadError) as error:
             raise PayloadError(f"set: {error}") from error

@@ -9,28 +9,32 @@
 
 from collections.abc import Generator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kiqbridge import seams
 from kiqbridge.wire.payload import JobId
 
 if TYPE_CHECKING:
     from kiqbridge.api.record import JobRecord
-    from kiqbridge.api.whereabouts import JobState, JobStatus
-    from kiqbridge.client.client import Client
+    from kiqbridge.client.operations import Operations
+
+JobStatus = Literal[
+    "running", "queued", "retrying", "scheduled", "dead",
+    "done", "discarded", "skipped", "expired", "cancelled", "unknown",
+]  # fmt: skip
 
 
 class JobHandle(JobId):
     """The jid of a job that was pushed. It is a `str` everywhere else: in JSON, as a key, pickled, copied.
 
     Attributes:
-        client: of the Redis where the job was pushed.
+        client: the `Client` of the Redis where the job was pushed.
     """
 
     __slots__ = ("client",)
-    client: "Client"
+    client: "Operations"
 
-    def status(self) -> "JobStatus":
+    def status(self) -> JobStatus:
         """Where the job is now: `queued`, `running`, `retrying`, `scheduled`, `dead`, or how it has ended.
 
         `running`: a worker has it. How a job has ended (`done`, `dead`, `discarded`, `skipped`, `expired`, `cancelled`)
@@ -40,7 +44,8 @@ class JobHandle(JobId):
         Raises:
             RedisUnavailable, RedisRefused: not everything was read.
         """
-        return self._state().status
+        status: JobStatus = self._state().status
+        return status
 
     def job(self) -> "JobRecord | None":
         """The job as `kiqbridge.api` sees it, to be read, deleted or retried; None if it is nowhere now.
@@ -49,7 +54,8 @@ class JobHandle(JobId):
             RedisUnavailable, RedisRefused: not everything was read.
         """
         found = self._state().found
-        return None if found is None else found.job
+        job: JobRecord | None = None if found is None else found.job
+        return job
 
     def result(self, timeout: float = 30.0) -> Any:
         """What the job returned, once it has ended; blocks until then. It needs `result_ttl`.
@@ -81,8 +87,7 @@ class JobHandle(JobId):
         """A plain text: connections stay here, and another process may have another Redis."""
         return str, (str(self),)
 
-    def _state(self) -> "JobState":
+    def _state(self) -> Any:
         # By its name: who only enqueues loads nothing of it (tests/test_layers.py).
         api = import_module("kiqbridge.api")
-        state: JobState = api.find_state(str(self), api.open_operator(client=self.client))
-        return state
+        return api.find_state(str(self), api.open_operator(client=self.client))

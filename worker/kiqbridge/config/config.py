@@ -6,7 +6,7 @@ too, are in `client_settings`; what they and the web page alone read is in `func
 
 from collections.abc import Mapping
 from dataclasses import field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
@@ -18,9 +18,6 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
 
-if TYPE_CHECKING:
-    from kiqbridge.client.fleets import Fleets
-
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
 
@@ -28,6 +25,13 @@ ForeignJobs = Literal["refuse", "run", "requeue"]
 def _row(setting: Setting | None = None, *, secret: bool = False, **row: Any) -> Any:
     """A field that is a row of the table: that of another table, or one of its own."""
     return field(metadata={"row": setting or Setting(**row)}, repr=not secret)
+
+
+class Fleets(Protocol):
+    """All fleets of an application."""
+
+    def has(self, queue: str) -> bool:
+        """Whether the queue belongs to the own fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,7 @@ class Config:
     redis_iam_user: str = _row(ForClients.redis_iam_user)
     redis_iam_cache: str = _row(ForClients.redis_iam_cache)
     namespace: str = _row(ForClients.namespace)
-    fleets: "Fleets | None" = _row(ForClients.fleets)
+    fleets: Fleets | None = _row(ForClients.fleets)
     fleet: str = _row(ForClients.fleet)
     profile: ProfileSetting = _row(ForClients.profile)
     fetch: str = _row(

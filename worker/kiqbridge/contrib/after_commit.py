@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import collector_of
+from kiqbridge.client.collector import collector_of
 from kiqbridge.client.default_client import default_client, pushing_through
 from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.prepare import PreparedJob, prepare

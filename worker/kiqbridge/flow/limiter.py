@@ -2,15 +2,13 @@
 
 from kiqbridge.errors import OverLimit
 from kiqbridge.features.limiters.limiter import (
-    Limiter,
-    Per,
     bucket,
     concurrent,
     leaky,
     points,
     window,
 )
-from kiqbridge.features.limiters.within import Within, unlimited
+from kiqbridge.features.limiters.within import Limiter, Per, Within, unlimited
 
 __all__ = [
     "Limiter",

@@ -22,7 +22,6 @@ from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
     from kiqbridge.config.credentials.iam_token import IamTokens
-    from kiqbridge.store.redis_connection import RedisConnection
     from kiqbridge.store.round_trip import Command
     from kiqbridge.store.scripts import Script
 
@@ -53,7 +52,7 @@ class Nodes(Protocol):
 
     def until_done(
         self,
-        connection: "RedisConnection",
+        connection: Any,
         commands: "Sequence[Command]",
         count: int,
         first: list[Any] | None,
@@ -63,7 +62,7 @@ class Nodes(Protocol):
         """The replies of a call that was lost or refused in part.
 
         Args:
-            connection: what it was sent on.
+            connection: the `RedisConnection` it was sent on.
             commands: with WAIT behind them, if replicas are to confirm.
             count: how many there are without it.
             first: the replies of the first attempt; None: lost, and may be repeated.

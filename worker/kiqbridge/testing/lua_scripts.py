@@ -8,13 +8,10 @@ nil is false, a number loses its fraction, a list ends at its first nil.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.store.scripts import Script
-
-if TYPE_CHECKING:
-    from kiqbridge.testing.memory import Memory
 
 _STATUS: Final = {b"SET", b"TYPE", b"PING", b"LTRIM"}
 """Commands whose replies are statuses, where they are texts."""
@@ -24,16 +21,16 @@ class LuaScripts:
     """The scripts on one memory.
 
     Args:
-        memory: its lock is held by the caller of `run`.
+        run_one: carries out a command; the caller of `run` holds the lock.
 
     Raises:
         ImportError: lupa is not installed.
     """
 
-    def __init__(self, memory: "Memory") -> None:
+    def __init__(self, run_one: Callable[..., Any]) -> None:
         from lupa.lua51 import LuaRuntime  # noqa: PLC0415 - few need it
 
-        self._memory = memory
+        self._run_one = run_one
         self._lua = LuaRuntime(encoding=None)
         self._compiled: dict[str, Callable[..., Any]] = {}
         world = self._lua.globals()
@@ -67,7 +64,7 @@ class LuaScripts:
         )
 
     def _call(self, name: bytes, *parts: object) -> Any:
-        reply = self._memory.run_one(name.decode(), *map(_argument, parts))
+        reply = self._run_one(name.decode(), *map(_argument, parts))
         if isinstance(reply, bytes) and name.upper() in _STATUS:
             return self._table({b"ok": reply})
         return self._value(reply)

@@ -9,22 +9,18 @@ Guarded pushes (`push_once`, `push_tick`) are scripts, so a second push under th
 a server.
 """
 
-import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from kiqbridge.errors import RedisRefused
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 from kiqbridge.testing.lua_scripts import LuaScripts
-from kiqbridge.testing.memory_commands import COMMANDS, Entry, List, NotInMemory, Value
+from kiqbridge.testing.memory_commands import COMMANDS, NotInMemory
+from kiqbridge.testing.memory_values import Entry, List, Values
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
-
-T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -35,7 +31,7 @@ class Place(NamedTuple):
     entry: Entry
 
 
-class Memory:
+class Memory(Values):
     """The keys of a fake and the commands on them, in the place of a server.
 
     Args:
@@ -43,9 +39,6 @@ class Memory:
         on_pushed: called after each call that pushed to queues, or left ends of jobs under flow control, with the
             numbers of its first entry and of the one after its last; without the lock.
 
-    Attributes:
-        lock: held during each call; taken by who reads or changes the values directly.
-        values: key → value; lists have their newest entry first, as LPUSH leaves them.
     """
 
     def __init__(
@@ -54,13 +47,8 @@ class Memory:
         *,
         on_pushed: Callable[[int, int], object] = lambda _first, _end: None,
     ) -> None:
-        self.lock = threading.RLock()
-        self.values: dict[str, Value] = {}
-        self.now = now
+        super().__init__(now)
         self._on_pushed = on_pushed
-        self._expires: dict[str, float] = {}
-        self._numbers = itertools.count()
-        self._next = 0
         self._lua: LuaScripts | None = None
 
     def run(self, commands: Sequence[Command]) -> list[Any]:
@@ -91,7 +79,7 @@ class Memory:
             first, ends = self._next, self._count_ends(keys)
             if self._lua is None:
                 try:
-                    self._lua = LuaScripts(self)
+                    self._lua = LuaScripts(self.run_one)
                 except ImportError as error:
                     raise NotInMemory(
                         "the fake of kiqbridge.testing needs lupa to run the scripts of Redis: pip install "
@@ -162,11 +150,6 @@ class Memory:
         places = (Place(keys, queue, entry) for entry in reversed(entries))
         return next((place for place in places if is_wanted(place)), None)
 
-    def sorted_set(self, key: str) -> list[tuple[float, bytes]]:
-        """The members of a sorted set with their scores, in its order."""
-        with self.lock:
-            return sorted((score, text) for text, score in self.get(key, dict).items())
-
     def take(self, place: Place) -> bool:
         """Remove a job from its queue; False: another thread was faster."""
         with self.lock:
@@ -188,54 +171,10 @@ class Memory:
             self.run_one("LPUSH", keys.queue(queue), text)
             return self._next - 1
 
-    def get(self, key: str, kind: type[T]) -> T:
-        """The value under a key, an empty one that is not kept if there is none.
-
-        Raises:
-            RedisRefused: it is of another type.
-        """
-        if self._expires.get(key, float("inf")) <= self.now():
-            self._forget(key)
-        value = self.values.get(key)
-        if value is None:
-            return kind()
-        if not isinstance(value, kind):
-            raise RedisRefused("WRONGTYPE Operation against a key holding the wrong kind of value")
-        return value
-
-    def edit(self, key: str, kind: type[T]) -> T:
-        """As `get`; an empty value is kept, to be filled at once."""
-        value = self.get(key, kind)
-        self.values[key] = value  # type: ignore[assignment] # one of the kinds of `Value`
-        return value
-
     def run_one(self, name: str, *parts: str | bytes | float) -> Any:
         """The reply to one command; the lock must be held."""
         [reply] = self._run([[name, *parts]])
         return reply
-
-    def append(self, key: str, text: bytes, *, left: bool) -> int:
-        """Add an entry to a list; how many it has then."""
-        entries: List = self.edit(key, deque)
-        self._next = next(self._numbers) + 1
-        entry = Entry(self._next - 1, text)
-        if left:
-            entries.appendleft(entry)
-        else:
-            entries.append(entry)
-        return len(entries)
-
-    def expire(self, key: str, seconds: float | None) -> None:
-        """Let a key be forgotten after so many seconds, None = never."""
-        if seconds is None:
-            self._expires.pop(key, None)
-        elif key in self.values:
-            self._expires[key] = self.now() + seconds
-
-    def ttl_s(self, key: str) -> float | None:
-        """Seconds until a key is forgotten; None = never."""
-        at = self._expires.get(key)
-        return None if at is None else at - self.now()
 
     def _run(self, commands: Sequence[Command]) -> list[Any]:
         replies: list[Any] = []
@@ -273,10 +212,6 @@ class Memory:
         """An empty collection is no key."""
         if key in self.values and not self.values[key] and self.values[key] != b"":
             self._forget(key)
-
-    def _forget(self, key: str) -> None:
-        self.values.pop(key, None)
-        self._expires.pop(key, None)
 
 
 _ENDS: Final = "kb:flow:ends"

@@ -6,65 +6,50 @@ Each is a function (memory, key, further parts) → the reply, as hiredis gives 
 from collections import deque
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.testing.memory_values import Hash, List, Values, Zset
 from kiqbridge.wire.names import text_of
 
-if TYPE_CHECKING:
-    from kiqbridge.testing.memory import Memory
-
-Command = Callable[["Memory", str, Sequence[bytes]], Any]
+Command = Callable[[Values, str, Sequence[bytes]], Any]
 
 
 class NotInMemory(KiqbridgeError):  # noqa: N818 - as the other names of errors
     """The fake has no such command or script; a test that needs it uses the fixture `kiqbridge_redis`."""
 
 
-class Entry(NamedTuple):
-    """One member of a list: in which order all were pushed, and its text."""
-
-    number: int
-    text: bytes
-
-
-Hash = dict[bytes, bytes]
-Zset = dict[bytes, float]
-List = deque[Entry]
-Value = Hash | Zset | List | set[bytes] | bytes
-
-
-def _sadd(memory: "Memory", key: str, members: Sequence[bytes]) -> int:
+def _sadd(memory: Values, key: str, members: Sequence[bytes]) -> int:
     found: set[bytes] = memory.edit(key, set)
     before = len(found)
     found.update(members)
     return len(found) - before
 
 
-def _srem(memory: "Memory", key: str, members: Sequence[bytes]) -> int:
+def _srem(memory: Values, key: str, members: Sequence[bytes]) -> int:
     found: set[bytes] = memory.get(key, set)
     before = len(found)
     found.difference_update(members)
     return before - len(found)
 
 
-def _push(memory: "Memory", key: str, texts: Sequence[bytes], *, left: bool) -> int:
+def _push(memory: Values, key: str, texts: Sequence[bytes], *, left: bool) -> int:
     return max(memory.append(key, text, left=left) for text in texts)
 
 
-def _lrange(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[bytes]:
+def _lrange(memory: Values, key: str, parts: Sequence[bytes]) -> list[bytes]:
     entries: List = memory.get(key, deque)
     return _slice([each.text for each in entries], int(parts[0]), int(parts[1]))
 
 
-def _pop(memory: "Memory", key: str, *, left: bool) -> bytes | None:
+def _pop(memory: Values, key: str, *, left: bool) -> bytes | None:
     entries: List = memory.get(key, deque)
     if not entries:
         return None
     return (entries.popleft() if left else entries.pop()).text
 
 
-def _zadd(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _zadd(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     flags, rest = set(), list(parts)
     while rest and rest[0].upper() in (b"NX", b"XX", b"GT", b"LT", b"CH"):
         flags.add(rest.pop(0).upper())
@@ -84,12 +69,12 @@ def _zadd(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
     return changed if b"CH" in flags else len(members) - before
 
 
-def _zrem(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _zrem(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     members: Zset = memory.get(key, dict)
     return sum(members.pop(member, None) is not None for member in parts)
 
 
-def _zrange(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[bytes]:
+def _zrange(memory: Values, key: str, parts: Sequence[bytes]) -> list[bytes]:
     options = {part.upper() for part in parts[2:]}
     if b"BYSCORE" in options:
         return _zrangebyscore(memory, key, parts)
@@ -105,7 +90,7 @@ def _zrange(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[bytes]:
     )
 
 
-def _zrangebyscore(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[bytes]:
+def _zrangebyscore(memory: Values, key: str, parts: Sequence[bytes]) -> list[bytes]:
     options = [part.upper() for part in parts[2:]]
     lowest, highest = reversed(parts[:2]) if b"REV" in options else parts[:2]
     pairs = [
@@ -122,27 +107,27 @@ def _zrangebyscore(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[b
     return _replied(pairs, with_scores=b"WITHSCORES" in options)
 
 
-def _zcount(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _zcount(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     return len(_zrangebyscore(memory, key, parts))
 
 
-def _zremrangebyscore(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _zremrangebyscore(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     found = _zrangebyscore(memory, key, parts)
     return _zrem(memory, key, found)
 
 
-def _zremrangebyrank(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _zremrangebyrank(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     found = _slice(memory.sorted_set(key), int(parts[0]), int(parts[1]))
     return _zrem(memory, key, [member for _, member in found])
 
 
-def _lindex(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes | None:
+def _lindex(memory: Values, key: str, parts: Sequence[bytes]) -> bytes | None:
     entries: List = memory.get(key, deque)
     index = int(parts[0])
     return entries[index].text if -len(entries) <= index < len(entries) else None
 
 
-def _ltrim(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes:
+def _ltrim(memory: Values, key: str, parts: Sequence[bytes]) -> bytes:
     entries: List = memory.get(key, deque)
     kept = _slice(list(entries), int(parts[0]), int(parts[1]))
     entries.clear()
@@ -150,7 +135,7 @@ def _ltrim(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes:
     return b"OK"
 
 
-def _type(memory: "Memory", key: str, _parts: Sequence[bytes]) -> bytes:
+def _type(memory: Values, key: str, _parts: Sequence[bytes]) -> bytes:
     if not _exists(memory, key):
         return b"none"
     value = memory.values[key]
@@ -159,30 +144,30 @@ def _type(memory: "Memory", key: str, _parts: Sequence[bytes]) -> bytes:
     return {set: b"set", deque: b"list"}.get(type(value), b"string")
 
 
-def _persist(memory: "Memory", key: str, _parts: Sequence[bytes]) -> int:
+def _persist(memory: Values, key: str, _parts: Sequence[bytes]) -> int:
     had_end = _exists(memory, key) and memory.ttl_s(key) is not None
     memory.expire(key, None)
     return int(had_end)
 
 
-def _zscore(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes | None:
+def _zscore(memory: Values, key: str, parts: Sequence[bytes]) -> bytes | None:
     score = memory.get(key, dict).get(parts[0])
     return None if score is None else _number(score)
 
 
-def _zrank(memory: "Memory", key: str, parts: Sequence[bytes]) -> int | None:
+def _zrank(memory: Values, key: str, parts: Sequence[bytes]) -> int | None:
     members = [member for _, member in memory.sorted_set(key)]
     return members.index(parts[0]) if parts[0] in members else None
 
 
-def _hset(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _hset(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     fields: Hash = memory.edit(key, dict)
     before = len(fields)
     fields.update(zip(parts[::2], parts[1::2], strict=True))
     return len(fields) - before
 
 
-def _hsetnx(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _hsetnx(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     fields: Hash = memory.edit(key, dict)
     if parts[0] in fields:
         return 0
@@ -190,12 +175,12 @@ def _hsetnx(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
     return 1
 
 
-def _hgetall(memory: "Memory", key: str, _parts: Sequence[bytes]) -> list[bytes]:
+def _hgetall(memory: Values, key: str, _parts: Sequence[bytes]) -> list[bytes]:
     fields: Hash = memory.get(key, dict)
     return [part for pair in fields.items() for part in pair]
 
 
-def _hscan(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[Any]:
+def _hscan(memory: Values, key: str, parts: Sequence[bytes]) -> list[Any]:
     """All fields in one page."""
     fields: Hash = memory.get(key, dict)
     options = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -204,23 +189,23 @@ def _hscan(memory: "Memory", key: str, parts: Sequence[bytes]) -> list[Any]:
     return [b"0", [part for pair in pairs for part in pair]]
 
 
-def _hdel(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _hdel(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     fields: Hash = memory.get(key, dict)
     return sum(fields.pop(part, None) is not None for part in parts)
 
 
-def _hincrby(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _hincrby(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     fields: Hash = memory.edit(key, dict)
     value = int(fields.get(parts[0], b"0")) + int(parts[1])
     fields[parts[0]] = b"%d" % value
     return value
 
 
-def _get(memory: "Memory", key: str, _parts: Sequence[bytes]) -> bytes | None:
+def _get(memory: Values, key: str, _parts: Sequence[bytes]) -> bytes | None:
     return memory.get(key, bytes) if _exists(memory, key) else None
 
 
-def _set(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes | None:
+def _set(memory: Values, key: str, parts: Sequence[bytes]) -> bytes | None:
     value, *options = parts
     flags = [option.upper() for option in options]
     exists = _exists(memory, key)
@@ -236,17 +221,17 @@ def _set(memory: "Memory", key: str, parts: Sequence[bytes]) -> bytes | None:
     return known if b"GET" in flags else b"OK"
 
 
-def _incr(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _incr(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     value = int(memory.get(key, bytes) or b"0") + (int(parts[0]) if parts else 1)
     memory.values[key] = b"%d" % value
     return value
 
 
-def _del(memory: "Memory", key: str, parts: Sequence[bytes]) -> int:
+def _del(memory: Values, key: str, parts: Sequence[bytes]) -> int:
     return sum(memory.values.pop(each, None) is not None for each in (key, *map(text_of, parts)))
 
 
-def _expire(memory: "Memory", key: str, parts: Sequence[bytes], *, unit: int = 1) -> int:
+def _expire(memory: Values, key: str, parts: Sequence[bytes], *, unit: int = 1) -> int:
     options = {part.upper() for part in parts[1:]}
     if not _exists(memory, key) or (b"NX" in options and memory.ttl_s(key) is not None):
         return 0
@@ -254,19 +239,19 @@ def _expire(memory: "Memory", key: str, parts: Sequence[bytes], *, unit: int = 1
     return 1
 
 
-def _ttl(memory: "Memory", key: str, _parts: Sequence[bytes], *, unit: int = 1) -> int:
+def _ttl(memory: Values, key: str, _parts: Sequence[bytes], *, unit: int = 1) -> int:
     if not _exists(memory, key):
         return -2
     left = memory.ttl_s(key)
     return -1 if left is None else round(left * unit)
 
 
-def _time(memory: "Memory", _key: str, _parts: Sequence[bytes]) -> list[bytes]:
+def _time(memory: Values, _key: str, _parts: Sequence[bytes]) -> list[bytes]:
     now = memory.now()
     return [b"%d" % int(now), b"%d" % int(now % 1 * 1_000_000)]
 
 
-def _exists(memory: "Memory", key: str) -> bool:
+def _exists(memory: Values, key: str) -> bool:
     memory.get(key, object)  # one that is over is forgotten
     return key in memory.values
 

@@ -19,6 +19,7 @@ from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
 from kiqbridge.web.context import FOLDER, Site, render
+from kiqbridge.web.gate import protections
 from kiqbridge.web.guard import Endpoint, Role, parse_role
 from kiqbridge.web.pages import (
     audit,
@@ -35,7 +36,7 @@ from kiqbridge.web.pages import (
 )
 from kiqbridge.web.pages.listing import looks_through
 from kiqbridge.web.searches import Searches, searching
-from kiqbridge.web.security import Security, protections, read_security
+from kiqbridge.web.security import Security, read_security
 
 
 def _post(path: str, endpoint: Endpoint) -> Route:

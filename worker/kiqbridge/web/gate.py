@@ -9,22 +9,24 @@ the page: an image of that site would let the page read and search. For each one
 """
 
 import logging
+import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kiqbridge.errors import ConfigError
+from kiqbridge.web import middleware
 from kiqbridge.web.auth import Refused, Verifier, shown
 from kiqbridge.web.guard import Caller, least
 from kiqbridge.web.limits import Buckets
 from kiqbridge.web.plain_page import Refusal, inner_path, wants_html
-from kiqbridge.web.sessions import Session, Sessions
+from kiqbridge.web.security import Security
+from kiqbridge.web.sessions import MIN_KEY_BYTES, Session, Sessions
 from kiqbridge.web.sign_in import SIGN_IN, SIGN_OUT, SignIn, redirect
-
-if TYPE_CHECKING:
-    from kiqbridge.web.security import Security
 
 logger: Final = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class Gate:
         ConfigError: a way of verification cannot work; names the setting.
     """
 
-    def __init__(self, app: ASGIApp, *, security: "Security", sessions: Sessions, by: str) -> None:
+    def __init__(self, app: ASGIApp, *, security: Security, sessions: Sessions, by: str) -> None:
         self._app = app
         self._auth = security.auth
         self._sessions = sessions
@@ -154,6 +156,33 @@ class Gate:
         way = {"WWW-Authenticate": realm if self._verifier.has_users else "Bearer"}
         unverified = Refusal(401, "Sign in", "Nobody has verified who you are.", way)
         await unverified(scope, *channel)
+
+
+def protections(security: Security, *, by: str) -> list[Middleware]:
+    """The middlewares, the outermost first.
+
+    Args:
+        security: what they do.
+        by: in whose name everybody acts, if nobody is verified.
+
+    Raises:
+        ConfigError: the secret is too short.
+    """
+    key = security.auth.secret
+    if key is not None and len(key) < MIN_KEY_BYTES:
+        raise ConfigError(
+            f"web_secret: {len(key)} bytes can be guessed; write {MIN_KEY_BYTES} or more, such as what "
+            "`openssl rand -base64 33` prints"
+        )
+    sessions = Sessions(key or secrets.token_bytes(MIN_KEY_BYTES), security.session_s)
+    return [
+        Middleware(middleware.Layer, middleware.trusted_proxies(security.proxies)),
+        Middleware(middleware.Layer, middleware.security_headers),
+        Middleware(middleware.Layer, middleware.faults),
+        Middleware(middleware.Layer, middleware.known_hosts(security.hosts)),
+        Middleware(middleware.Layer, middleware.body_limit(security.max_body_bytes)),
+        Middleware(Gate, security=security, sessions=sessions, by=by),
+    ]
 
 
 def too_often(wait_s: float) -> Refusal:

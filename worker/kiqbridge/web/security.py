@@ -1,11 +1,8 @@
-"""What protects the page, as one value, and the middlewares that come of it."""
+"""What protects the page, as one value."""
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-
-from starlette.middleware import Middleware
 
 from kiqbridge.config.setting import Setting, pick
 from kiqbridge.config.web_settings import ForWeb
@@ -14,9 +11,7 @@ from kiqbridge.runtime import redaction
 from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import middleware
 from kiqbridge.web.auth import Auth, parse_users
-from kiqbridge.web.gate import Gate
 from kiqbridge.web.guard import Role, RoleRules, allows
-from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
 from kiqbridge.web.tokens import TokenRules, check_algorithms, read_file
 
 OIDC_HEADER: Final = "x-amzn-oidc-data"
@@ -72,33 +67,6 @@ class Security:
     def hides_args_from(self, role: Role) -> bool:
         """Whether arguments are hidden from a role as a whole: a secret in its place has no name."""
         return self.shows_args_to is None or not allows(role, self.shows_args_to)
-
-
-def protections(security: Security, *, by: str) -> list[Middleware]:
-    """The middlewares, the outermost first.
-
-    Args:
-        security: what they do.
-        by: in whose name everybody acts, if nobody is verified.
-
-    Raises:
-        ConfigError: the secret is too short.
-    """
-    key = security.auth.secret
-    if key is not None and len(key) < MIN_KEY_BYTES:
-        raise ConfigError(
-            f"web_secret: {len(key)} bytes can be guessed; write {MIN_KEY_BYTES} or more, such as what "
-            "`openssl rand -base64 33` prints"
-        )
-    sessions = Sessions(key or secrets.token_bytes(MIN_KEY_BYTES), security.session_s)
-    return [
-        Middleware(middleware.Layer, middleware.trusted_proxies(security.proxies)),
-        Middleware(middleware.Layer, middleware.security_headers),
-        Middleware(middleware.Layer, middleware.faults),
-        Middleware(middleware.Layer, middleware.known_hosts(security.hosts)),
-        Middleware(middleware.Layer, middleware.body_limit(security.max_body_bytes)),
-        Middleware(Gate, security=security, sessions=sessions, by=by),
-    ]
 
 
 def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Security:

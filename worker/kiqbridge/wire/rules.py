@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.options import FlowOptions
 
 By = Sequence[str] | Callable[..., object] | None
 """Which arguments count: names of parameters; a function that is called with the arguments and answers what JSON
@@ -127,14 +126,12 @@ class Rule:
 
 
 def rule_among(options: Mapping[str, Any]) -> Rule | None:
-    """The rule that options of a declaration or of `set` give; None: none.
+    """The rule that these of `options.FLOW_OPTIONS` give, in a declaration or in `set`; None: none.
 
     Raises:
         ConfigError: the value of one is of another kind, or there are two.
     """
-    given = {
-        name: options[name] for name in FlowOptions.__annotations__ if options.get(name) is not None
-    }
+    given = {name: value for name, value in options.items() if value is not None}
     for name, value in given.items():
         if not isinstance(value, Rule) or value.option != name:
             raise ConfigError(f"{name}: {shorten(value)} is not a kiqbridge.flow.{name.title()}(…)")

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import COLLECTOR, CONTEXT, Collector
+from kiqbridge.client.collector import COLLECTOR, Collector
+from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
@@ -123,7 +124,7 @@ class Batch(TakesSteps):
         finally:
             self._jobs, self._launches, self._children = [], [], []
 
-    def takes_from(self, client: Client) -> bool:
+    def takes_from(self, client: object) -> bool:
         """Whether it takes what is pushed through this client."""
         return client is self.client
 

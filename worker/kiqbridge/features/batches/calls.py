@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
 from kiqbridge.client.arguments import takes
-from kiqbridge.client.current import COLLECTOR
+from kiqbridge.client.collector import COLLECTOR
 from kiqbridge.client.function_job import Setter
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
@@ -90,7 +90,7 @@ class _Note:
     def __init__(self) -> None:
         self.items: list[Mapping[str, Any]] = []
 
-    def takes_from(self, client: "Client") -> bool:
+    def takes_from(self, client: object) -> bool:
         return client is not None
 
     def push(self, item: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import COLLECTOR, Collector
+from kiqbridge.client.collector import COLLECTOR, Collector
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call

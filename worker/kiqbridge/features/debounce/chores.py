@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kiqbridge.seams import Host
+from kiqbridge.client.host import Host
 from kiqbridge.store.forgetting import forget_over
 from kiqbridge.store.redis_connection import RedisConnection
 

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.host import Host
 from kiqbridge.client.known_schedules import digest_of, parsed
 from kiqbridge.features.dynamic.due import MOST, Decision, decide
 from kiqbridge.features.dynamic.store import (
@@ -30,7 +31,6 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.schedule.state import ScheduleState
-from kiqbridge.seams import Host
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.host import Host
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.seams import Host
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text

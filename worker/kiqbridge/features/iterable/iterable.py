@@ -17,7 +17,6 @@ has the worker push the job again to the end of its queue. `iteration` has the s
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
 from kiqbridge.client.arguments import signature_of
@@ -25,24 +24,19 @@ from kiqbridge.client.current import Cancelled
 from kiqbridge.client.job import Job
 from kiqbridge.client.registry import MARK, filled_among
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.iterable.iteration import Abort, Iteration, finish
+from kiqbridge.features.iterable.iteration import Abort, Callbacks, Iteration, finish
 
 _OURS = "__kiqbridge_iteration__"
 
 
-class IterableJob(Job):
+class IterableJob(Callbacks, Job):
     """Base of jobs that process many items; define `build_enumerator` and `each_iteration`.
 
     With `async def each_iteration` it runs on the event loop: then the callbacks may be `async def`
     too, and the enumerator and `around_iteration` asynchronous. A subclass is registered when it is
     defined, except one declared with `abstract=True`, a base for others.
-
-    Attributes:
-        max_iteration_runtime_s: seconds after which an execution makes room for other jobs, at the
-            end of an item; None: the setting `max_iteration_runtime`.
     """
 
-    max_iteration_runtime_s: ClassVar[float | None] = None
     _is_cancellable: ClassVar[bool] = True
     _kiqbridge_run: "Iteration | None" = None  # a name that no job has by chance
 
@@ -52,44 +46,6 @@ class IterableJob(Job):
         setattr(cls, "perform", perform)  # noqa: B010 - mypy: the class declares no such attribute
         setattr(cls, MARK, None)  # not that of a base which is a job itself
         super().__init_subclass__(**kwargs)
-
-    def build_enumerator(self, *args: Any, **kwargs: Any) -> Any:
-        """The (item, cursor) pairs from a cursor on; see `kiqbridge.enumerators`.
-
-        Args:
-            args: the job's arguments.
-            kwargs: `cursor`, as it was paired with the item that comes first now; None for the very
-                first item. It must have a JSON text.
-
-        Returns:
-            An iterator or, for `async def each_iteration`, an asynchronous one. None: nothing to do.
-        """
-        raise NotImplementedError
-
-    def each_iteration(self, *args: Any, **kwargs: Any) -> Any:
-        """Process one item: called with the item and the job's arguments, plain or `async def`."""
-        raise NotImplementedError
-
-    def around_iteration(
-        self,
-    ) -> AbstractContextManager[object] | AbstractAsyncContextManager[object]:
-        """A context manager around each `each_iteration`, such as a transaction."""
-        return nullcontext()
-
-    def on_start(self) -> object:
-        """Called when the job runs for the first time."""
-
-    def on_resume(self) -> object:
-        """Called when the job runs again: after an interruption or an error."""
-
-    def on_cancel(self) -> object:
-        """Called when a request to cancel is noticed; `on_stop` and `on_complete` follow."""
-
-    def on_stop(self) -> object:
-        """Called at the end of each execution, however it ends, except by a hard shutdown or a kill."""
-
-    def on_complete(self) -> object:
-        """Called when no items are left, and also after a cancel."""
 
     @property
     def cursor(self) -> Any:

@@ -15,7 +15,8 @@ which is Sidekiq's: a job may be interrupted by a Ruby process and go on here, o
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import Any, ClassVar, TypeVar
 
 from kiqbridge import errors
 from kiqbridge.client.current import RUNTIME, Cancelled
@@ -24,9 +25,6 @@ from kiqbridge.runtime import frames, job_forks, user_code
 from kiqbridge.runtime.interruption import PENDING, check
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import check_json
-
-if TYPE_CHECKING:
-    from kiqbridge.features.iterable.iterable import IterableJob
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +49,57 @@ class Abort(BaseException):
         self.completed = completed
 
 
+class Callbacks:
+    """What an execution calls; each job defines `build_enumerator` and `each_iteration`.
+
+    Attributes:
+        max_iteration_runtime_s: seconds after which an execution makes room for other jobs, at the
+            end of an item; None: the setting `max_iteration_runtime`.
+        jid: of the job.
+    """
+
+    max_iteration_runtime_s: ClassVar[float | None] = None
+    jid: str
+
+    def build_enumerator(self, *args: Any, **kwargs: Any) -> Any:
+        """The (item, cursor) pairs from a cursor on; see `kiqbridge.enumerators`.
+
+        Args:
+            args: the job's arguments.
+            kwargs: `cursor`, as it was paired with the item that comes first now; None for the very
+                first item. It must have a JSON text.
+
+        Returns:
+            An iterator or, for `async def each_iteration`, an asynchronous one. None: nothing to do.
+        """
+        raise NotImplementedError
+
+    def each_iteration(self, *args: Any, **kwargs: Any) -> Any:
+        """Process one item: called with the item and the job's arguments, plain or `async def`."""
+        raise NotImplementedError
+
+    def around_iteration(
+        self,
+    ) -> AbstractContextManager[object] | AbstractAsyncContextManager[object]:
+        """A context manager around each `each_iteration`, such as a transaction."""
+        return nullcontext()
+
+    def on_start(self) -> object:
+        """Called when the job runs for the first time."""
+
+    def on_resume(self) -> object:
+        """Called when the job runs again: after an interruption or an error."""
+
+    def on_cancel(self) -> object:
+        """Called when a request to cancel is noticed; `on_stop` and `on_complete` follow."""
+
+    def on_stop(self) -> object:
+        """Called at the end of each execution, however it ends, except by a hard shutdown or a kill."""
+
+    def on_complete(self) -> object:
+        """Called when no items are left, and also after a cancel."""
+
+
 @frames.may_take_long
 class Iteration:
     """One execution of an iterable job.
@@ -70,7 +119,7 @@ class Iteration:
     """
 
     def __init__(
-        self, job: "IterableJob", args: tuple[Any, ...], *, is_async: bool, has_around: bool
+        self, job: Callbacks, args: tuple[Any, ...], *, is_async: bool, has_around: bool
     ) -> None:
         self.args = args
         self.item: Any = None
@@ -78,7 +127,7 @@ class Iteration:
         self._job = job
         self._is_async = is_async
         self._runtime = RUNTIME.get()
-        self.state = state_of(job, self._runtime)
+        self.state = state_of(job.jid, self._runtime)
         self._has_around = has_around
         self._longest_s = type(job).max_iteration_runtime_s or (
             self._runtime.max_iteration_runtime_s if self._runtime else None

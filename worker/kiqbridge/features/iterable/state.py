@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kiqbridge import errors
 from kiqbridge.client.current import CONTEXT, Runtime
@@ -11,9 +11,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile, check_json
-
-if TYPE_CHECKING:
-    from kiqbridge.features.iterable.iterable import IterableJob
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +102,8 @@ class IterationState:
             self._redis.call("UNLINK", self._key)
 
 
-def state_of(job: "IterableJob", runtime: Runtime | None) -> IterationState:
-    """That of the job which runs here; outside of a worker nothing is kept."""
+def state_of(own: str, runtime: Runtime | None) -> IterationState:
+    """That of the job with this jid, which runs here; outside of a worker nothing is kept."""
     context = CONTEXT.get()
     if runtime is None or context is None:
         return IterationState()
@@ -115,7 +112,7 @@ def state_of(job: "IterableJob", runtime: Runtime | None) -> IterationState:
         logger.warning("a job without a jid has no place for its progress: it is not interrupted")
         return IterationState()
     # Another jid: performed inline, by the job whose payload this is.
-    return IterationState(runtime, jid) if jid == job.jid else IterationState()
+    return IterationState(runtime, jid) if jid == own else IterationState()
 
 
 def request_cancel(

@@ -10,163 +10,17 @@ nothing, so it may be made for each user or account. `@job(limiter=ERP)` asks be
 that ends with `OverLimit` is put off, and has not failed.
 """
 
-import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from kiqbridge.client.current import RUNTIME
-from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.limiters import locks as limiter_locks
 from kiqbridge.features.limiters import store as limits
 from kiqbridge.features.limiters.store import Answer, Kind, Lock
-from kiqbridge.features.limiters.within import Attempt, Within
+from kiqbridge.features.limiters.within import Attempt, Limiter, PatienceOptions, Per, Place, Within
 
 if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
-    from kiqbridge.store.redis_pool import RedisPool
     from kiqbridge.wire.keys import Keys
-
-Per = Literal["second", "minute", "hour", "day"]
-"""Names of intervals; others are given in seconds."""
-
-_INTERVALS: Final[dict[str, float]] = {
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-}
-_LONGEST_NAME: Final = 200
-
-
-class PatienceOptions(TypedDict, total=False):
-    """What each limiter takes: what happens where its limit is reached."""
-
-    wait_timeout_s: float
-    """Seconds that a caller waits for room, before `OverLimit`; 0 = not at all; default 5."""
-    put_off_s: float
-    """Seconds for which a job is put off at first; doubled each time, up to 15 minutes; default 15."""
-    max_put_offs: int
-    """How often a job is put off before `OverLimit` is an error like others; default 20."""
-    client: "Client | None"
-    """Whose Redis holds the limiter; None: that of the worker, outside one the default client's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """What happens where a limit is reached, see `PatienceOptions`."""
-
-    wait_timeout_s: float = 5.0
-    put_off_s: float = 15.0
-    max_put_offs: int = 20
-    client: "Client | None" = None
-
-
-class Place(NamedTuple):
-    """Where the state of a limiter is, and who asks: an incarnation, or ""."""
-
-    pool: "RedisPool"
-    keys: "Keys"
-    owner: str
-
-
-class Limiter(ABC):
-    """A limit that is shared by all who use its name; made by `concurrent`, `window`, `bucket`, `leaky` and `points`.
-
-    Attributes:
-        kind: what is limited.
-        name: its name among those of its kind.
-    """
-
-    kind: Kind
-
-    def __init__(self, name: str, **patience: Unpack[PatienceOptions]) -> None:
-        if (
-            not isinstance(name, str)
-            or not 0 < len(name) <= _LONGEST_NAME
-            or not name.isprintable()
-        ):
-            raise ConfigError(
-                f"limiter {name!r}: the name is not a text of 1 to {_LONGEST_NAME} printable characters"
-            )
-        self.name = name
-        self.patience = Patience(**patience)
-        self._check("wait_timeout_s", self.patience.wait_timeout_s, least=0)
-        self._check("put_off_s", self.patience.put_off_s)
-        self._check("max_put_offs", self.patience.max_put_offs, least=0, whole=True)
-
-    def __repr__(self) -> str:
-        return f"<limiter {self.kind} {self.name}>"
-
-    def within_limit(self) -> "Within":
-        """What is done within the limit: for `with` and `async with`, once.
-
-        Raises, on entering:
-            OverLimit: the limit stayed reached for `wait_timeout_s`, or it is certain that it will, or the
-                worker stops.
-            RedisUnavailable: nobody can say.
-        """
-        return Within(self, 1.0)
-
-    def status(self) -> limits.LimitState | None:
-        """Its state in Redis; None: it has none, nothing is taken.
-
-        Raises:
-            RedisUnavailable: nothing was read.
-        """
-        place = self.place()
-        return limits.read_limit(place.pool, place.keys, self.kind, self.name)
-
-    def reset(self) -> bool:
-        """Forget its state, so that all of it is free; False: there was none.
-
-        Whoever holds a lock of a concurrent limiter goes on, and is not counted any more.
-
-        Raises:
-            RedisUnavailable: not known; repeat it.
-        """
-        return limits.reset_limit(*self._state(self.place()))
-
-    def place(self) -> Place:
-        """Where its state is, for who asks here and now."""
-        client, runtime = self.patience.client, RUNTIME.get()
-        if client is None and runtime is not None:
-            return Place(runtime.redis, runtime.client.keys, runtime.incarnation())
-        client = client or default_client()
-        return Place(client.pool, client.keys, "")
-
-    @abstractmethod
-    def attempt(self, place: Place, amount: float) -> "Attempt":
-        """One entry into the limit, which is not made yet."""
-
-    def _state(self, place: Place) -> tuple["RedisPool", str]:
-        return place.pool, place.keys.limit(self.kind, self.name)
-
-    def _check(
-        self, what: str, value: object, *, least: float | None = None, whole: bool = False
-    ) -> None:
-        kinds = int if whole else int | float
-        if (
-            isinstance(value, kinds)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-            and (value > 0 if least is None else value >= least)
-        ):
-            return
-        wanted = "whole number" if whole else "number"
-        bound = "above 0" if least is None else f"of at least {least:g}"
-        raise ConfigError(f"limiter {self.name!r}: {what} {value!r} is not a {wanted} {bound}")
-
-    def _interval_s(self, per: float | str) -> float:
-        known = _INTERVALS.get(per) if isinstance(per, str) else per
-        if known is None:
-            raise ConfigError(
-                f"limiter {self.name!r}: per {per!r} is none of {', '.join(_INTERVALS)}, and no number of seconds"
-            )
-        self._check("per", known, least=0.001)
-        return float(known)
 
 
 class Concurrent(Limiter):

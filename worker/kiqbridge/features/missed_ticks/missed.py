@@ -16,12 +16,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
+from kiqbridge.client.host import Host
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.features.missed_ticks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.missed import MissedTick
-from kiqbridge.seams import Host
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

@@ -31,7 +31,7 @@ from kiqbridge.wire.payload import ProfileSetting
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
-    from kiqbridge.client.fleets import Fleets
+    from kiqbridge.config.config import Fleets
 
 _HEADER = struct.Struct(">II")
 
