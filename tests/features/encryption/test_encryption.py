@@ -11,6 +11,7 @@ from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import Client, ConfigError, Job, PayloadError, configure, job
+from kiqbridge.client.inline import prepare_inline
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import default_registry
@@ -51,7 +52,7 @@ def charged():
 
 
 def prepared(item):
-    return Client("redis://nowhere.invalid:1/0").prepare_inline(item)
+    return prepare_inline(Client("redis://nowhere.invalid:1/0"), item)
 
 
 def pushed(*args, name="charge"):

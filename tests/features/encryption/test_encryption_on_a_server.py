@@ -8,6 +8,7 @@ from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import job
+from kiqbridge.client.moved import stamp_moved
 from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import DecryptionFailed
 from kiqbridge.features.encryption.arguments import decrypt
@@ -57,7 +58,7 @@ def test_what_is_moved_by_a_worker_stays_as_it_is(charged, redis, client):
     client.push({"class": "charge", "args": [3, CARD], "at": 4_000_000_000})
     [member] = redis.zrange("schedule", 0, -1)
 
-    queue, text = client.stamp_moved([member], 4_000_000_000.0)[0]
+    queue, text = stamp_moved(client, [member], 4_000_000_000.0)[0]
 
     assert queue == "default"
     assert json.loads(text)["args"] == json.loads(member)["args"]

@@ -3,6 +3,7 @@
 import pytest
 
 from kiqbridge import Client, ConfigError, Job, PayloadError, job
+from kiqbridge.client.inline import prepare_inline
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import MARK
@@ -106,8 +107,8 @@ class TestDeclaring:
 
 class TestPayloads:
     def test_the_lock_goes_on_the_wire_and_the_rule_does_not(self):
-        payload = Client(redis=None, url="redis://nowhere").prepare_inline(
-            {"class": bill, "args": [7], "flow": {"bid": "b"}}
+        payload = prepare_inline(
+            Client("redis://nowhere"), {"class": bill, "args": [7], "flow": {"bid": "b"}}
         )
 
         name = named(Unique(by=("user_id",)), 7)
@@ -118,12 +119,12 @@ class TestPayloads:
     def test_one_push_may_have_another_rule_or_none(self):
         client = Client("redis://nowhere")
         item = {"class": bill, "args": [7]}
-        assert "flow" not in client.prepare_inline({**item, "unique": None})
-        other = client.prepare_inline({**item, "unique": Unique(until="start")})
+        assert "flow" not in prepare_inline(client, {**item, "unique": None})
+        other = prepare_inline(client, {**item, "unique": Unique(until="start")})
         assert other["flow"]["until"] == "start"
         with pytest.raises(PayloadError, match="Unique"):
-            client.prepare_inline({**item, "unique": "yes"})
-        undeclared = client.prepare_inline({"class": "Other", "args": [], "unique": "x"})
+            prepare_inline(client, {**item, "unique": "yes"})
+        undeclared = prepare_inline(client, {"class": "Other", "args": [], "unique": "x"})
         assert undeclared["unique"] == "x"
 
     def test_what_is_no_lock_is_none_and_odd_seconds_count_as_none(self):

@@ -10,6 +10,7 @@ from support.third_call import ThirdCallFails
 
 from kiqbridge import Client, configure, job
 from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.prepare import prepare
 from kiqbridge.contrib.sqlalchemy import after_commit
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
@@ -149,8 +150,9 @@ class TestBeginning:
         assert not redis.exists("kb:replaced")
 
     def test_a_job_that_a_schedule_has_placed_takes_its_lock_when_it_begins(self, client, redis):
-        placed = [client.prepare_placed({"class": bill, "args": [7], "at": 1.0}) for _ in range(2)]
-        first, second = [json.loads(text) for _, text in placed]
+        item = {"class": bill, "args": [7], "at": 1.0}
+        placed = [prepare(item, 0.0, client.middleware, client.wire_profile) for _ in range(2)]
+        first, second = [json.loads(client.writer.text(job, 0.0)) for job in placed]
 
         assert self.begin(client, first) == ""
         assert self.begin(client, first) == ""

@@ -22,7 +22,7 @@ from kiqbridge import (
     PushOutcomeUnknown,
     RedisUnavailable,
 )
-from kiqbridge.client.client import TICK_HORIZON_S
+from kiqbridge.wire.payload import TICK_HORIZON_S
 
 JID = re.compile(r"[0-9a-f]{24}")
 

@@ -13,7 +13,6 @@ from support.servers import embedded_server
 from support.waiting import at_once
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.job import job
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, QueueTooDeep, RedisRefused
 from kiqbridge.store.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
@@ -30,6 +29,7 @@ from kiqbridge.wire.guards import (
 )
 from kiqbridge.wire.json_text import dumps, loads
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import TICK_HORIZON_S
 from kiqbridge.wire.tick_mark import MAX_NAME
 
 SOON = 1_900_000_000

@@ -13,6 +13,7 @@ from support.waiting import wait_until
 
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.client.client import Client
+from kiqbridge.client.inline import prepare_inline
 from kiqbridge.client.registry import Registry
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.inflight.outage import Outage
@@ -61,7 +62,7 @@ class TestAtPush:
             lambda client: client.push_bulk({"class": "Nop", "args": [[LONG]], "jid": "j"}),
             lambda client: client.push_once([{"class": "Nop", "args": [LONG]}], ["key"]),
             lambda client: client.push_tick("s", 0, [{"class": "Nop", "args": [LONG]}], by="me"),
-            lambda client: client.prepare_inline({"class": "Nop", "args": [LONG]}),
+            lambda client: prepare_inline(client, {"class": "Nop", "args": [LONG]}),
         ],
     )
     def test_a_text_that_is_too_long_is_refused_by_every_way_to_push(self, redis, pool, push):

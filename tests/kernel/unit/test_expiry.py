@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from kiqbridge import Client, PayloadError, job
+from kiqbridge.client.inline import prepare_inline
+from kiqbridge.client.prepare import prepare
 from kiqbridge.client.registry import MARK
 from kiqbridge.wire.expiry import expiry_of
 
@@ -19,8 +21,10 @@ def fresh():
 def test_it_counts_from_the_push_or_from_the_time_for_which_it_is_scheduled():
     assert getattr(fresh, MARK).options["expires_in"] == 300.0
     client = Client("redis://nowhere")
-    pushed = client.prepare_inline({"class": fresh, "args": [], "created_at": NOW})
-    _, text = client.prepare_placed({"class": fresh, "args": [], "at": NOW + 60})
+    pushed = prepare_inline(client, {"class": fresh, "args": [], "created_at": NOW})
+    item = {"class": fresh, "args": [], "at": NOW + 60}
+    placed = prepare(item, NOW, client.middleware, client.wire_profile)
+    text = client.writer.text(placed, 0.0)
     assert pushed["expires_at"] > NOW + 300
     assert b'"expires_at":%.1f' % (NOW + 360) in text
 

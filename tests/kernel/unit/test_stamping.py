@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.moved import prepare_moved, stamp_moved
 from kiqbridge.wire import json_text
 from kiqbridge.wire.stamping import stamp
 
@@ -78,7 +79,7 @@ def test_it_says_what_a_push_would_have_written_or_nothing(payload, write):
     if answer is None:
         return
     queue, text = answer
-    expected_queue, expected = CLIENT.prepare_moved(json_text.loads(member), NOW, member)
+    expected_queue, expected = prepare_moved(CLIENT, json_text.loads(member), NOW, member)
     assert queue == expected_queue
     # A push puts `retry` and `queue` first; these bytes keep their order.
     assert by_name(text) == by_name(expected)
@@ -101,7 +102,7 @@ def test_it_knows_what_is_complete(member):
     queue, text = stamped(member)
 
     assert queue == "default"
-    assert pairs(text) == pairs(CLIENT.prepare_moved(json_text.loads(member), NOW, member)[1])
+    assert pairs(text) == pairs(prepare_moved(CLIENT, json_text.loads(member), NOW, member)[1])
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,6 @@ def test_it_leaves_everything_else_to_the_push(member):
 @pytest.mark.parametrize(("profile", "at"), [("7", NOW), ("8", 1_700_000_000_500)])
 def test_the_profile_decides_about_the_form_and_with_middleware_each_is_pushed(profile, at):
     client = Client("redis://127.0.0.1:1", namespace="", profile=profile)
-    assert client.stamp_moved([text_of()], NOW) == [("default", text_of(enqueued_at=at))]
+    assert stamp_moved(client, [text_of()], NOW) == [("default", text_of(enqueued_at=at))]
     client.middleware.add(lambda _class, _payload, _queue, call_next: call_next())
-    assert client.stamp_moved([text_of()] * 2, NOW) == [None, None]
+    assert stamp_moved(client, [text_of()] * 2, NOW) == [None, None]

@@ -5,6 +5,7 @@ from typing import Any
 
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.record import JobRecord
+from kiqbridge.client.moved import prepare_moved
 from kiqbridge.client.prepare import prepare
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text, raw_job
@@ -32,7 +33,7 @@ def pushed_text(
     payload = _parsed(job)
     if is_retry:
         _count_down(payload)
-    return client.prepare_moved(payload, now, text)
+    return prepare_moved(client, payload, now, text)
 
 
 def edited(

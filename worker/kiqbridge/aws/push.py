@@ -13,12 +13,13 @@ from kiqbridge import errors
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.client.client import TICK_HORIZON_S, Client
+from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.payload import TICK_HORIZON_S
 
 NO_FLEET = ""
 """The fleet of a queue that belongs to no fleet: a push to it is refused."""

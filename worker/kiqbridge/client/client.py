@@ -10,7 +10,7 @@ Redis. Three kinds of push differ in what a lost reply means:
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge import seams
 from kiqbridge.client.bulk_push import push_bulk
@@ -20,7 +20,7 @@ from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.operations import Operations
-from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain, text_of_payload
+from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain
 from kiqbridge.config.client_settings import ForClients
 from kiqbridge.config.environment import read_access, read_namespace
 from kiqbridge.config.redis_access import RedisAccess
@@ -28,10 +28,8 @@ from kiqbridge.config.setting import choose
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.redis_pool import RedisPool, has_stand_in
 from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas
-from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import timestamp
-from kiqbridge.wire.stamping import stamp
+from kiqbridge.wire.payload import TICK_HORIZON_S
 
 if TYPE_CHECKING:
     import redis
@@ -43,12 +41,6 @@ if TYPE_CHECKING:
     from kiqbridge.config.config import Fleets
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
-
-TICK_HORIZON_S = 17 * 86_400
-"""How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
-
-Longer than any delivery may take: a day in EventBridge or in Lambda's own queue, then 14 days in the
-dead-letter queue (template.yaml), from which somebody sends it again."""
 
 
 class Client(Operations):
@@ -131,7 +123,7 @@ class Client(Operations):
         """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
         self.fleets = seams.call("fleet_writers")(fleets, self._writer)
 
-    def writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
+    def _writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
         """Writes the jobs of one call.
 
         Raises:
@@ -198,7 +190,7 @@ class Client(Operations):
             jid = collector.push(item)
             return None if jid is None else self.handle(jid)
         now = client_now()
-        job = prepare(item, now, self.middleware, self._fleet_profile.current, by_rule=True)
+        job = prepare(item, now, self.middleware, self.fleet_profile.current, by_rule=True)
         if job is None:
             return None
         writer = self._writer if self.fleets is None else self.fleets.writer([job])
@@ -221,13 +213,12 @@ class Client(Operations):
             The jids in order, None in the place of jobs that middleware stopped or a rule left out.
 
         Raises:
-            KiqbridgeError: as `push`; jobs before it may be enqueued:
-                `pushed`, `not_pushed` and `unknown` of the error say which. After a lost reply the jid raised is
-                the first of its round trip.
+            KiqbridgeError: as `push`; jobs before it may be enqueued: `pushed`, `not_pushed` and `unknown` of the
+                error say which. After a lost reply the jid raised is the first of its round trip.
         """
         if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
             return collector.push_bulk(item)
-        return push_bulk(item, self.middleware, self._fleet_profile, self.writer_of)
+        return push_bulk(item, self.middleware, self.fleet_profile, self._writer_of)
 
     async def apush(self, item: Mapping[str, Any]) -> JobHandle | None:
         """As `push`, without blocking the event loop.
@@ -254,10 +245,10 @@ class Client(Operations):
             or self.fleets is not None
             or COLLECTOR.get() is not None
             or has_stand_in()
-            or self._fleet_profile.known() is None
+            or self.fleet_profile.known() is None
         ):
             return None
-        return prepare_plain(item, client_now(), self._fleet_profile.current)
+        return prepare_plain(item, client_now(), self.fleet_profile.current)
 
     async def apush_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
         """As `push_bulk`, on a thread, so that the event loop goes on (`off_loop`)."""
@@ -302,7 +293,7 @@ class Client(Operations):
         from kiqbridge.client.guarded_push import check_count, guarded, push_jobs  # noqa: PLC0415 - few clients guard
 
         check_count(len(items))
-        now, profile = client_now(), self._fleet_profile.current
+        now, profile = client_now(), self.fleet_profile.current
         drawn = [None] * len(items) if jids is None else jids
         jobs = []
         for index, (item, key, jid) in enumerate(zip(items, dedupe_keys, drawn, strict=True)):
@@ -311,7 +302,7 @@ class Client(Operations):
             )
             if job is not None:
                 jobs.append(guarded(index, job, key, ttl_s))
-        writer = self.writer_of([each.job for each in jobs])
+        writer = self._writer_of([each.job for each in jobs])
         return push_jobs(jobs, writer, now=now, limits=limits)
 
     def push_tick(
@@ -352,8 +343,7 @@ class Client(Operations):
         from kiqbridge.wire.tick_mark import TickMark  # noqa: PLC0415
 
         check_count(len(items))
-        now = client_now()
-        profile = self._fleet_profile.current
+        now, profile = client_now(), self.fleet_profile.current
         prepared = [prepare(item, now, self.middleware, profile, by_rule=True) for item in items]
         occurrence = tick_push.Occurrence(
             mark=TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s),
@@ -364,11 +354,10 @@ class Client(Operations):
             scope=tick_push.scope_of(items),
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
-        writer = self.writer_of([job for _, job in jobs])
-        if (
-            self.fleets is not None
-            and (jids := self.fleets.find_tick(writer, schedule, instant)) is not None
-        ):
+        writer = self._writer_of([job for _, job in jobs])
+        fleets = self.fleets
+        jids = None if fleets is None else fleets.find_tick(writer, schedule, instant)
+        if jids is not None:
             return tick_push.known_tick(jobs, jids, "enqueued" if jids and jobs else "skipped")
         return tick_push.push_tick(occurrence, jobs, writer, now=now, limits=limits or {})
 
@@ -384,13 +373,12 @@ class Client(Operations):
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
-        profile = self._fleet_profile.without_redis
-        prepared = [prepare(item, now, none, profile) for item in items]
-        jobs = [job for job in prepared if job is not None]  # all of them: there is no middleware
-        guards = [
-            guarded_push.guard_of(job, key) for job, key in zip(jobs, dedupe_keys, strict=True)
-        ]
-        there = self.writer_of(jobs)
+        profile = self.fleet_profile.without_redis
+        found = (prepare(item, now, none, profile) for item in items)
+        jobs = [job for job in found if job is not None]  # all of them: there is no middleware
+        keyed = zip(jobs, dedupe_keys, strict=True)
+        guards = [guarded_push.guard_of(job, key) for job, key in keyed]
+        there = self._writer_of(jobs)
         return guarded_push.find_jids(there.pool, there.keys, guards, now)
 
     def find_tick(self, schedule: str, instant: int) -> list[str] | None:
@@ -409,68 +397,3 @@ class Client(Operations):
     def writer(self) -> JobWriter:
         """Writes prepared jobs."""
         return self._writer
-
-    def prepare_job(
-        self, item: Mapping[str, Any], *, moved: bool = False, bulk: bool = False
-    ) -> PreparedJob | None:
-        """A job that a script pushes; None when middleware stops it.
-
-        Args:
-            item: as for `push`.
-            moved: it is a payload out of Redis: its values are not checked again.
-            bulk: it is one of many of one call.
-
-        Raises:
-            PayloadError: as `push`.
-        """
-        profile = self._fleet_profile.current
-        job = prepare(item, client_now(), self.middleware, profile, trusted=moved, bulk=bulk)
-        if self.fleets is not None and job is not None and not moved:
-            self.fleets.check_own(job.queue)
-        return job
-
-    def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.
-
-        Raises:
-            PayloadError: as `push`.
-        """
-        job = prepare(item, client_now(), self.middleware, self._fleet_profile.without_redis)
-        if job is None:
-            return None
-        text = text_of_payload(job.payload, self._writer.max_payload_bytes)
-        return cast("dict[str, Any]", json_text.loads(text))
-
-    def prepare_placed(self, item: Mapping[str, Any]) -> tuple[str, bytes] | None:
-        """A job for `schedule`, to be written by a script: (jid, text), None when middleware stops it.
-
-        Args:
-            item: as for `push`, with `at`.
-
-        Raises:
-            PayloadError: as `push`.
-        """
-        job = prepare(item, client_now(), self.middleware, self._fleet_profile.current)
-        return None if job is None else (job.jid, self._writer.text(job, 0.0))
-
-    def prepare_moved(
-        self, payload: Mapping[str, Any], now: float, original: bytes
-    ) -> tuple[str, bytes] | None:
-        """A payload that the poller moves: (queue, text to push), None when middleware stops it (§9.1).
-
-        Raises:
-            PayloadError: it cannot be a job.
-        """
-        # As it is: JSON that is no object must be refused here, not fail as a mapping and keep every
-        # other due job waiting.
-        job = prepare(payload, now, self.middleware, self._fleet_profile.current, trusted=True)
-        if job is None:
-            return None
-        job.payload["enqueued_at"] = timestamp(now, job.profile)
-        return job.queue, json_text.dumps_moved(job.payload, original)
-
-    def stamp_moved(self, members: Sequence[bytes], now: float) -> list[tuple[str, bytes] | None]:
-        """The result of `prepare_moved` for each member; None where that must be asked (§9.1)."""
-        if len(self.middleware):
-            return [None] * len(members)
-        return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))

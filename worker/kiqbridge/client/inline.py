@@ -14,14 +14,17 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client import rails
 from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain, ServerMiddleware
+from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import JobDefinition, default_registry
 from kiqbridge.client.server import LoopResources, ProcessResources, server
 from kiqbridge.errors import JobTimeout
+from kiqbridge.runtime.clock import client_now
+from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import ENCRYPTED
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
         JobTimeout: it took longer than its `timeout_s`.
         Exception: what the job, or a resource while it was opened, raised.
     """
-    payload = client.prepare_inline(item)
+    payload = prepare_inline(client, item)
     if payload is None:
         return None
     definition = rails.require(payload, default_registry)
@@ -70,6 +73,19 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
 
         chain.invoke(args, call)
     return returned
+
+
+def prepare_inline(client: Client, item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.
+
+    Raises:
+        PayloadError: as `push`.
+    """
+    job = prepare(item, client_now(), client.middleware, client.fleet_profile.without_redis)
+    if job is None:
+        return None
+    text = text_of_payload(job.payload, client.max_payload_bytes)
+    return cast("dict[str, Any]", json_text.loads(text))
 
 
 def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Any:

@@ -23,13 +23,14 @@ class Operations:
     Attributes:
         keys: of the namespace.
         profile: as it was set.
+        fleet_profile: the one in effect, and what is known of it.
     """
 
     def __init__(self, pool: RedisPool, keys: Keys, profile: ProfileSetting) -> None:
         self._redis = pool
         self.keys = keys
         self.profile = profile
-        self._fleet_profile = FleetProfile(profile, pool, keys)
+        self.fleet_profile = FleetProfile(profile, pool, keys)
 
     @property
     def pool(self) -> RedisPool:
@@ -38,7 +39,7 @@ class Operations:
 
     def wire_profile(self) -> Profile:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
-        return self._fleet_profile.current()
+        return self.fleet_profile.current()
 
     def cancel(self, jid: str) -> int:
         """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.

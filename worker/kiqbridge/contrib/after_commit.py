@@ -76,7 +76,7 @@ class DeferringClient(Client):
         job = self._prepare(item, client_now(), bulk=False)
         if job is None:
             return None
-        writer = self.writer_of([job])  # as below
+        writer = self._writer_of([job])  # as below
         self._defer(Postponed(client=self, jobs=[job]))
         return self.stands_for.handle_from(job.jid, writer)
 
@@ -90,7 +90,7 @@ class DeferringClient(Client):
         ]
         jobs = [job for job in prepared if job is not None]
         if jobs:
-            self.writer_of(jobs)  # refused now, if it would be later
+            self._writer_of(jobs)  # refused now, if it would be later
             self._defer(Postponed(client=self, jobs=jobs))
         return [job.jid if job else None for job in prepared]
 
@@ -100,7 +100,7 @@ class DeferringClient(Client):
         Raises:
             RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated, NotUnique: as `Client.push`.
         """
-        writer = self.writer_of(jobs)
+        writer = self._writer_of(jobs)
         writer.write([job for job in jobs if job.rule is None])
         for job in jobs:
             if job.rule is not None:
@@ -116,7 +116,7 @@ class DeferringClient(Client):
                 "make the batch after the commit, or push the job without waiting"
             )
         job = prepare(
-            item, now, self.middleware, self._fleet_profile.current, bulk=bulk, by_rule=True
+            item, now, self.middleware, self.fleet_profile.current, bulk=bulk, by_rule=True
         )
         if job is not None:
             # A copy: what the caller changes from now on is not pushed, and what has no text, or too

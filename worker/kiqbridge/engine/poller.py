@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.moved import prepare_moved, stamp_moved
 from kiqbridge.engine.settle.ending import Settlement, dead, dead_unread, stopped_ending
 from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
@@ -297,7 +298,7 @@ class Poller(Role):
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
         dropped: list[bytes] = []
         buried: list[Buried] = []
-        for member, stamped in zip(due, self.client.stamp_moved(due, now), strict=True):
+        for member, stamped in zip(due, stamp_moved(self.client, due, now), strict=True):
             try:
                 pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
@@ -340,7 +341,7 @@ class Poller(Role):
             raise raw_job.too_long_to_keep(member, self._max_bytes)
         if len(member) > raw_job.MAX_PARSED_BYTES and not len(self.client.middleware):
             return raw_job.moved_text(member, now, self.client.wire_profile())
-        return self.client.prepare_moved(json_text.loads(member), now, member)
+        return prepare_moved(self.client, json_text.loads(member), now, member)
 
     def _dead(self, member: bytes, error: Exception, now: float) -> Settlement:
         logger.error(

@@ -329,3 +329,10 @@ def _is_number(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer that no double, and so no score, can hold
         return False
+
+
+TICK_HORIZON_S = 17 * 86_400
+"""How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
+
+Longer than any delivery may take: a day in EventBridge or in Lambda's own queue, then 14 days in the
+dead-letter queue (template.yaml), from which somebody sends it again."""

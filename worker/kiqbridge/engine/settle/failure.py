@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
+from kiqbridge.client.moved import prepare_moved
 from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.engine.settle.ending import (
     Refusal,
@@ -202,7 +203,7 @@ class Failures:
         now = self.wall_now()
         payload: dict[str, Any] = json_text.loads(execution.text)
         payload.setdefault("queue", execution.queue)
-        pushed = runtime.client.prepare_moved(payload, now, execution.text)
+        pushed = prepare_moved(runtime.client, payload, now, execution.text)
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
             stopped = JobSkipped("client middleware stopped the push of this interrupted job")

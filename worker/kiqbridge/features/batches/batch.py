@@ -130,7 +130,7 @@ class Batch(TakesSteps):
 
     def push(self, item: Mapping[str, Any]) -> str | None:
         """Take a job, as `Client.push`."""
-        job = self.client.prepare_job(item)
+        job = flow_ops.prepare_job(self.client, item)
         if job is None:
             return None
         self._jobs.append(job)
@@ -141,7 +141,7 @@ class Batch(TakesSteps):
         bulk = parse_bulk(item, time.time(), random.random)
         client = self.client
         jobs = [
-            client.prepare_job(bulk.item(index), bulk=True)
+            flow_ops.prepare_job(client, bulk.item(index), bulk=True)
             for index in range(len(bulk.argument_lists))
         ]
         self._jobs += [job for job in jobs if job is not None]

@@ -9,6 +9,7 @@ from kiqbridge.client.collector import COLLECTOR
 from kiqbridge.client.function_job import Setter
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.batches.ops import prepare_job
 from kiqbridge.features.batches.steps import MARKS, Step
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import FLOW
@@ -61,7 +62,7 @@ class Call:
                 f"call: {self!r} has encrypted arguments, whose places a value before them would change; let its job "
                 "read the value elsewhere, or make the chain without pass_result"
             )
-        job = client.prepare_job(item)
+        job = prepare_job(client, item)
         if job is None:
             return None
         payload = job.payload

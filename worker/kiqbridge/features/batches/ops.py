@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.job_writer import not_replicated, score
-from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.client.prepare import PreparedJob, prepare
 from kiqbridge.errors import BatchError, RedisRefused
 from kiqbridge.features.batches.steps import (
     KEEP_DONE_S,
@@ -22,6 +22,7 @@ from kiqbridge.features.batches.steps import (
     after,
     member_of,
 )
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
@@ -36,6 +37,26 @@ KEEP_CHAIN_S: Final = 30 * 86_400
 
 MOST_MEMBERS: Final = 1_000
 """Members of a batch that one effect adds, so that no script keeps Redis for longer than some milliseconds."""
+
+
+def prepare_job(
+    client: Client, item: Mapping[str, Any], *, moved: bool = False, bulk: bool = False
+) -> PreparedJob | None:
+    """A job that a script pushes; None when middleware stops it.
+
+    Args:
+        item: as for `push`.
+        moved: it is a payload out of Redis: its values are not checked again.
+        bulk: it is one of many of one call.
+
+    Raises:
+        PayloadError: as `push`.
+    """
+    profile = client.wire_profile
+    job = prepare(item, client_now(), client.middleware, profile, trusted=moved, bulk=bulk)
+    if client.fleets is not None and job is not None and not moved:
+        client.fleets.check_own(job.queue)
+    return job
 
 
 class BatchMember(NamedTuple):
@@ -206,7 +227,7 @@ class StepWriter:
             profile = self._client.wire_profile()
             return PreparedJob(payload=payload, at=at, own_jid=False, profile=profile)
         item = payload if at is None else {**payload, "at": at}
-        return self._client.prepare_job(item, moved=True)
+        return prepare_job(self._client, item, moved=True)
 
     def _group(self, step: Step, launch: Launch, parent: str) -> list[Effect]:
         keys, following = self._client.keys, after(launch)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.prepare import prepare
+from kiqbridge.runtime.clock import client_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import scripts
@@ -100,14 +102,18 @@ def jobs_of_occurrence(
         overlap=definition.overlap,
         max_age_s=definition.max_age_s,
     ).to_attribute()
-    prepared = [
-        made
+    made = [
+        prepare(
+            {**item, TICK: mark, "at": due}, client_now(), client.middleware, client.wire_profile
+        )
         for item in definition.jobs
-        if (made := client.prepare_placed({**item, TICK: mark, "at": due})) is not None
     ]
-    jids = [jid for jid, _ in prepared]
+    prepared = [job for job in made if job is not None]
+    jids = [job.jid for job in prepared]
     entry = json_text.dumps({"at": instant, "jids": jids, "by": by, "enqueued_at": round(now, 3)})
-    return PlacedJobs(instant=instant, entry=entry, jobs=[(due, text) for _, text in prepared])
+    return PlacedJobs(
+        instant=instant, entry=entry, jobs=[(due, client.writer.text(job, 0.0)) for job in prepared]
+    )
 
 
 def save(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kiqbridge.aws.job_forms import Tick
 from kiqbridge.aws.push import Pusher, StaleTick, in_order, looked_up, stale_tick
 from kiqbridge.aws.record import Answering, Delivery, Record, Result, alias_in
-from kiqbridge.client.client import TICK_HORIZON_S, Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import EventError
 from kiqbridge.features.spill import form
 from kiqbridge.features.spill.form import ENVELOPE
@@ -21,6 +21,7 @@ from kiqbridge.features.spill.key import SpillKey
 from kiqbridge.features.spill.queues import REASON, name_in
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, keep_s
+from kiqbridge.wire.payload import TICK_HORIZON_S
 
 _MOVED_FROM: Final = "DeadLetterQueueSourceArn"
 
