@@ -1,13 +1,21 @@
 """redis-py is loaded without its front, and whoever imports it later has the whole library."""
 
+import importlib.util
+
 import pytest
 from support.processes import run_python
+
+of_later_versions = pytest.mark.skipif(
+    importlib.util.find_spec("redis.observability") is None,
+    reason="the oldest redis-py has no metrics, and reads its own version while it is loaded",
+)
 
 LOAD = """
 import sys
 import kiqbridge.store.lean_redis
 assert "redis.connection" in sys.modules
 assert not {"redis", "redis.client", "redis.cluster", "redis.asyncio"} & sys.modules.keys()
+assert not {"asyncio", "opentelemetry.metrics", "opentelemetry.sdk.metrics"} & sys.modules.keys()
 from redis.connection import Connection
 from redis.exceptions import RedisError
 """
@@ -21,11 +29,13 @@ from redis.exceptions import RedisError
         "import redis.asyncio; assert redis.asyncio.Redis and redis.Redis and redis.RedisError is RedisError",
         "from redis.commands.search.field import TextField; import redis; assert redis.Redis",
         "from redis import *; assert Redis and Sentinel",
-        "early = sys.modules['redis.observability.attributes'].redis; import redis; assert redis is early",
-        "early = sys.modules['redis.observability.attributes'].redis; assert early.__version__ and early.Redis",
+        "early = sys.modules['kiqbridge.store.lean_redis'].redis; import redis; assert redis is early",
+        "early = sys.modules['kiqbridge.store.lean_redis'].redis; assert early.__version__ and early.Redis",
         "import importlib, inspect, redis; assert 'Redis' in inspect.getsource(redis); importlib.reload(redis).Redis",
         "import pickle, redis; assert type(pickle.loads(pickle.dumps(RedisError()))) is redis.RedisError",
         "import redis; assert type(redis) is type(sys) and not hasattr(redis, 'is_loading')",
+        "import redis, asyncio; assert redis._parsers.base.StreamReader is asyncio.StreamReader",
+        "import redis.event, asyncio; assert redis.event.asyncio is asyncio",
     ],
 )
 def test_whoever_imports_it_later_has_the_whole_library(script):
@@ -61,6 +71,76 @@ def test_threads_that_import_it_meanwhile_wait_for_it_as_always():
     )
 
 
+def test_annotations_with_names_of_what_is_loaded_late_are_resolved():
+    run_python(
+        LOAD
+        + """
+import typing, redis.event
+hints = typing.get_type_hints(redis.event.AfterPubSubConnectionInstantiationEvent.__init__)
+import asyncio
+assert asyncio.Lock in typing.get_args(hints["connection_lock"]), hints
+"""
+    )
+
+
+@of_later_versions
+def test_its_own_metrics_work_as_documented():
+    run_python(
+        LOAD
+        + """
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
+
+from redis.observability import MetricGroup, OTelConfig, get_observability_instance, recorder
+get_observability_instance().init(OTelConfig(metric_groups=[MetricGroup.COMMAND]))
+recorder.record_operation_duration(command_name="PING", duration_seconds=0.5)
+found = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+assert [each.name for each in found] == ["db.client.operation.duration"], found
+
+import redis
+assert redis.observability.providers.MeterProvider is MeterProvider
+assert redis.observability.metrics.Meter is metrics.Meter
+"""
+    )
+
+
+@of_later_versions
+def test_without_opentelemetry_its_metrics_are_off():
+    run_python(
+        """
+import sys
+sys.modules["opentelemetry"] = None
+"""
+        + LOAD
+        + """
+import redis
+assert redis.observability.providers.OTEL_AVAILABLE is redis.observability.metrics.OTEL_AVAILABLE is False
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "attack", ["class Reader(asyncio.StreamReader): pass", "asyncio.iscoroutinefunction(len)"]
+)
+def test_a_version_that_uses_what_is_to_come_later_is_loaded_whole(tmp_path, attack):
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "__init__.py").write_text("class Redis: pass\n")
+    (tmp_path / "redis" / "connection.py").write_text(f"import asyncio\n{attack}\n")
+    for name in ("credentials", "exceptions", "retry", "backoff"):
+        (tmp_path / "redis" / f"{name}.py").write_text("")
+
+    run_python(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from kiqbridge.store.lean_redis import redis\n"
+        "import redis.connection, asyncio; assert redis.Redis and redis.connection.asyncio is asyncio",
+        str(tmp_path),
+    )
+
+
+@of_later_versions
 @pytest.mark.parametrize(
     "script",
     [

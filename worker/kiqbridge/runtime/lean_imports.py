@@ -8,13 +8,16 @@ in the same module, and finds the modules that are loaded. Other threads that im
 interpreter's import lock, as always. If a version of the package needs its front for these modules, it is run at once.
 """
 
-import contextlib
 import importlib
+import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, Final, ForwardRef
+
+_OF_A_FUNCTION: Final = 1
+"""`inspect.CO_OPTIMIZED`: code that is neither a module's nor a class's own."""
 
 
 def load(package: str, used: Sequence[str], late: Sequence[str] = ()) -> ModuleType:
@@ -23,7 +26,8 @@ def load(package: str, used: Sequence[str], late: Sequence[str] = ()) -> ModuleT
     Args:
         package: its name.
         used: its modules, without the name of the package.
-        late: modules that the used ones import, and that are loaded when something of them is first asked for.
+        late: modules of others that the used ones import. Each is loaded when it is used: by the package,
+            by anybody else, or by the front of the package. One that is not installed is left alone.
 
     Raises:
         ImportError: the package cannot be imported at all.
@@ -33,7 +37,7 @@ def load(package: str, used: Sequence[str], late: Sequence[str] = ()) -> ModuleT
     sys.meta_path.insert(0, _Finder(package, used, late))
     try:
         found = importlib.import_module(package)
-    except (ImportError, AttributeError):  # another version
+    except Exception:  # noqa: BLE001 - another version, which does with them what cannot be put off
         return importlib.import_module(package)
     if isinstance(found, _WithoutFront):
         del sys.modules[package]
@@ -61,7 +65,7 @@ class _Finder:
     def __init__(self, package: str, used: Sequence[str], late: Sequence[str]) -> None:
         self._package = package
         self._used = used
-        self._late = late
+        self._late = _LateModules(package, late)
         self._made: _WithoutFront | None = None
         self._real: Any = None
 
@@ -79,9 +83,12 @@ class _Finder:
     def exec_module(self, module: ModuleType) -> None:
         if self._made is None and isinstance(module, _WithoutFront):
             self._made = module
-            with _loaded_late(self._late):
+            try:
+                self._late.begin()
                 for name in self._used:
                     importlib.import_module(f"{self._package}.{name}")
+            finally:
+                self._late.end()
             module.is_loading = False
             return
         sys.meta_path.remove(self)
@@ -90,28 +97,83 @@ class _Finder:
         module.__loader__ = self._real
         if module.__spec__ is not None:
             module.__spec__.loader = self._real
+        self._late.load()
         self._real.exec_module(module)
 
 
+class _LateModules:
+    """Modules that others stand for, from `begin` to `end`, for whoever imports them meanwhile."""
+
+    def __init__(self, package: str, names: Sequence[str]) -> None:
+        self._within = f"{package}."
+        self._names = names
+        self._stand_ins: list[_Late] = []
+        self._is_over = False
+
+    def begin(self) -> None:
+        for name in self._names:
+            if name not in sys.modules and _is_installed(name):
+                self._stand_ins.append(_Late(name, self))
+                sys.modules[name] = self._stand_ins[-1]
+
+    def end(self) -> None:
+        self._is_over = True
+        for each in self._stand_ins:
+            each.make_way()
+
+    def load(self) -> None:
+        """Put the modules, and what was taken from them, where something stands for it in the package."""
+        modules = [each for name, each in sys.modules.items() if name.startswith(self._within)]
+        for late in self._stand_ins:
+            stand_ins = {id(late): "", **{id(each): name for name, each in late.taken.items()}}
+            for names in map(vars, modules):
+                for name in [each for each, value in names.items() if id(value) in stand_ins]:
+                    names[name] = late.real(stand_ins[id(names[name])])
+
+    def is_awaited_by(self, frame: FrameType) -> bool:
+        """Whether a module of the package is being loaded, and what it takes there can come later."""
+        return (
+            not self._is_over
+            and not frame.f_code.co_flags & _OF_A_FUNCTION  # which is called now
+            and str(frame.f_globals.get("__name__")).startswith(self._within)
+        )
+
+
 class _Late(ModuleType):
-    """Stands for a module until something of it is asked for; whoever got it meanwhile can use it for good."""
+    """Stands for a module until something of it is used; whoever got it meanwhile can use it for good.
+
+    A module of the package that takes a name while it is loaded, for an annotation, or for a function that nobody
+    here calls, gets a reference to it, which `typing` resolves.
+    """
+
+    def __init__(self, name: str, modules: _LateModules) -> None:
+        super().__init__(name)
+        self._modules = modules
+        self.taken: dict[str, ForwardRef] = {}
 
     def __getattr__(self, name: str) -> object:
-        _forget(self)
+        if self._modules.is_awaited_by(sys._getframe(1)):  # noqa: SLF001 - as `typing` does
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return self.taken.setdefault(name, ForwardRef(name, module=self.__name__))
+        self.make_way()
         return getattr(importlib.import_module(self.__name__), name)
 
+    def make_way(self) -> None:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
 
-@contextlib.contextmanager
-def _loaded_late(names: Sequence[str]) -> Iterator[None]:
-    stand_ins = [_Late(name) for name in names if name not in sys.modules]
-    sys.modules.update({each.__name__: each for each in stand_ins})
+    def real(self, name: str) -> object:
+        """The module, or what it has of this name; None where it cannot be imported, as those write who do without."""
+        try:
+            module = importlib.import_module(self.__name__)
+        except ImportError:
+            return None
+        return getattr(module, name) if name else module
+
+
+def _is_installed(name: str) -> bool:
     try:
-        yield
-    finally:
-        for each in stand_ins:
-            _forget(each)
-
-
-def _forget(stand_in: _Late) -> None:
-    if sys.modules.get(stand_in.__name__) is stand_in:
-        del sys.modules[stand_in.__name__]
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # not even what it is in
+        return False

@@ -10,10 +10,17 @@ from kiqbridge.runtime import lean_imports
 
 USED: Final = ("connection", "credentials", "exceptions", "retry", "backoff")
 
+LATE: Final = (
+    "asyncio",  # names of it, in annotations and in its asyncio side
+    "importlib.metadata",  # of which it reads its own version
+    "opentelemetry.metrics",  # its metrics, which an application turns on by its front
+    "opentelemetry.sdk.metrics",
+)
+"""What it imports and does not use here."""
+
 if TYPE_CHECKING:
     import redis
 else:
-    # The metadata of packages, of which it reads its own version.
-    redis = lean_imports.load("redis", USED, late=("importlib.metadata",))
+    redis = lean_imports.load("redis", USED, LATE)
 
 __all__ = ("redis",)
