@@ -3,6 +3,7 @@
 import random
 import secrets
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import LoopResources
@@ -10,7 +11,6 @@ from kiqbridge.config.config import Config
 from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.engine.perform.basic_fetch import BasicFetcher
 from kiqbridge.engine.perform.capsule import Capsule
-from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.fetch import Fetcher, Fetches
 from kiqbridge.engine.perform.listening import Listening
 from kiqbridge.engine.perform.processor import Processor, ProcessorContext
@@ -19,6 +19,9 @@ from kiqbridge.engine.perform.slots import SlotsByKind
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.perform.event_loop import EventLoop
 
 
 class CapsuleRuntime:
@@ -42,11 +45,13 @@ class CapsuleRuntime:
         resources: LoopResources | None,
     ) -> None:
         self.capsule = capsule
-        self.loop: EventLoop | None = None
+        self.loop: "EventLoop | None" = None
         self._connect = pool.shared_connection
         self._keys = context.settler.keys
         self._is_basic = config.fetch == "basic"
         if resources is not None:
+            from kiqbridge.engine.perform.event_loop import EventLoop  # noqa: PLC0415 - brings asyncio
+
             self.loop = EventLoop(
                 name=capsule.name,
                 limit=capsule.async_concurrency,

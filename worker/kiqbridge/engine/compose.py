@@ -45,6 +45,7 @@ def load_before_fork() -> None:
     seams.by_name("pools")
     seams.functions("consequences")
     seams.functions("barrier")
+    import kiqbridge.engine.perform.event_loop  # noqa: F401, PLC0415 - for those with something asynchronous
 
 
 def build_capsules(parts: EngineParts) -> None:

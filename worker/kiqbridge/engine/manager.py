@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING
 
 from kiqbridge.engine.inflight.claims import give_back
-from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.processor import Processor
 from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
@@ -19,6 +18,7 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
+    from kiqbridge.engine.perform.event_loop import EventLoop
     from kiqbridge.engine.settle.notifications import Notification
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Manager:
     keys: Keys
     notifications: Notifications
     _: KW_ONLY
-    loops: Sequence[EventLoop] = ()
+    loops: "Sequence[EventLoop]" = ()
     bookkeeper: Bookkeeper | None = None
     _quieted: threading.Event = field(init=False, default_factory=threading.Event)
     _hurried: threading.Event = field(init=False, default_factory=threading.Event)
@@ -114,7 +114,7 @@ class Manager:
         left = min(deadline - time.monotonic(), HANDLERS_S)
         self.notifications.stop(max(left, LAST_WORD_S))
 
-    def _interrupt(self, late: Sequence[EventLoop], busy: Sequence[Processor]) -> None:
+    def _interrupt(self, late: "Sequence[EventLoop]", busy: Sequence[Processor]) -> None:
         """Give back first, then interrupt: running twice is better than losing."""
         # A thread may also be waiting for a Redis that does not answer, without a job.
         running = sum(processor.current is not None for processor in busy)
@@ -123,7 +123,7 @@ class Manager:
             logger.warning(
                 "%d jobs did not finish in time: they are given back and interrupted", running
             )
-        workers: list[Processor | EventLoop] = [*busy, *late]
+        workers: "list[Processor | EventLoop]" = [*busy, *late]
         for worker in workers:
             if not self._give_back(worker):
                 break  # Redis is away, for the others as well
@@ -163,7 +163,7 @@ class Manager:
         for processor in self.processors:
             processor.join(max(deadline - time.monotonic(), 0))
 
-    def _give_back(self, worker: Processor | EventLoop) -> bool:
+    def _give_back(self, worker: "Processor | EventLoop") -> bool:
         """False: no Redis."""
         try:
             if isinstance(worker, Processor):

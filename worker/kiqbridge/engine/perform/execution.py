@@ -12,13 +12,11 @@
 Nothing here touches Redis: who fetched the job writes what it asks for.
 """
 
-import asyncio
 import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Mapping
-from concurrent.futures import Executor
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, Runtime
@@ -38,6 +36,9 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
 from kiqbridge.wire.job_text import is_watched
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class Invokes(Protocol):
         """Call it on this thread, and wait for its end."""
 
     def invoke_async(
-        self, definition: JobDefinition, execution: Execution, executor: Executor
+        self, definition: JobDefinition, execution: Execution, executor: "Executor"
     ) -> Awaitable[Any]:
         """Call it on this thread's event loop; `executor` lends threads to plain middleware."""
 
@@ -280,7 +281,7 @@ class JobRunner(Generic[O_co]):
             CONTEXT.reset(token)
 
     @frames.may_take_long
-    async def perform_async(self, execution: Execution, executor: Executor) -> O_co | None:
+    async def perform_async(self, execution: Execution, executor: "Executor") -> O_co | None:
         """Perform a job on this thread's event loop, in a task of its own.
 
         Returns:
@@ -312,6 +313,8 @@ class JobRunner(Generic[O_co]):
                     return self._outcomes.succeeded(execution)
                 return None
             try:
+                import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
+
                 # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
                 return await asyncio.get_running_loop().run_in_executor(
                     executor, contextvars.copy_context().run, self._interrupted, execution
@@ -323,9 +326,12 @@ class JobRunner(Generic[O_co]):
                 log_level.end_job(level)
 
     def _failed_async(self, execution: Execution, error: BaseException) -> O_co:
-        if execution.is_interrupted and isinstance(error, asyncio.CancelledError):
-            self._given_back(execution)
-            raise error
+        if execution.is_interrupted:
+            from asyncio import CancelledError  # noqa: PLC0415 - as above
+
+            if isinstance(error, CancelledError):
+                self._given_back(execution)
+                raise error
         if isinstance(error, NotBegun):
             self._lines.end(execution.line, "given back", execution.elapsed_s)
             raise error

@@ -6,14 +6,12 @@
 4. A process that the job has forked ends here, before middleware goes on.
 """
 
-import asyncio
 import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import Executor
 from dataclasses import KW_ONLY, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
@@ -26,6 +24,9 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.runtime.threads import NoThread
 from kiqbridge.wire.payload import ENCRYPTED
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 class PerformsJob(Protocol):
@@ -43,7 +44,7 @@ class LoopThread(Protocol):
     """
 
     @property
-    def executor(self) -> Executor: ...  # noqa: D102 - see above
+    def executor(self) -> "Executor": ...  # noqa: D102 - see above
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Wait for its end on another thread, and return its result; raises what it raised."""
@@ -147,7 +148,7 @@ class Invoker:
             raise _not_begun("its middleware", error) from error
 
     def invoke_async(
-        self, definition: JobDefinition, execution: Execution, executor: Executor
+        self, definition: JobDefinition, execution: Execution, executor: "Executor"
     ) -> Awaitable[Any]:
         """Call an `async def` job on this thread's event loop; await it at once.
 
@@ -181,7 +182,7 @@ class Invoker:
         instance: Any,
         definition: JobDefinition,
         execution: Execution,
-        executor: Executor,
+        executor: "Executor",
     ) -> None:
         """A job within its middleware."""
         payload = execution.payload
@@ -199,6 +200,8 @@ class Invoker:
             args = _arguments(payload, definition)
             if timeout_s is None:
                 return await _ending_forks(perform(*args))
+            import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
+
             limit = asyncio.timeout(timeout_s)
             try:
                 async with limit:
@@ -229,6 +232,8 @@ class Invoker:
             return self.loop().run(result)
         loop = getattr(self._loops, "runner", None)
         if loop is None:
+            import asyncio  # noqa: PLC0415 - for a plain function that gives back a coroutine
+
             loop = self._loops.runner = asyncio.Runner()
         try:
             # The loop would run everything in the context of its first job, and log it under that jid.

@@ -20,14 +20,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.lease import LeaseKeeper
 from kiqbridge.engine.inflight.outage import RETRY_S, Outage
-from kiqbridge.engine.perform.event_loop import EventLoop
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun, note_not_begun
 from kiqbridge.engine.perform.fetch import Fetches, next_size
 from kiqbridge.engine.perform.job_logger import TID
@@ -45,6 +43,9 @@ from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.store.redis_connection import RedisConnection
 
+if TYPE_CHECKING:
+    from kiqbridge.engine.perform.event_loop import EventLoop
+
 logger = logging.getLogger(__name__)
 
 
@@ -61,7 +62,7 @@ class ProcessorContext(NamedTuple):
     bookkeeper: Bookkeeper
     runtime: Runtime
     look_ahead: int
-    loop: EventLoop | None = None
+    loop: "EventLoop | None" = None
     pools: Mapping[str, JobPool] = MappingProxyType({})
 
 
@@ -171,6 +172,8 @@ class Processor:
         TID.set(self.tid)
         RUNTIME.set(self._context.runtime)
         if self._context.loop is not None:
+            from kiqbridge.client.bridge import LOOP  # noqa: PLC0415 - as asyncio, which it brings
+
             LOOP.set(self._context.loop)
         threads.keep_running(
             f"processor {self.tid}",
