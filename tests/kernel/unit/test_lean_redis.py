@@ -42,6 +42,13 @@ def test_whoever_imports_it_later_has_the_whole_library(script):
     run_python(LOAD + script)
 
 
+@pytest.mark.parametrize("module", ["kiqbridge.client.client", "kiqbridge.aws.enqueue"])
+def test_who_only_enqueues_has_no_event_loop_loaded(module):
+    run_python(
+        f"import sys, {module}; assert not {{'asyncio', 'concurrent.futures'}} & sys.modules.keys()"
+    )
+
+
 def test_what_an_application_has_imported_is_left_alone():
     run_python("import redis\nimport kiqbridge.store.lean_redis\nassert redis.Redis")
 

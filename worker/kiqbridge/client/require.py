@@ -1,6 +1,5 @@
 """Loading the code that declares jobs: what `-r` takes (dotted module, package, file, directory)."""
 
-import difflib
 import importlib
 import importlib.util
 import itertools
@@ -233,5 +232,7 @@ def _holds_code(folder: Path) -> bool:
 
 
 def _did_you_mean(name: str, known: Iterable[str], before: str = "") -> str:
+    import difflib  # noqa: PLC0415 - few names are wrong
+
     near = difflib.get_close_matches(name, sorted(set(known)), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(before + each for each in near)}?" if near else ""

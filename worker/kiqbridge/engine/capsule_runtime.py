@@ -45,14 +45,14 @@ class CapsuleRuntime:
         resources: LoopResources | None,
     ) -> None:
         self.capsule = capsule
-        self.loop: "EventLoop | None" = None
+        self.loop: EventLoop | None = None
         self._connect = pool.shared_connection
         self._keys = context.settler.keys
         self._is_basic = config.fetch == "basic"
         if resources is not None:
-            from kiqbridge.engine.perform.event_loop import EventLoop  # noqa: PLC0415 - brings asyncio
+            from kiqbridge.engine.perform import event_loop  # noqa: PLC0415 - brings asyncio
 
-            self.loop = EventLoop(
+            self.loop = event_loop.EventLoop(
                 name=capsule.name,
                 limit=capsule.async_concurrency,
                 runner=context.runner,

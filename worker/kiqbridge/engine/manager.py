@@ -123,7 +123,7 @@ class Manager:
             logger.warning(
                 "%d jobs did not finish in time: they are given back and interrupted", running
             )
-        workers: "list[Processor | EventLoop]" = [*busy, *late]
+        workers: list[Processor | EventLoop] = [*busy, *late]
         for worker in workers:
             if not self._give_back(worker):
                 break  # Redis is away, for the others as well
