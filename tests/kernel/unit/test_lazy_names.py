@@ -1,6 +1,7 @@
 """What `import kiqbridge` offers is loaded when it is asked for, and the command decides how."""
 
 import gc
+from pathlib import Path
 
 import pytest
 from support.processes import run_python
@@ -14,6 +15,19 @@ def test_neither_the_package_nor_the_command_loads_what_nobody_has_asked_for(sta
     code = f"import sys; {statement}; print(*{{'redis', 'kiqbridge.client'}} & set(sys.modules))"
 
     assert run_python(code).stdout.split() == []
+
+
+def test_a_command_says_in_a_line_what_it_cannot_load():
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from kiqbridge.commands.cli import main
+sys.exit(main(["worker"]))
+"""
+    ended = run_python(code, str(Path(kiqbridge.__file__).parents[1]), options=["-S"], check=False)
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "the command cannot be loaded: No module named 'orjson'" in ended.stderr
 
 
 def test_all_names_are_there_and_stay_the_same_and_another_is_refused():

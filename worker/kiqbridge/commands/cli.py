@@ -26,8 +26,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _open_standard_streams()
     words = sys.argv[1:] if argv is None else argv
-    with collector_rests():
-        parser = build_parser(words)
+    try:
+        with collector_rests():
+            parser = build_parser(words)
+    except (
+        ImportError
+    ) as error:  # as of `python -S`, or of a redis-py that is not among those that pip takes
+        sys.stderr.write(
+            f"kiqbridge: the command cannot be loaded: {error}; see what {sys.executable} finds with "
+            "`python -m pip check`, and install kiqbridge with what it depends on: pip install kiqbridge\n"
+        )
+        return 1
     options = parser.parse_args(words)
     if fleet := getattr(options, "fleet", None):
         os.environ["KIQBRIDGE_FLEET"] = fleet  # read wherever address and namespace are
