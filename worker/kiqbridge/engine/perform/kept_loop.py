@@ -95,6 +95,10 @@ class KeptLoop(ABC):
         """Whether this is the loop that runs here now."""
         return loop is self._loop and self.alive and loop not in self._lost
 
+    def serve_thread(self) -> None:
+        """Let `async def` middleware of jobs that this thread performs run on this loop."""
+        LOOP.set(self)
+
     @property
     def alive(self) -> bool:
         """Whether its thread runs."""

@@ -172,9 +172,7 @@ class Processor:
         TID.set(self.tid)
         RUNTIME.set(self._context.runtime)
         if self._context.loop is not None:
-            from kiqbridge.client.bridge import LOOP  # noqa: PLC0415 - as asyncio, which it brings
-
-            LOOP.set(self._context.loop)
+            self._context.loop.serve_thread()
         threads.keep_running(
             f"processor {self.tid}",
             self._perform_until_quiet,
