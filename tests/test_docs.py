@@ -53,7 +53,7 @@ ONLY_READ = {
     "aws": "needs an AWS account",
     "sam": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/features/spill/test_replay.py has one",
-    "python manage.py": "it needs a project; tests/kernel/process/test_django_worker.py has one",
+    "python manage.py": "it needs a project; tests/features/process_pool/test_django_worker.py has one",
     "pip": "it would change the environment of these tests",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
@@ -410,7 +410,7 @@ def run_python(command: Command, project: Project) -> None:
 
 
 def run_schedule(command: Command, project: Project) -> None:
-    """`next` and `previous` run here; tests/kernel/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
+    """`next` and `previous` run here; tests/features/lint/test_dst_page.py compares what it prints. Other verbs need what they name."""
     if command.words[2] in {"next", "previous"}:
         project.command(*command.words[1:])
     else:

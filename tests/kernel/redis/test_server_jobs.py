@@ -120,7 +120,7 @@ def test_resources_are_open_until_the_end(redis_url, note, seen, monkeypatch):
 def test_the_end_of_a_job_under_flow_control_is_applied(mode, redis_url, note):
     with fake() if mode == "fake" else real_jobs(redis_url) as jobs:
         client = default_client()
-        client.push({"class": note, "args": ["one"], "flow": {"lock": "none"}})
+        client.push({"class": note, "args": ["one"], "flow": {"of": "another"}})
         applied = []
         client.middleware.add(lambda *args: applied.append(args) or args[-1]())
 

@@ -1,16 +1,11 @@
 """The pytest plugin, in runs of pytest of its own as a user has them."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from support.documents import blocks
-
-from kiqbridge import seams
+from support.plugin_run import run_pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,45 +71,12 @@ def test_nothing_of_kiqbridge_is_loaded():
 """
 
 
-def run(folder: Path) -> str:
-    """What pytest prints about the tests there."""
-    (folder / "pytest.ini").write_text(
-        "[pytest]\nfilterwarnings = error\naddopts = --import-mode=importlib -rA\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "kiqbridge_pytest"],
-        env={
-            **os.environ,
-            # Without entry points: whether this environment was installed anew since one was added
-            # must not matter.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": str(ROOT / "worker"),
-        },
-        cwd=folder,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return result.stdout + result.stderr
-
-
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """Of a run of the tests above, and of those of the documents."""
+    """Of a run of the tests above."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_app.py").write_text(TESTS)
-    for number, block in enumerate(of_documents()):
-        (folder / f"test_document_{number}.py").write_text(block.text)
-    return run(folder)
-
-
-def of_documents():
-    return [
-        block
-        for block in blocks()
-        if block.document == "docs/testing.md" and block.language == "python"
-        if "cron=" not in block.text or seams.named("dynamic")
-    ]
+    return run_pytest(folder)
 
 
 def test_pytest_finds_it_by_its_entry_point():
@@ -134,14 +96,7 @@ def test_a_failing_assertion_ends_at_the_line_of_the_test(output):
     assert "fake_jobs.py" not in output
 
 
-def test_the_tests_of_the_documents_pass(output):
-    count = sum(block.text.count("def test_") for block in of_documents())
-
-    assert count >= 5
-    assert output.count("PASSED test_document_") == count, output
-
-
 def test_a_project_that_does_not_use_it_loads_nothing_of_kiqbridge(tmp_path):
     (tmp_path / "test_app.py").write_text(UNUSED)
 
-    assert "1 passed" in run(tmp_path)
+    assert "1 passed" in run_pytest(tmp_path)

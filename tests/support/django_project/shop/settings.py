@@ -1,4 +1,4 @@
-"""Settings; SHOP_DATABASE is the SQLite file."""
+"""Settings; SHOP_DATABASE is the SQLite file, SHOP_APPLICATIONS names more applications."""
 
 import os
 
@@ -9,7 +9,11 @@ DEBUG = True
 USE_TZ = True
 LOGGING_CONFIG = None
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-INSTALLED_APPS = ["kiqbridge.contrib.django", "shop"]
+INSTALLED_APPS = [
+    "kiqbridge.contrib.django",
+    "shop",
+    *os.environ.get("SHOP_APPLICATIONS", "").split(),
+]
 DATABASES = {
     "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SHOP_DATABASE"]},
     "other": {

@@ -19,7 +19,11 @@ NAMES = ("ShopPlace", "ShopPlaceInBackground", "ShopPlaceAside")
 
 def test_a_worker_of_the_project_performs_its_jobs(tmp_path, redis_url, redis):
     database = tmp_path / "shop.db"
-    environment = {"SHOP_DATABASE": str(database), "REDIS_URL": redis_url}
+    environment = {
+        "SHOP_DATABASE": str(database),
+        "SHOP_APPLICATIONS": "aside",
+        "REDIS_URL": redis_url,
+    }
     manage = [sys.executable, str(PROJECT / "manage.py")]
     subprocess.run(
         [*manage, "migrate", "--run-syncdb", "--verbosity=0"],

@@ -1,0 +1,1 @@
+"""An application whose job runs in child processes."""
