@@ -12,7 +12,7 @@ from support.processes import ChildProcess
 
 from kiqbridge import Client
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 NAMES = ("ShopPlace", "ShopPlaceInBackground", "ShopPlaceAside")
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.enqueue_function import Context, failures, messages
-from support.sqs import Queue, arn_of, simulated_sqs
+from support.sqs import arn_of
 
 from kiqbridge import ConfigError
 from kiqbridge.errors import QueueTooDeep
@@ -123,33 +123,6 @@ def test_a_queue_at_its_limit_costs_one_round_trip_more_and_any_other_none(start
 
     assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     assert redis.zcard("schedule") == 10
-
-
-class TestSpill:
-    @pytest.fixture(autouse=True)
-    def spill(self, monkeypatch, environment):
-        with simulated_sqs(monkeypatch):
-            queue = Queue("spill")
-            environment.setenv("KIQBRIDGE_SPILL_QUEUE_URL", queue.url)
-            yield queue
-
-    def test_a_job_waits_in_the_spill_queue_until_there_is_room(self, start, redis, spill):
-        invoke = start("low=3:spill")
-        [accepted] = invoke(job(1))["spilled"]
-
-        assert spill.deliver(invoke) == 0
-        redis.ltrim("queue:low", 1, -1)
-        assert spill.deliver(invoke) == 1
-
-        assert loads(redis.lindex("queue:low", 0))["jid"] == accepted["jid"]
-
-    def test_a_record_that_must_be_rejected_too_is_rejected(self, start, redis, spill):
-        redis.rpush("queue:default", "x")
-
-        with pytest.raises(QueueTooDeep):
-            start("low=3:spill,default=1:reject")({"jobs": [job(1), job(2, queue="default")]})
-
-        assert spill.size() == 0
 
 
 def test_spill_needs_a_queue(start):

@@ -12,6 +12,7 @@ import pytest
 import redis as redis_py
 from support.enqueue_function import APP, ROOT, Context, queued, read_event
 from support.servers import embedded_server, find_free_port
+from support.sources import recorded, records_of
 
 import kiqbridge
 from kiqbridge import (
@@ -193,15 +194,21 @@ def test_each_job_of_a_bus_event_has_an_identity_and_its_own_one_wins(invoke, re
     assert again["duplicates"] == [first["enqueued"][2]]
 
 
-def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(mapped, redis):
-    invoke = mapped("allow: [{source: bus, classes: ['*'], queues: ['*'], ticks: ['shop/*']}]")
-    detail = read_event("scheduler_tick", tick=tick_at())
+def test_the_source_of_an_event_is_its_origin():
+    [record] = records_of(read_event("bus_saas"))
 
-    answers = [invoke(read_event("bus_event", id=name, detail=detail)) for name in "ab"]
+    assert (record.source, record.origin) == ("bus", "aws.partner/example.com/shop/7")
+    assert record.facets == {
+        "detail-type": "customer.created",
+        "event-source": "aws.partner/example.com/shop/7",
+        "account": "123456789012",
+        "region": "eu-west-1",
+    }
 
-    assert [len(answer["enqueued"]) for answer in answers] == [1, 0]
-    assert redis.llen("queue:low") == 1
-    assert not guards(redis)
+
+@pytest.mark.parametrize(("name", "count"), [("scheduler_text", 1), ("scheduler_list", 2)])
+def test_the_input_of_a_schedule_may_be_the_text_or_the_list_of_jobs(invoke, name, count):
+    assert len(invoke(recorded(name))["enqueued"]) == count
 
 
 def test_a_replay_from_an_archive_enqueues_once_more_and_its_redelivery_does_not(invoke, redis):

@@ -1,4 +1,4 @@
-"""Messages of SNS topics: the message is a job, or is mapped; each is enqueued once."""
+"""Messages of SNS topics: the message is a job; each is enqueued once."""
 
 import json
 
@@ -34,21 +34,6 @@ def test_topic_subject_and_attributes_find_a_mapping():
         "subject": "Order placed",
         "attribute.tenant": "acme",
     }
-
-
-def test_a_mapping_sees_the_message_parsed(mapped, redis):
-    invoke = mapped(
-        """
-mappings:
-  - match: {topic: "*:orders", subject: "ALARM*"}
-    class: HealthPulse
-    args: [Message.AlarmName, Message.NewStateValue]
-"""
-    )
-
-    assert invoke(read_event("sns_alarm"))["enqueued"]
-
-    assert json.loads(redis.lindex("queue:default", 0))["args"] == ["shop-errors", "ALARM"]
 
 
 def test_a_message_that_no_mapping_takes_ends_the_invocation_so_that_sns_tries_again(invoke, redis):

@@ -1,13 +1,13 @@
-"""Events of buses and of schedules: what finds a mapping, and what is the same event.
+"""Events of buses, topics and schedules: what finds a mapping, and what is the same event.
 
 Jobs as the detail, and replays: test_enqueue.py. Objects of S3: tests/features/s3_events.
 """
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from support.enqueue_function import arguments, read_event
-from support.sources import recorded, records_of
 
 from kiqbridge import EventError
 
@@ -41,18 +41,6 @@ def test_an_event_of_a_service_or_a_partner_is_mapped_and_enqueued_once(
     assert second["duplicates"] == first["enqueued"]
     [value] = json.loads(redis.lindex("queue:default", 0))["args"]
     assert isinstance(value, str)
-
-
-def test_the_source_of_an_event_is_its_origin():
-    [record] = records_of(read_event("bus_saas"))
-
-    assert (record.source, record.origin) == ("bus", "aws.partner/example.com/shop/7")
-    assert record.facets == {
-        "detail-type": "customer.created",
-        "event-source": "aws.partner/example.com/shop/7",
-        "account": "123456789012",
-        "region": "eu-west-1",
-    }
 
 
 @pytest.mark.parametrize("name", ["rule_without_input", "scheduler_without_input"])
@@ -120,11 +108,6 @@ def test_a_schedule_that_lacks_something_is_refused(mapped, redis, changes, reas
     assert redis.dbsize() == 0
 
 
-@pytest.mark.parametrize(("name", "queued"), [("scheduler_text", 1), ("scheduler_list", 2)])
-def test_the_input_of_a_schedule_may_be_the_text_or_the_list_of_jobs(invoke, name, queued):
-    assert len(invoke(recorded(name))["enqueued"]) == queued
-
-
 def test_an_input_that_is_no_job_is_mapped(mapped, redis):
     invoke = mapped("mappings: [{match: {source: direct}, class: HealthPulse, args: ['@']}]")
 
@@ -132,3 +115,31 @@ def test_an_input_that_is_no_job_is_mapped(mapped, redis):
         assert invoke(value)["enqueued"]
 
     assert arguments(redis) == [["nightly"], [[1, 2]], [{"report": 7}], [{"report": 8}], [5]]
+
+
+def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(mapped, redis):
+    invoke = mapped("allow: [{source: bus, classes: ['*'], queues: ['*'], ticks: ['shop/*']}]")
+    at = f"{datetime.now(UTC):%FT%H:%M:00Z}"
+    tick = {"schedule": "shop/NightlyReport", "at": at}
+    detail = read_event("scheduler_tick", tick=tick)
+
+    answers = [invoke(read_event("bus_event", id=name, detail=detail)) for name in "ab"]
+
+    assert [len(answer["enqueued"]) for answer in answers] == [1, 0]
+    assert redis.llen("queue:low") == 1
+    assert not redis.exists("kb:guards")
+
+
+def test_the_message_of_a_topic_is_seen_parsed(mapped, redis):
+    invoke = mapped(
+        """
+mappings:
+  - match: {topic: "*:orders", subject: "ALARM*"}
+    class: HealthPulse
+    args: [Message.AlarmName, Message.NewStateValue]
+"""
+    )
+
+    assert invoke(read_event("sns_alarm"))["enqueued"]
+
+    assert json.loads(redis.lindex("queue:default", 0))["args"] == ["shop-errors", "ALARM"]

@@ -19,7 +19,7 @@ from kiqbridge import Schedule, Schedules
 from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.template import read_schedules
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 MB = 1_000_000
 # Unpacked, with bytecode. Lambda takes 250 MB; a large package makes cold starts slow long before.
@@ -289,7 +289,7 @@ class TestReleaseBuild:
         assert not list(release.layer.glob("*/direct_url.json"))
 
     def test_it_tells_nothing_of_the_machine_that_built_it(self, release, tmp_path):
-        home = str(Path(__file__).parents[3]).encode() + b"/"
+        home = str(Path(__file__).parents[2]).encode() + b"/"
         temporary = str(release.folder).encode()
 
         for path in release.folder.rglob("*"):
@@ -402,7 +402,7 @@ class TestBuild:
 
 def copy_sources(folder: Path) -> Path:
     """What the builds read, in another folder."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     folder.mkdir()
     names = (
         "Makefile",
