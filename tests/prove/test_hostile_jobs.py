@@ -24,7 +24,7 @@ from support.workers import WorkerProcess
 
 from kiqbridge.client.client import Client
 
-JOBS = Path(__file__).parent.parent / "faults" / "jobs" / "hostile.py"
+JOBS = Path(__file__).parent.parent / "kernel" / "faults" / "jobs" / "hostile.py"
 BUDGET_S = sized(full=20 * 60.0, sample=20.0)
 MOST_PLANS = sized(full=5_000, sample=40)
 RECOVER_AFTER_S = 6.0

@@ -67,3 +67,15 @@ def interrupt(run: ChildProcess) -> int:
 def url_of(run: ChildProcess) -> str:
     """Where its server listens."""
     return re.search(r"REDIS_URL=(\S+)", run.output)[1]
+
+
+def table(text, heading):
+    """The rows below the last table whose first heading is this one, as lists of cells."""
+    _, found, rest = text.rpartition(f"\n  {heading}   ")
+    below = rest.splitlines()[1:] if found else []
+    rows = []
+    for line in below:
+        if not line.startswith("  "):
+            break
+        rows.append(re.split(r" {3,}", line.strip()))
+    return rows

@@ -21,7 +21,7 @@ from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
 from kiqbridge.features.process_pool.pool import ProcessPool
 
 TESTS = Path(__file__).parents[2]
-JOBS = TESTS / "kernel" / "process" / "jobs" / "pooled.py"
+JOBS = Path(__file__).parent / "jobs" / "pooled.py"
 
 
 def failed_job(redis, jid):

@@ -9,7 +9,7 @@ from support.step_functions import StepFunctionsStandIn
 from support.waiting import wait_until
 from support.workers import started_workers
 
-JOBS = Path(__file__).parents[2] / "kernel" / "process" / "jobs" / "tasks.py"
+JOBS = Path(__file__).parent / "jobs" / "tasks.py"
 REPORTS = "kb:reports"
 TASKS = 60
 KILLED_AFTER = (15, 40)

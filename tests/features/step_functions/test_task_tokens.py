@@ -10,7 +10,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-JOBS = Path(__file__).parents[2] / "kernel" / "process" / "jobs" / "tasks.py"
+JOBS = Path(__file__).parent / "jobs" / "tasks.py"
 TOKEN = "AQCEAAAAKgAAAAMAAAAAAAAAAb+secret/token=="
 REPORTS = "kb:reports"
 

@@ -1,7 +1,7 @@
 """A cluster that speaks TLS, between its nodes as well, and the rights that docs/security.md asks for in cluster mode.
 
 A worker and the enqueue function do all under them while the slot moves, and its primary changes and dies. The
-rights without a cluster are those of tests/kernel/process/test_acl.py.
+rights without a cluster are those of tests/features/test_acl.py.
 """
 
 import re

@@ -1,7 +1,6 @@
 """A worker starts on a machine whose clock is wrong: what is due goes by the clock of Redis, and the log names the wrong one."""
 
 import time
-from pathlib import Path
 
 import pytest
 from support.faketime import WallClock
@@ -11,7 +10,12 @@ from kiqbridge.wire.keys import Keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.faketime]
 
-JOBS = Path(__file__).parent / "jobs" / "tasks.py"
+JOBS = """
+from kiqbridge import job
+
+@job
+def quick(): ...
+"""
 KEYS = Keys()
 AHEAD_S = 3 * 3600
 
@@ -25,9 +29,9 @@ def test_a_leader_that_starts_with_its_clock_ahead_begins_nothing_early(
         wait_until(lambda: redis.exists(KEYS.poller_clock), what="its look")
         assert leader.stop() == 0
         assert not redis.exists(KEYS.poller)
-    client.push_bulk({"class": "Bill", "args": [[7]] * 5, "at": time.time() + 3600})
+    client.push_bulk({"class": "quick", "args": [[]] * 5, "at": time.time() + 3600})
     soon = time.time() + 3
-    client.push({"class": "Bill", "args": [8], "at": soon})
+    client.push({"class": "quick", "args": [], "at": soon})
     clock = WallClock(tmp_path / "clock")
     clock.jump(AHEAD_S)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
+from support.notes import Notes
 from support.processes import ran
 from support.servers import debian_server
 from support.waiting import wait_until
@@ -20,9 +21,9 @@ from kiqbridge.features.publishing.store import publish_manifest, stands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server, pytest.mark.any_server]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 NAMESPACE = "myapp"
 KEYS = Keys(NAMESPACE)
 WORKER, FUNCTION = "kiqbridge-worker", "kiqbridge-enqueue"
@@ -70,6 +71,11 @@ class Steps(IterableJob):
     def each_iteration(self, number, name):
         note(f"{name} {number}")
 """
+
+
+@pytest.fixture
+def seen(tmp_path):
+    return Notes(tmp_path)
 
 
 def rules_of(user: str) -> list[str]:

@@ -13,7 +13,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.json_text import loads
 from kiqbridge.wire.keys import Keys
 
-JOBS = Path(__file__).parents[1] / "process" / "jobs" / "tasks.py"
+JOBS = Path(__file__).parent / "step_functions" / "jobs" / "tasks.py"
 TICKS = 120
 CLASSES = ("Working", "WorkingLoop", "WorkingChild", "Dying", "Bill")
 KILLED_AFTER = (4, 10, 16)
