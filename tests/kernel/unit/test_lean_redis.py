@@ -130,19 +130,33 @@ assert redis.observability.providers.OTEL_AVAILABLE is redis.observability.metri
 
 
 @pytest.mark.parametrize(
-    "attack", ["class Reader(asyncio.StreamReader): pass", "asyncio.iscoroutinefunction(len)"]
+    ("code", "is_right"),
+    [
+        (
+            "class Reader(asyncio.StreamReader): pass",
+            "issubclass(found.Reader, asyncio.StreamReader)",
+        ),
+        ("is_async = asyncio.iscoroutinefunction(len)", "found.is_async is False"),
+        (
+            "def end(at: asyncio.Event | None): pass",
+            "asyncio.Event in hints(found.end)['at'].__args__",
+        ),
+    ],
 )
-def test_a_version_that_uses_what_is_to_come_later_is_loaded_whole(tmp_path, attack):
+def test_what_another_version_does_with_names_of_what_is_loaded_late_is_right(
+    tmp_path, code, is_right
+):
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "__init__.py").write_text("class Redis: pass\n")
-    (tmp_path / "redis" / "connection.py").write_text(f"import asyncio\n{attack}\n")
+    (tmp_path / "redis" / "connection.py").write_text(f"import asyncio\n{code}\n")
     for name in ("credentials", "exceptions", "retry", "backoff"):
         (tmp_path / "redis" / f"{name}.py").write_text("")
 
     run_python(
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from kiqbridge.store.lean_redis import redis\n"
-        "import redis.connection, asyncio; assert redis.Redis and redis.connection.asyncio is asyncio",
+        "import redis.connection as found, asyncio; from typing import get_type_hints as hints\n"
+        f"assert redis.Redis and found.asyncio is asyncio and {is_right}",
         str(tmp_path),
     )
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
-from typing import Any, Final, ForwardRef
+from typing import Any, Final, Union
 
 _OF_A_FUNCTION: Final = 1
 """`inspect.CO_OPTIMIZED`: code that is neither a module's nor a class's own."""
@@ -143,19 +143,20 @@ class _Late(ModuleType):
     """Stands for a module until something of it is used; whoever got it meanwhile can use it for good.
 
     A module of the package that takes a name while it is loaded, for an annotation, or for a function that nobody
-    here calls, gets a reference to it, which `typing` resolves.
+    here calls, gets a `_Reference` to it.
     """
 
     def __init__(self, name: str, modules: _LateModules) -> None:
         super().__init__(name)
         self._modules = modules
-        self.taken: dict[str, ForwardRef] = {}
+        self.taken: dict[str, _Reference] = {}
 
     def __getattr__(self, name: str) -> object:
         if self._modules.is_awaited_by(sys._getframe(1)):  # noqa: SLF001 - as `typing` does
             if name.startswith("__"):
                 raise AttributeError(name)
-            return self.taken.setdefault(name, ForwardRef(name, module=self.__name__))
+            found = f"__import__({self.__name__!r}, fromlist=[{name!r}]).{name}"
+            return self.taken.setdefault(name, _Reference(found))
         self.make_way()
         return getattr(importlib.import_module(self.__name__), name)
 
@@ -170,6 +171,18 @@ class _Late(ModuleType):
         except ImportError:
             return None
         return getattr(module, name) if name else module
+
+
+class _Reference(str):
+    """A name of such a module as an annotation in text, which `typing` resolves; who derives from it fails at once."""
+
+    __slots__ = ()
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007 - which this is for
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007 - as above
 
 
 def _is_installed(name: str) -> bool:
