@@ -29,7 +29,7 @@ IN_NO_FUNCTION='
     kiqbridge/engine/perform
     kiqbridge/engine/inflight/beat.py kiqbridge/engine/inflight/chunk.py kiqbridge/engine/inflight/claims.py
     kiqbridge/engine/inflight/lease.py kiqbridge/engine/inflight/outage.py
-    kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/failure.py kiqbridge/engine/settle/metrics.py
+    kiqbridge/engine/settle/bookkeeping.py kiqbridge/engine/settle/metrics.py
     kiqbridge/engine/settle/notifications.py kiqbridge/engine/settle/retry.py
     kiqbridge/engine/settle/settling.py
     kiqbridge/features/batches/cancelled.py kiqbridge/features/batches/ends.py kiqbridge/features/batches/gone.py

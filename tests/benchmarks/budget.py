@@ -27,9 +27,9 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
 from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy

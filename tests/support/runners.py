@@ -10,8 +10,8 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
 from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.runtime.limits import Timekeeper

@@ -12,7 +12,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `options` | once for each declared job that has the option | `function(definition: JobDefinition, value) -> JobDefinition` |
 | `wired` | at a declaration, or a push, with an option that has another form in the payload | `function(options: Mapping) -> dict`: as they go on the wire; raises `PayloadError` |
 | `gates` | before a job begins whose payload has this attribute | `function(payload, now) -> Refusal`, or None: it may run |
-| `barrier` | once in each worker; read when the beat of its lease says that something has changed | `function(keys: Keys) -> Barrier`, of engine/perform/gate.py |
+| `barrier` | once in each worker; read when the beat of its lease says that something has changed | `function(keys: Keys) -> Barrier`, of engine/settle/ending.py |
 | `begins` | before a job begins whose end somebody watches for, by the name of a part `scripts/parts/begin_NAME.lua` (store/scripts/begin.lua) | `function(keys: Keys, payload) -> Ask`, of store/begin.py, or None |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |

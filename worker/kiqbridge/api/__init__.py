@@ -28,7 +28,6 @@ from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet
 from kiqbridge.api.queues import Queue, QueuedJob
-from kiqbridge.api.record import JobRecord
 from kiqbridge.api.schedules import Occurrence, ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.sources import Guard, Sources, fetch_sources
@@ -39,6 +38,7 @@ from kiqbridge.api.whereabouts import Found, JobState, find_job, find_state
 from kiqbridge.api.works import Work, WorkSet
 from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.engine.inflight.unregistered import search_unregistered
+from kiqbridge.wire.job_record import JobRecord
 
 if TYPE_CHECKING:
     from kiqbridge.features.iterable.progress import Iteration, fetch_iterations

@@ -19,7 +19,6 @@ from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.record import JobRecord
 from kiqbridge.api.retrying import pushed_text
 from kiqbridge.engine.settle.ending import ending, killed
 from kiqbridge.errors import JobRemoved, KiqbridgeError, PayloadError
@@ -27,6 +26,7 @@ from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.job_text import WATCHERS, watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_queue, epoch_seconds

@@ -22,7 +22,6 @@ from kiqbridge.api.processes import (
     process_commands,
     unknown_classes,
 )
-from kiqbridge.api.record import JobRecord
 from kiqbridge.api.verdict import LIMITS, Limits
 from kiqbridge.api.works import Work, parse_work
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife, list_registered
@@ -38,6 +37,7 @@ from kiqbridge.wire.dead_bounds import (
     dropped_in,
     fleet_bounds,
 )
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.keys import hash_tag
 from kiqbridge.wire.names import text_of
 

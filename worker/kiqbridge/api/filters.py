@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Final
 
-from kiqbridge.api.record import JobRecord
 from kiqbridge.errors import PayloadError
+from kiqbridge.wire.job_record import JobRecord
 
 _GLOB: Final = "*?["
 

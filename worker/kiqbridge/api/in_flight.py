@@ -11,10 +11,10 @@ from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import identity_of, parse_process, process_commands
-from kiqbridge.api.record import JobRecord
 from kiqbridge.api.works import parse_work
 from kiqbridge.engine.inflight.incarnations import State, list_registered
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.keys import LAYOUT, layout_of
 from kiqbridge.wire.names import text_of
 

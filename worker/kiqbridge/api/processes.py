@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.record import JobRecord
 from kiqbridge.store.process_set import BEAT_TTL_S, remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.active_job import performed_class
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import shown, text_of
 

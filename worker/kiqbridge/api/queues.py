@@ -9,9 +9,9 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.job_list import READ_AT_ONCE, JobList, ListedJob, Page
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.record import JobRecord
 from kiqbridge.store.operating import read_queue
 from kiqbridge.store.pauses import Pause
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 
 MOST_PASSES: Final = 5

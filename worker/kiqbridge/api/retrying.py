@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.record import JobRecord
 from kiqbridge.client.moved import prepare_moved
 from kiqbridge.client.prepare import prepare
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text, raw_job
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.payload import timestamp
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.record import JobRecord
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 
 

@@ -7,10 +7,10 @@ from kiqbridge import seams
 from kiqbridge.api.in_flight import claiming_processes, fetch_in_flight, fetch_suspects
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.queues import Queue
-from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
 from kiqbridge.api.works import WorkSet
 from kiqbridge.client.job_handle import JobStatus
+from kiqbridge.wire.job_record import JobRecord
 
 Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight", "suspects"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import ProcessSet
-from kiqbridge.api.record import JobRecord
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import read_timestamp
 

@@ -15,8 +15,8 @@ from kiqbridge import seams
 from kiqbridge.wire.payload import JobId
 
 if TYPE_CHECKING:
-    from kiqbridge.api.record import JobRecord
     from kiqbridge.client.operations import Operations
+    from kiqbridge.wire.job_record import JobRecord
 
 JobStatus = Literal[
     "running", "queued", "retrying", "scheduled", "dead",

@@ -22,12 +22,12 @@ from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.capsule import Capsule, capsules_of
 from kiqbridge.engine.perform.execution import JobRunner
+from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.processor import ProcessorContext
 from kiqbridge.engine.perform.running_job import Holder
 from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.runtime.troubles import fields_of
 from kiqbridge.wire.dead_bounds import FIELD
 

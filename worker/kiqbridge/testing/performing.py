@@ -26,10 +26,10 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.execution import Execution, JobRunner
+from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.settle.ending import Refusal, Settlement, Target
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.engine.settle.retry import PutOff, RetryPolicy

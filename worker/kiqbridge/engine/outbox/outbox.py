@@ -32,7 +32,7 @@ from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.payload import FLOW
 
 if TYPE_CHECKING:
-    from kiqbridge.engine.perform.gate import Barrier
+    from kiqbridge.engine.settle.ending import Barrier
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@
 3. Invoke: middleware around `perform(7)` (invocation.py).
 4. The line `done` or `fail` with the seconds that it took; the metrics.
 5. What it asks for: nothing when it succeeded, unless a state machine waits for it, it is under flow control
-   or belongs to a schedule, else what `Decides` answers. For a worker that is a `Settlement` (engine/settle/failure.py), for a child process a message to its worker
+   or belongs to a schedule, else what `Decides` answers. For a worker that is a `Settlement` (engine/perform/failure.py), for a child process a message to its worker
    (job_child.py).
 
 Nothing here touches Redis: who fetched the job writes what it asks for.

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from kiqbridge import seams
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.engine.perform.execution import Execution
-from kiqbridge.engine.settle.ending import Refusal
+from kiqbridge.engine.settle.ending import Barrier, Refusal
 from kiqbridge.errors import ConfigError, JobRefused, RedisRefused
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.runtime.troubles import Troubles
@@ -65,16 +65,6 @@ class PausedClasses(Protocol):
     """Who knows the paused classes."""
 
     classes: frozenset[str]
-
-
-class Barrier(Protocol):
-    """What holds some jobs back for as long as something is in Redis."""
-
-    def look(self, connection: Any, now: float) -> bool:
-        """Read whether it holds any back at `now` (epoch seconds); may raise what Redis raises."""
-
-    def check(self, payload: Mapping[str, Any]) -> "Refusal | None":
-        """As of the last look; None: this job may run."""
 
 
 class Barriers(Protocol):

@@ -5,7 +5,7 @@
    is certain; it is `current` from then on, as the Busy page shows it.
 3. `_perform_job`: read it (execution.py). An `async def` job is handed over to the event loop; one of the process
    pool takes a slot first; all others are performed here.
-4. It succeeded: it is acknowledged with its chunk. Else it asks for a `Settlement` (engine/settle/failure.py), which is
+4. It succeeded: it is acknowledged with its chunk. Else it asks for a `Settlement` (engine/perform/failure.py), which is
    written at once or, if it is a retry, with others of its chunk (settling.py); then the handlers are called.
 5. The chunk is left when nothing of it waits, fails or goes back any more, and Redis has confirmed that.
 

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kiqbridge import seams
 from kiqbridge.engine.settle.error_report import error_class, error_message
@@ -122,6 +122,16 @@ class Refusal:
             "skipped": self.skipped,
         }
         return next(((outcome, why) for outcome, why in ends.items() if why), None)
+
+
+class Barrier(Protocol):
+    """What holds some jobs back for as long as something is in Redis."""
+
+    def look(self, connection: Any, now: float) -> bool:
+        """Read whether it holds any back at `now` (epoch seconds); may raise what Redis raises."""
+
+    def check(self, payload: Mapping[str, Any]) -> Refusal | None:
+        """As of the last look; None: this job may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

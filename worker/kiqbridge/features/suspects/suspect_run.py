@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client.registry import JobDefinition, Registry, default_registry
 from kiqbridge.client.server import BacktraceCleaner, Server, server
 from kiqbridge.engine.perform.execution import Execution, JobRunner, Performing
+from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.settle.ending import Settlement, Target
-from kiqbridge.engine.settle.failure import Failures
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import JobTimeout
