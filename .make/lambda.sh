@@ -35,7 +35,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/batches/cancelled.py kiqbridge/features/batches/ends.py kiqbridge/features/batches/gone.py
     kiqbridge/features/check kiqbridge/features/contract kiqbridge/features/dead_letters
     kiqbridge/features/ecs kiqbridge/features/for_ruby kiqbridge/features/imports/[!_fs]* kiqbridge/features/neighbours
-    kiqbridge/features/transfer
+    kiqbridge/features/gone_jobs kiqbridge/features/transfer
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
     kiqbridge/features/shell_command kiqbridge/features/spill/replay.py kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py

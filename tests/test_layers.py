@@ -56,7 +56,7 @@ MAY_IMPORT = {
 NEEDS = {
     "active_job": "",
     "alerts": "missed_ticks",
-    "batches": "",
+    "batches": "gone_jobs",
     "check": "mappings",
     "cluster": "",
     "contract": "",
@@ -71,6 +71,7 @@ NEEDS = {
     "encryption": "",
     "fleets": "",
     "for_ruby": "dynamic",
+    "gone_jobs": "",
     "http_events": "",
     "imports": "dynamic",
     "iterable": "",
@@ -95,7 +96,7 @@ NEEDS = {
     "systemd": "",
     "telemetry": "",
     "transfer": "batches unique",
-    "unique": "",
+    "unique": "gone_jobs",
 }
 # What users import from a place outside of a feature's folder: a file of the feature, which only imports from it, and
 # which is taken away with it. Nothing else of the kernel imports it.

@@ -7,7 +7,10 @@ import pytest
 
 from kiqbridge import Client
 from kiqbridge.api import Queue, RetrySet, ScheduledSet
-from kiqbridge.engine.gone_jobs import (
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.batches.steps import KEEP_DONE_S
+from kiqbridge.features.gone_jobs.search import (
     AGAIN_S,
     LOOK_S,
     MISSES,
@@ -17,9 +20,6 @@ from kiqbridge.engine.gone_jobs import (
     SLOW_S,
     GoneJobs,
 )
-from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.errors import RedisUnavailable
-from kiqbridge.features.batches.steps import KEEP_DONE_S
 from kiqbridge.flow import Batch, Unique
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.operating import LOOK
@@ -212,7 +212,7 @@ def test_jobs_of_a_schedule_that_are_gone_end_in_its_ledger(client, watch, redis
 
 def test_a_long_search_proves_less(client, watch, redis, monkeypatch):
     """A job may have gone all the way round while it was sought."""
-    monkeypatch.setattr("kiqbridge.engine.gone_jobs.PARTS_PER_TURN", 1)
+    monkeypatch.setattr("kiqbridge.features.gone_jobs.search.PARTS_PER_TURN", 1)
     fill(client)
     take(redis)
     looked = watch.watch.look

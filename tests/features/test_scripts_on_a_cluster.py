@@ -13,7 +13,6 @@ from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
-from kiqbridge.engine.gone_jobs import jids_in
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.outbox import Outbox
@@ -24,6 +23,7 @@ from kiqbridge.engine.settle.settling import acknowledge, repush
 from kiqbridge.features.dead_letters.trim import DeadTrim
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
+from kiqbridge.features.gone_jobs.search import jids_in
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed

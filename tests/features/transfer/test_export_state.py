@@ -194,7 +194,7 @@ class TestBatches:
         assert f"batches with jobs that are still there, such as {batch.bid}: 1\n" in taken
         assert "pending jobs of these batches: 5\n" in taken
         assert len(new.batch(batch.bid).pending_jids()) == 20
-        # Those of the other server are sought by no leader (kiqbridge.engine.gone_jobs seeks `p`).
+        # Those of the other server are sought by no leader (kiqbridge.features.gone_jobs.search seeks `p`).
         members = f"kb:flow:batch:{batch.bid}:jobs"
         assert Counter(new.redis.hvals(members)) == {b"p": 15, b"e": 5}
         assert Counter(old.redis.hvals(members)) == {b"m": 15, b"p": 5}

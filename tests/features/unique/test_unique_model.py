@@ -23,12 +23,12 @@ from support.engine import EngineProcess, register
 from support.proving import sized
 
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
-from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.settling import settle
 from kiqbridge.errors import NotUnique
+from kiqbridge.features.gone_jobs.search import MISSES, SEARCH_S, GoneJobs
 from kiqbridge.features.unique.begin import ask_lock
 from kiqbridge.flow import Unique
 from kiqbridge.store.begin import begin

@@ -44,7 +44,7 @@ NOT_LOADED = {
     "kiqbridge.features.dynamic.placing",
     "kiqbridge.engine.chores",
     "kiqbridge.features.dead_letters.trim",
-    "kiqbridge.engine.gone_jobs",
+    "kiqbridge.features.gone_jobs.search",
     "kiqbridge.features.dynamic.schedule",
     "kiqbridge.features.dynamic.schedules",
     "kiqbridge.features.missed_ticks.missed",
@@ -101,7 +101,7 @@ def test_the_first_job_of_a_worker_waits_for_no_module_that_it_does_not_need(red
 def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, tmp_path):
     loaded = modules_at_first_job(redis_url, tmp_path, "--processes", "2")
 
-    assert loaded >= {"kiqbridge.engine.gone_jobs"} | {
+    assert loaded >= {
         f"{feature.package}.{chore.place.partition(':')[0]}"
         for feature in seams.shipped()
         if not feature.settings

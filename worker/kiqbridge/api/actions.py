@@ -262,7 +262,7 @@ def clear_jobs(jobs: Jobs) -> int:
 
     It is empty with the first script, however long it is. Its jobs are then read from under another name, a part
     at a time; locks, batches, schedules and state machines get to know of theirs. A process that is killed
-    meanwhile leaves the rest to the leader's search for jobs that are gone (engine/gone_jobs.py).
+    meanwhile leaves the rest to the leader's search for jobs that are gone (features/gone_jobs/search.py).
 
     Returns:
         How many there were.

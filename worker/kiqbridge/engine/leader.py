@@ -29,7 +29,6 @@ OF_THE_KERNEL: Final = Feature(
             3.0,
             "chores:watch_unregistered",
         ),
-        Chore("jobs that are gone", 1.0, "gone_jobs:look_for"),
         Chore("rights", 15.0, "chores:look_at_rights", where=("worker",)),
     ],
 )

@@ -1,12 +1,12 @@
-"""Jobs of batches that are gone although nobody has noted their end (engine/gone_jobs.py)."""
+"""Jobs of batches that are gone although nobody has noted their end (features/gone_jobs/search.py)."""
 
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kiqbridge.engine.gone_jobs import LOOK_S, PART, unless_refused
 from kiqbridge.features.batches.steps import KEEP_DONE_S, KEEP_OPEN_S
+from kiqbridge.features.gone_jobs.search import LOOK_S, PART, unless_refused
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.flow_mark import FlowEnd

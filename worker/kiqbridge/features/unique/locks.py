@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.client.client import Client
-from kiqbridge.engine.gone_jobs import AGAIN_S
+from kiqbridge.features.gone_jobs.search import AGAIN_S
 from kiqbridge.features.unique.mark import lock_of
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
