@@ -8,8 +8,8 @@ from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import job
-from kiqbridge.client.moved import stamp_moved
 from kiqbridge.client.registry import default_registry
+from kiqbridge.engine.poller import stamp_moved
 from kiqbridge.errors import DecryptionFailed
 from kiqbridge.features.encryption.arguments import decrypt
 from kiqbridge.flow import call, chain

@@ -15,7 +15,7 @@ from kiqbridge import ConfigError, JobInterrupted, configure, job
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.client.inline import perform
 from kiqbridge.client.middleware import Chain
-from kiqbridge.client.moved import prepare_moved
+from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.client.server import ProcessResources, server
 from kiqbridge.contrib.opentelemetry import instrument
 
@@ -204,7 +204,9 @@ def test_a_job_that_is_moved_or_tried_again_keeps_its_context(instrumented, span
         "traceparent": FROM_RUBY,
     }
 
-    _queue, text = prepare_moved(client, payload, 1e9, json.dumps(payload).encode())
+    _queue, text = prepare_moved(
+        payload, 1e9, client.middleware, client.wire_profile, json.dumps(payload).encode()
+    )
 
     assert json.loads(text)["traceparent"] == FROM_RUBY
     assert not spans.get_finished_spans()

@@ -17,8 +17,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.orm import sessionmaker as maker
 
 from kiqbridge import Job, PayloadError, RedisUnavailable, configure, job
-from kiqbridge.client.collector import COLLECTOR
 from kiqbridge.client.default_client import default_client, own_default_client
+from kiqbridge.client.middleware import COLLECTOR
 from kiqbridge.contrib import after_commit as core
 from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
 from kiqbridge.testing import fake

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.moved import prepare_moved, stamp_moved
+from kiqbridge.client.prepare import prepare_moved
+from kiqbridge.engine.poller import stamp_moved
 from kiqbridge.wire import json_text
 from kiqbridge.wire.stamping import stamp
 
@@ -79,7 +80,9 @@ def test_it_says_what_a_push_would_have_written_or_nothing(payload, write):
     if answer is None:
         return
     queue, text = answer
-    expected_queue, expected = prepare_moved(CLIENT, json_text.loads(member), NOW, member)
+    expected_queue, expected = prepare_moved(
+        json_text.loads(member), NOW, CLIENT.middleware, CLIENT.wire_profile, member
+    )
     assert queue == expected_queue
     # A push puts `retry` and `queue` first; these bytes keep their order.
     assert by_name(text) == by_name(expected)
@@ -102,7 +105,11 @@ def test_it_knows_what_is_complete(member):
     queue, text = stamped(member)
 
     assert queue == "default"
-    assert pairs(text) == pairs(prepare_moved(CLIENT, json_text.loads(member), NOW, member)[1])
+    assert pairs(text) == pairs(
+        prepare_moved(json_text.loads(member), NOW, CLIENT.middleware, CLIENT.wire_profile, member)[
+            1
+        ]
+    )
 
 
 @pytest.mark.parametrize(

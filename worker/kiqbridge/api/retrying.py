@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kiqbridge.api.operator import Operator
-from kiqbridge.client.moved import prepare_moved
-from kiqbridge.client.prepare import prepare
+from kiqbridge.client.prepare import prepare, prepare_moved
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text, raw_job
 from kiqbridge.wire.job_record import JobRecord
@@ -33,7 +32,7 @@ def pushed_text(
     payload = _parsed(job)
     if is_retry:
         _count_down(payload)
-    return prepare_moved(client, payload, now, text)
+    return prepare_moved(payload, now, client.middleware, client.wire_profile, text)
 
 
 def edited(

@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge import seams
 from kiqbridge.client.bulk_push import push_bulk
-from kiqbridge.client.collector import COLLECTOR, collector_of
 from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.job_writer import JobWriter
-from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
+from kiqbridge.client.middleware import (
+    COLLECTOR,
+    Chain,
+    ClientMiddleware,
+    ServerMiddleware,
+    collector_of,
+)
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.operations import Operations
 from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain

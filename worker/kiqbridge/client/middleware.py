@@ -1,4 +1,4 @@
-"""Chains of functions wrapped around a push or a job (protocol §5.4, §7.1, §15.5).
+"""Chains of functions wrapped around a push or a job, and what gets pushes in place of Redis (protocol §5.4, §7.1, §15.5).
 
 A middleware is a function whose last argument calls on to the rest of the chain. The first one
 added is the outermost. One that does not call on stops the push, or skips the job.
@@ -9,9 +9,10 @@ middleware around an `async def` job, a thread while the job runs; adjacent plai
 an `async def call_async` with the same arguments is of both kinds, and nothing crosses.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kiqbridge.runtime.user_code import is_async, link
 
@@ -132,3 +133,26 @@ class Chain(Generic[M]):
 
     def _classify(self) -> None:
         self.is_partly_async = any(is_async(entry) for entry in self._entries)
+
+
+class Collector(Protocol):
+    """Takes the pushes of a thread or task in place of Redis: a batch that is being made, or a call that is noted."""
+
+    def takes_from(self, client: object) -> bool:
+        """Whether it takes what is pushed through this `Client`."""
+
+    def push(self, item: Mapping[str, Any]) -> str | None:
+        """As `Client.push`."""
+
+    def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
+        """As `Client.push_bulk`."""
+
+
+COLLECTOR: ContextVar[Collector | None] = ContextVar("kiqbridge_collector", default=None)
+"""None: pushes go to Redis."""
+
+
+def collector_of(client: object) -> Collector | None:
+    """Who gets the pushes of this client here; None: Redis."""
+    collector = COLLECTOR.get()
+    return collector if collector is not None and collector.takes_from(client) else None

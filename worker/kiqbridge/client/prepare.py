@@ -216,6 +216,27 @@ def _chosen_rule(
     return {name: value for name, value in item.items() if name not in given}, rule
 
 
+def prepare_moved(
+    payload: Mapping[str, Any],
+    now: float,
+    middleware: Chain[ClientMiddleware],
+    profile: Callable[[], Profile],
+    original: bytes,
+) -> tuple[str, bytes] | None:
+    """A payload that is moved out of a set: (queue, text to push), None when middleware stops it (§9.1).
+
+    Raises:
+        PayloadError: it cannot be a job.
+    """
+    # As it is: JSON that is no object must be refused here, not fail as a mapping and keep every
+    # other due job waiting.
+    job = prepare(payload, now, middleware, profile, trusted=True)
+    if job is None:
+        return None
+    job.payload["enqueued_at"] = timestamp(now, job.profile)
+    return job.queue, json_text.dumps_moved(job.payload, original)
+
+
 def text_of_payload(payload: Mapping[str, Any], max_bytes: int) -> bytes:
     """The payload's JSON text.
 

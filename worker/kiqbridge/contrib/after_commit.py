@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.collector import collector_of
 from kiqbridge.client.default_client import default_client, pushing_through
 from kiqbridge.client.job_handle import JobHandle
+from kiqbridge.client.middleware import collector_of
 from kiqbridge.client.prepare import PreparedJob, prepare
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.runtime.clock import client_now

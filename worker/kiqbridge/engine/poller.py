@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.moved import prepare_moved, stamp_moved
+from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.engine.settle.ending import Settlement, dead, dead_unread, stopped_ending
 from kiqbridge.engine.settle.retry import failed_payload
 from kiqbridge.engine.skew_tolerant_clock import SAME_WITHIN_S, Look, SkewTolerantClock
@@ -38,6 +38,8 @@ from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 from kiqbridge.wire import json_text, raw_job
 from kiqbridge.wire.job_text import JobText
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import timestamp
+from kiqbridge.wire.stamping import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -341,7 +343,9 @@ class Poller(Role):
             raise raw_job.too_long_to_keep(member, self._max_bytes)
         if len(member) > raw_job.MAX_PARSED_BYTES and not len(self.client.middleware):
             return raw_job.moved_text(member, now, self.client.wire_profile())
-        return prepare_moved(self.client, json_text.loads(member), now, member)
+        return prepare_moved(
+            json_text.loads(member), now, self.client.middleware, self.client.wire_profile, member
+        )
 
     def _dead(self, member: bytes, error: Exception, now: float) -> Settlement:
         logger.error(
@@ -355,3 +359,12 @@ class Poller(Role):
         queue = str(job.item.get("queue") or "default")
         kept = failed_payload(job.item, error, queue=queue, profile=profile, now=now)
         return dead(keys, member, job.item, kept, error, now=now)
+
+
+def stamp_moved(
+    client: Client, members: Sequence[bytes], now: float
+) -> list[tuple[str, bytes] | None]:
+    """The result of `prepare_moved` for each member; None where that must be asked."""
+    if len(client.middleware):
+        return [None] * len(members)
+    return stamp(members, json_text.dumps(timestamp(now, client.wire_profile())))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.known_schedules import list_schedules
-from kiqbridge.client.moved import prepare_moved
+from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.client.registry import Registry
 from kiqbridge.engine.settle.ending import stopped_ending
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -113,7 +113,9 @@ def _move(memory: Memory, due: Due, client: Client, now: float, enqueue: Enqueue
     with memory.lock:
         if not memory.run_one("ZREM", due.key, due.text):
             return  # another thread was faster
-    moved = prepare_moved(client, json_text.loads(due.text), now, due.text)
+    moved = prepare_moved(
+        json_text.loads(due.text), now, client.middleware, client.wire_profile, due.text
+    )
     if moved is not None:
         enqueue(due.keys, *moved)
     else:

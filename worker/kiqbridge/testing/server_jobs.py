@@ -13,7 +13,7 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import configure, own_default_client
-from kiqbridge.client.moved import prepare_moved
+from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
@@ -166,7 +166,9 @@ class RealJobs:
         try:
             for source in (keys.retry, keys.schedule):
                 for text in read_due(connection, source, now):
-                    moved = prepare_moved(client, json_text.loads(text), now, text)
+                    moved = prepare_moved(
+                        json_text.loads(text), now, client.middleware, client.wire_profile, text
+                    )
                     if moved is None:
                         left = Buried(text, b"", stopped_ending(keys, text, now))
                         bury(connection, keys, source, [left], now=now)

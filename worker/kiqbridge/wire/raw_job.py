@@ -244,7 +244,7 @@ def is_nested_deeper(text: bytes, levels: int) -> bool:
 def moved_text(text: bytes, now: float, profile: Profile) -> tuple[str, bytes]:
     """What is pushed in the place of a due job, by its bytes alone: (queue, text).
 
-    As `client.moved.prepare_moved` without middleware, but that a name may be written twice.
+    As `client.prepare.prepare_moved` without middleware, but that a name may be written twice.
 
     Raises:
         PayloadError: it cannot be a job, as far as its outermost names show.

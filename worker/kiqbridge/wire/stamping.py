@@ -3,7 +3,7 @@
 Nearly all of what is due is complete: a client would refuse, add and change nothing else. Its bytes
 are cut and joined, in a fifth of the time; so whatever is in them survives as it was written, the order
 of its names too, where a push would put those of the defaults first.
-Everything else goes the way of a push, see `client.moved.prepare_moved`.
+Everything else goes the way of a push, see `client.prepare.prepare_moved`.
 """
 
 import re

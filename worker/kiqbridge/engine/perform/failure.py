@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
-from kiqbridge.client.moved import prepare_moved
+from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.engine.settle.ending import (
     Refusal,
@@ -203,7 +203,9 @@ class Failures:
         now = self.wall_now()
         payload: dict[str, Any] = json_text.loads(execution.text)
         payload.setdefault("queue", execution.queue)
-        pushed = prepare_moved(runtime.client, payload, now, execution.text)
+        pushed = prepare_moved(
+            payload, now, runtime.client.middleware, runtime.client.wire_profile, execution.text
+        )
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
             stopped = JobSkipped("client middleware stopped the push of this interrupted job")

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.collector import COLLECTOR, Collector
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.middleware import COLLECTOR, Collector
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.features.batches import ops as flow_ops

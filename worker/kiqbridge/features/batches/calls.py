@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
 from kiqbridge.client.arguments import takes
-from kiqbridge.client.collector import COLLECTOR
 from kiqbridge.client.function_job import Setter
+from kiqbridge.client.middleware import COLLECTOR
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.ops import prepare_job

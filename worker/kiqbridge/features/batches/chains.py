@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.collector import COLLECTOR, Collector
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.middleware import COLLECTOR, Collector
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.ops import StepWriter, guarded, write_ops
