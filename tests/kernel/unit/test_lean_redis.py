@@ -1,14 +1,7 @@
 """redis-py is loaded without its front, and whoever imports it later has the whole library."""
 
-import importlib.util
-
 import pytest
 from support.processes import run_python
-
-of_later_versions = pytest.mark.skipif(
-    importlib.util.find_spec("redis.observability") is None,
-    reason="the oldest redis-py has no metrics, and reads its own version while it is loaded",
-)
 
 LOAD = """
 import sys
@@ -90,7 +83,7 @@ assert asyncio.Lock in typing.get_args(hints["connection_lock"]), hints
     )
 
 
-@of_later_versions
+@pytest.mark.newest_redis_py
 def test_its_own_metrics_work_as_documented():
     run_python(
         LOAD
@@ -114,7 +107,7 @@ assert redis.observability.metrics.Meter is metrics.Meter
     )
 
 
-@of_later_versions
+@pytest.mark.newest_redis_py
 def test_without_opentelemetry_its_metrics_are_off():
     run_python(
         """
@@ -161,7 +154,7 @@ def test_what_another_version_does_with_names_of_what_is_loaded_late_is_right(
     )
 
 
-@of_later_versions
+@pytest.mark.newest_redis_py
 @pytest.mark.parametrize(
     "script",
     [
