@@ -71,6 +71,7 @@ class Client(Operations):
             place; else None.
         middleware: functions around each push, also when the poller moves a job.
         server_middleware: functions around each job that `perform_inline` runs.
+        writer: writes prepared jobs.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Client(Operations):
         super().__init__(
             pool, Keys(namespace), choose(ForClients.profile, profile or None, environ)
         )
-        self._writer = JobWriter(pool, self.keys, replicas=replicas, max_payload_bytes=most)
+        self.writer = JobWriter(pool, self.keys, replicas=replicas, max_payload_bytes=most)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
         self.fleets: FleetWriters | None = None
@@ -126,7 +127,7 @@ class Client(Operations):
 
     def use_fleets(self, fleets: "Fleets") -> None:
         """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
-        self.fleets = seams.call("fleet_writers")(fleets, self._writer)
+        self.fleets = seams.call("fleet_writers")(fleets, self.writer)
 
     def _writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
         """Writes the jobs of one call.
@@ -134,7 +135,7 @@ class Client(Operations):
         Raises:
             PayloadError: they belong to several fleets, or to none.
         """
-        return self._writer if self.fleets is None else self.fleets.writer(jobs)
+        return self.writer if self.fleets is None else self.fleets.writer(jobs)
 
     def __repr__(self) -> str:
         return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
@@ -142,7 +143,7 @@ class Client(Operations):
     @property
     def max_payload_bytes(self) -> int:
         """Bytes of a job's text above which it is refused; 0 = no limit."""
-        return self._writer.max_payload_bytes
+        return self.writer.max_payload_bytes
 
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
@@ -162,7 +163,7 @@ class Client(Operations):
 
     def handle_from(self, jid: str, writer: JobWriter) -> JobHandle:
         """As `handle`, of a job that this writer wrote, whatever its fleet."""
-        if writer is self._writer:
+        if writer is self.writer:
             return self.handle(jid)
         client = self._of_fleets.get(writer)
         if client is None:
@@ -198,7 +199,7 @@ class Client(Operations):
         job = prepare(item, now, self.middleware, self.fleet_profile.current, by_rule=True)
         if job is None:
             return None
-        writer = self._writer if self.fleets is None else self.fleets.writer([job])
+        writer = self.writer if self.fleets is None else self.fleets.writer([job])
         if job.rule is not None:
             from kiqbridge.client.guarded_push import GuardedPush, push_jobs  # noqa: PLC0415 - few jobs have one
 
@@ -237,7 +238,7 @@ class Client(Operations):
         if self._group is None:
             from kiqbridge.client.group_commit import GroupCommit  # noqa: PLC0415 - needs asyncio
 
-            self._group = GroupCommit(self._writer)
+            self._group = GroupCommit(self.writer)
         await self._group.write(job)
         return self.handle(job.jid)
 
@@ -378,8 +379,7 @@ class Client(Operations):
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
-        profile = self.fleet_profile.without_redis
-        found = (prepare(item, now, none, profile) for item in items)
+        found = (prepare(item, now, none, self.fleet_profile.without_redis) for item in items)
         jobs = [job for job in found if job is not None]  # all of them: there is no middleware
         keyed = zip(jobs, dedupe_keys, strict=True)
         guards = [guarded_push.guard_of(job, key) for job, key in keyed]
@@ -397,8 +397,3 @@ class Client(Operations):
         if self.fleets is not None:
             return self.fleets.find_tick(None, schedule, instant)
         return tick_push.find_tick(self._redis, self.keys, schedule, instant)
-
-    @property
-    def writer(self) -> JobWriter:
-        """Writes prepared jobs."""
-        return self._writer

@@ -121,7 +121,7 @@ class DeferringClient(Client):
         if job is not None:
             # A copy: what the caller changes from now on is not pushed, and what has no text, or too
             # long a one, is refused here.
-            job.payload = json_text.loads(self._writer.text(job, now))
+            job.payload = json_text.loads(self.writer.text(job, now))
         return job
 
 
