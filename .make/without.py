@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FEATURES = "worker/kiqbridge/features"
 PLACES = (FEATURES, "tests/features", "lambdas")
-TESTS = ("tests/test_layers.py", "tests/kernel/unit", "tests/kernel/redis")
+TESTS = ("tests/test_layers.py", "tests/kernel/unit", "tests/kernel/redis", "tests/kernel/lambdas")
 FEW = (
     "tests/kernel/unit/test_execution.py",
     "tests/kernel/unit/test_job.py",

@@ -151,8 +151,6 @@ def test_health_and_the_process_hash_show_how_old_things_are(redis, start, clien
     worker = start()
     push(client, "until_open", "a")
     seen.wait("begin a")
-    redis.sadd("paused", "default")  # so that the suspect waits
-    redis.rpush("kb:suspects:default", '{"class":"note_it","args":["suspect"],"jid":"s"}')
     identity = find_identity(redis, worker.pid)
 
     def ages():
@@ -161,8 +159,6 @@ def test_health_and_the_process_hash_show_how_old_things_are(redis, start, clien
 
     wait_until(lambda: (ages()["oldest_job_s"] or 0) > 1, PATIENT_S)
     wait_until(lambda: float(redis.hget(identity, "kb_oldest_job_s") or 0) > 1, PATIENT_S)
-    wait_until(lambda: ages()["suspects"] == {"default": 1}, PATIENT_S)
-    wait_until(lambda: redis.hget(identity, "kb_suspects") == b"1", PATIENT_S)
     assert ages()["last_recovery"] is None
     assert ages()["poller_lag_s"] is None
     seen.release()

@@ -1,4 +1,4 @@
-"""What counts as closed by somebody else; that a worker gives its jobs back is in process/test_process_state.py."""
+"""What counts as closed by somebody else; that a worker gives its jobs back is in features/process_pool/test_process_state.py."""
 
 import os
 import socket

@@ -14,7 +14,7 @@ from support.waiting import wait_until
 from kiqbridge.client.registry import Registry
 from kiqbridge.engine.host.process_state import ProcessState
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 JOBS = Path(__file__).parent / "jobs" / "changing.py"
 FLAGS = ("-c", "2")

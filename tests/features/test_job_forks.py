@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
+from support.notes import Notes
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
-TESTS = Path(__file__).parents[2]
-JOBS = TESTS / "kernel" / "process" / "jobs" / "forking.py"
+TESTS = Path(__file__).parents[1]
+JOBS = Path(__file__).parent / "jobs" / "forking.py"
 FLAGS = ("-c", "2")
 NOTES = 300
 CODES = {"return": 0, "exit": 3, "raise": 1}
+
+
+@pytest.fixture
+def seen(tmp_path):
+    return Notes(tmp_path)
 
 
 def push_notes(client, first):

@@ -23,7 +23,12 @@ from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.redis_server, pytest.mark.openssl]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.any_server,
+    pytest.mark.redis_server,
+    pytest.mark.openssl,
+]
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "security.md"
 NAMESPACE = "{myapp}"

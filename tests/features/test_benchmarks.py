@@ -20,7 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 from support import processes
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 # Those left out differ from these in the job alone, take seconds by their nature, or need the network.
 SMALL = (

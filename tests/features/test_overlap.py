@@ -4,19 +4,25 @@ import time
 from pathlib import Path
 
 import pytest
+from support.notes import Notes
 from support.waiting import wait_until
 
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 JOBS = Path(__file__).parent / "jobs" / "overlapping.py"
 
 
 FLAGS = ("-c", "2")
 ENV = {"KIQBRIDGE_RECOVER_AFTER_S": "4"}
+
+
+@pytest.fixture
+def seen(tmp_path):
+    return Notes(tmp_path)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kiqbridge.store.tracking_connection import TrackingConnection
 from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 from kiqbridge.wire.keys import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
+pytestmark = [pytest.mark.slow, pytest.mark.any_server, pytest.mark.redis_server]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from support.servers import find_free_port
 
 from kiqbridge.web.middleware import base_of_event
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 ARN = "arn:aws:sts::123456789012:assumed-role/Ops/ann"
 HOST = "abc.lambda-url.eu-west-1.on.aws"
