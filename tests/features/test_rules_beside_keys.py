@@ -126,7 +126,7 @@ class TestBesideAKey:
         ({"unique": Throttle(per_s=1)}, r"unique: .* is not a kiqbridge.flow.Unique\(…\)"),
         (
             {"unique": Unique(), "throttle": Throttle(per_s=1)},
-            "unique and throttle: a job can have one of them",
+            "throttle and unique: a job can have one of them",
         ),
     ],
 )

@@ -136,7 +136,9 @@ def rule_among(options: Mapping[str, Any]) -> Rule | None:
         if not isinstance(value, Rule) or value.option != name:
             raise ConfigError(f"{name}: {shorten(value)} is not a kiqbridge.flow.{name.title()}(…)")
     if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)}: a job can have one of them; leave the other out")
+        raise ConfigError(
+            f"{' and '.join(sorted(given))}: a job can have one of them; leave the other out"
+        )
     return next(iter(given.values()), None)
 
 
