@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kiqbridge import job
 from kiqbridge.client.default_client import configure, own_default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.runtime.logs.log_level import begin_job, end_job
@@ -55,3 +56,20 @@ def configure_capture() -> Pushes:
     client = configure("redis://nowhere.invalid:1/0")
     client.middleware.add(pushes)
     return pushes
+
+
+def declare_work(seen, **options):
+    """The job Work, which notes its key, and may fail then."""
+
+    @job(name="Work", **options)
+    def work(key, fails=False):
+        seen.append(key)
+        if fails:
+            raise ValueError(key)
+
+    return work
+
+
+def outcomes(jobs):
+    """How the jobs of a fake have ended."""
+    return [each.outcome for each in jobs.performed]

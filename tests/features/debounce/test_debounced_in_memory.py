@@ -1,17 +1,12 @@
 """Debounced and throttled jobs in `kiqbridge.testing`."""
 
 import pytest
+from support.jobs import declare_work
 
-from kiqbridge import job
 from kiqbridge.flow import Debounce, Throttle
 from kiqbridge.testing import fake
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
-
-
-@pytest.fixture
-def seen():
-    return []
 
 
 @pytest.fixture
@@ -21,18 +16,8 @@ def jobs():
         yield jobs
 
 
-def declare(seen, **options):
-    @job(name="Work", **options)
-    def work(key, fails=False):
-        seen.append(key)
-        if fails:
-            raise ValueError(key)
-
-    return work
-
-
 def test_of_debounced_jobs_the_last_one_runs(jobs, seen):
-    work = declare(seen, debounce=Debounce(wait_s=30, by=lambda *_: 0, max_wait_s=50))
+    work = declare_work(seen, debounce=Debounce(wait_s=30, by=lambda *_: 0, max_wait_s=50))
     for key in range(4):
         work.perform_async(key)
         jobs.clock.move(20)
@@ -45,7 +30,7 @@ def test_of_debounced_jobs_the_last_one_runs(jobs, seen):
 
 
 def test_throttled_jobs_are_left_out_or_put_off(jobs, seen):
-    work = declare(seen, throttle=Throttle(limit=1, per_s=60, over="later"))
+    work = declare_work(seen, throttle=Throttle(limit=1, per_s=60, over="later"))
     jids = [work.perform_async("a") for _ in range(3)]
     left_out = work.set(throttle=Throttle(per_s=10**6, by=("fails",)))
 

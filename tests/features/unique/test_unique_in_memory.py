@@ -1,17 +1,12 @@
 """Unique jobs in `kiqbridge.testing`."""
 
 import pytest
+from support.jobs import declare_work, outcomes
 
-from kiqbridge import job
 from kiqbridge.flow import Unique, find_owner
 from kiqbridge.testing import fake
 
 pytestmark = pytest.mark.usefixtures("own_jobs")
-
-
-@pytest.fixture
-def seen():
-    return []
 
 
 @pytest.fixture
@@ -21,22 +16,8 @@ def jobs():
         yield jobs
 
 
-def declare(seen, **options):
-    @job(name="Work", **options)
-    def work(key, fails=False):
-        seen.append(key)
-        if fails:
-            raise ValueError(key)
-
-    return work
-
-
-def outcomes(jobs):
-    return [each.outcome for each in jobs.performed]
-
-
 def test_a_unique_job_is_left_out_until_the_first_is_done(jobs, seen):
-    work = declare(seen, unique=Unique())
+    work = declare_work(seen, unique=Unique())
     first = work.perform_async("a")
 
     assert work.perform_async("a") is None
@@ -49,7 +30,7 @@ def test_a_unique_job_is_left_out_until_the_first_is_done(jobs, seen):
 
 
 def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, seen):
-    work = declare(seen, unique=Unique(by=("key",)), retry=1)
+    work = declare_work(seen, unique=Unique(by=("key",)), retry=1)
     work.perform_async("a", True)
     jobs.drain(raise_errors=False)
 
@@ -62,7 +43,7 @@ def test_a_retry_keeps_the_lock_and_death_frees_it(jobs, seen):
 
 
 def test_one_that_was_replaced_is_skipped(jobs, seen):
-    work = declare(seen, unique=Unique(by=("fails",), on_conflict="replace"))
+    work = declare_work(seen, unique=Unique(by=("fails",), on_conflict="replace"))
     work.perform_async("old")
     work.perform_async("new")
     jobs.drain()

@@ -191,8 +191,11 @@ def test_work_is_read_as_by_each_version(file, name, operator_of, redis):
     operation = FILES[file][name]
     put_state(redis, operation["state"])
 
-    [work] = WorkSet(operator_of(file))
+    works = WorkSet(operator_of(file))
+    [work] = works
 
+    assert works.find_work(work.job.jid).tid == work.tid
+    assert works.find_work("0" * 24) is None
     # A version reads one of the two names of the hash; we read both, as our processes write both.
     shown = [
         each

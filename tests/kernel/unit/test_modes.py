@@ -5,6 +5,7 @@ import threading
 import unittest
 
 import pytest
+from support.jobs import declare_work, outcomes
 
 from kiqbridge import Client, RedisUnavailable, job
 from kiqbridge.runtime.clock import use_clock
@@ -193,22 +194,8 @@ def jobs():
         yield jobs
 
 
-def declare(seen, **options):
-    @job(name="Work", **options)
-    def work(key, fails=False):
-        seen.append(key)
-        if fails:
-            raise ValueError(key)
-
-    return work
-
-
-def outcomes(jobs):
-    return [each.outcome for each in jobs.performed]
-
-
 def test_a_job_that_is_too_old_is_not_performed(jobs, seen):
-    work = declare(seen, expires_in=60)
+    work = declare_work(seen, expires_in=60)
     work.perform_async("a")
     jobs.clock.move(61)
 

@@ -129,19 +129,19 @@ class UnregisteredWatch:
         self._next_at: float | None = None
         self._reported: set[str] = set()
 
-    def is_due(self, now: float) -> bool:
-        """Whether there is a search to begin or to go on with; `now` on a monotonic clock."""
-        if self._next_at is None:
-            self._next_at = now + FIRST_AFTER_S
-        return now >= self._next_at
-
     def step(self, connection: RedisConnection, now: float) -> None:
         """Go on with the search, if it is due; called every few seconds by one process of the fleet.
+
+        Args:
+            connection: to Redis.
+            now: seconds on a monotonic clock.
 
         Raises:
             KiqbridgeError: the next search begins later, from the start.
         """
-        if not self.is_due(now):
+        if self._next_at is None:
+            self._next_at = now + FIRST_AFTER_S
+        if now < self._next_at:
             return
         self._search = self._search or Search(self._keys)
         try:
