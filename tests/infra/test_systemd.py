@@ -81,7 +81,7 @@ class TestStoppingAndStarting:
     def test_its_variables_are_those_that_the_worker_reads(self):
         known = {variable for setting in SETTINGS for variable in setting.env}
 
-        assert {entry.partition("=")[0] for entry in values("Environment")} <= known
+        assert {entry.strip('"').partition("=")[0] for entry in values("Environment")} <= known
 
     def test_the_address_is_in_a_file_and_not_in_the_unit(self):
         assert values("EnvironmentFile") == ["/etc/kiqbridge/worker.env"]

@@ -35,7 +35,7 @@ def test_the_app_has_its_name_and_our_version(files):
     project = tomllib.loads(files["pyproject.toml"])["project"]
 
     assert project["name"] == "shop"
-    assert project["dependencies"] == [f"kiqbridge[worker]=={__version__}"]
+    assert project["dependencies"] == [f"kiqbridge[aws,worker]=={__version__}"]
     assert f"kiqbridge[local,testing]=={__version__}" in project["optional-dependencies"]["dev"]
     assert f"kiqbridge[lambda]=={__version__}" in files["lambdas/requirements.txt"]
     assert (

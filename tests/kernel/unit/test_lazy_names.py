@@ -30,6 +30,19 @@ sys.exit(main(["worker"]))
     assert "the command cannot be loaded: No module named 'orjson'" in ended.stderr
 
 
+def test_a_command_that_reads_yaml_names_the_extra_that_brings_it():
+    code = """
+import sys
+sys.modules["yaml"] = None
+from kiqbridge.commands.cli import main
+sys.exit(main(["schedule", "list"]))
+"""
+    ended = run_python(code, check=False)
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert ended.stderr.endswith("pip install 'kiqbridge[worker]'\n")
+
+
 def test_all_names_are_there_and_stay_the_same_and_another_is_refused():
     for name in set(kiqbridge.__all__) & set(dir(kiqbridge)):  # without what went with a feature
         assert getattr(kiqbridge, name) is getattr(kiqbridge, name)

@@ -32,10 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (
         ImportError
     ) as error:  # as of `python -S`, or of a redis-py that is not among those that pip takes
-        sys.stderr.write(
-            f"kiqbridge: the command cannot be loaded: {error}; see what {sys.executable} finds with "
-            "`python -m pip check`, and install kiqbridge with what it depends on: pip install kiqbridge\n"
+        reads_yaml = (error.name or "").partition(".")[0] == "yaml"
+        hint = (
+            "it reads YAML, which the base package does not: pip install 'kiqbridge[worker]'"
+            if reads_yaml
+            else f"see what {sys.executable} finds with `python -m pip check`, and install kiqbridge with "
+            "what it depends on: pip install kiqbridge"
         )
+        sys.stderr.write(f"kiqbridge: the command cannot be loaded: {error}; {hint}\n")
         return 1
     options = parser.parse_args(words)
     if fleet := getattr(options, "fleet", None):
@@ -87,7 +91,10 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **{"formatter_class": HelpFormatter, **keywords})
+        # Abbreviations would break scripts as soon as another option begins alike.
+        super().__init__(
+            *args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **keywords}
+        )
         self.default_verb = ""
         self.default_takes_word = False
         self._words: list[str] = []
