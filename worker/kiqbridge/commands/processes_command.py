@@ -78,14 +78,15 @@ def _list(options: argparse.Namespace) -> int:
         [_row(each, now) for each in processes],
         none="No process is alive; `kiqbridge worker` starts one.",
     )
-    if not options.jobs or not processes or options.json:
+    if not processes or options.json:
+        return 0
+    oldest_s = max((each.silent_s(now) for each in processes if each.beat_at), default=0.0)
+    write_line(f"As of the last heartbeats, the oldest of which came {span_text(oldest_s)} ago.")
+    if not options.jobs:
         return 0
     write_line()
     if not fields:
-        oldest_s = max((each.silent_s(now) for each in processes if each.beat_at), default=0.0)
-        write_line(
-            f"No job ran at the last heartbeats, the oldest of which came {span_text(oldest_s)} ago."
-        )
+        write_line("No job ran then.")
         return 0
     write_table(
         ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),

@@ -86,7 +86,13 @@ def run(options: argparse.Namespace) -> int:
         "rescued": [{"incarnation": name, "returned": count} for name, count in rescued.items()],
         "left": [each.name for each in left],
     }
-    answer(options, document, _result(options, rescued, left))
+    lines = _result(options, rescued, left)
+    if not rescued and not options.now and any(each.state == "alive" for each in now):
+        silent_s = LeaseTimes(config.recover_after_s).silent_after
+        lines.append(
+            f"a worker that was killed less than {silent_s:.0f} s ago still counts as alive; run it again then"
+        )
+    answer(options, document, lines)
     return 1 if left and not options.dry_run else 0
 
 
@@ -175,10 +181,12 @@ def _state(each: Incarnation) -> str:
     """`NAME  silent for 12 s, holds 2 jobs (default 2)`."""
     if each.state == "unknown layout":
         return f"{each.name}  {each.state}: only a version that knows its layout can rescue it"
+    ago = each.silent_for_s
     silent = ""
     if each.state == "silent":
-        ago = each.silent_for_s
         silent = ", no sign of life is known" if ago is None else f" for {ago:.0f} s"
+    elif ago is not None:
+        silent = f", last sign of life {ago:.0f} s ago"
     queues = ", ".join(f"{queue} {count}" for queue, count in each.held.items())
     held = count_text(each.held_jobs, "job") + (f" ({queues})" if queues else "")
     return f"{each.name}  {each.state}{silent}, holds {held}"
