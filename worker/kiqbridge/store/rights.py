@@ -41,9 +41,9 @@ ping|eval x 0|evalsha x 0|time|wait 0 0|type {guards}|sadd {queues} x|lpush {que
 hmget {guards} f|hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x
 zrangebyscore {until} 0 1|persist {ticks}|zrange {ticks} 0 0
 """
-_OPERATOR: Final = (
-    "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|rename {it} {it}"
-)
+_OPERATOR: Final = """
+zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|rename {it} {it}|hkeys {it}
+"""
 
 NEEDS: Final[Mapping[Role, str]] = {
     "worker": _WORKER,
