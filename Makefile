@@ -120,11 +120,11 @@ fmt: $(VENV)/.dev ## Format the code and apply safe fixes
 	$(PY) -m ruff format
 
 docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
-	$(PY) .make/settings_doc.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
+	$(PY) .make/settings_doc.py > docs/reference/settings.md.new && mv docs/reference/settings.md.new docs/reference/settings.md
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) tests/dst_picture.py > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
-capture: $(VENV)/.dev ## Write the first ten minutes of docs/start.md from what a new user's commands print; takes minutes
+capture: $(VENV)/.dev ## Write the first ten minutes of docs/tutorial/start.md from what a new user's commands print; takes minutes
 	@$(PY) tests/first_ten_minutes.py
 
 site: $(VENV)/.dev ## Build the documentation as a site, in build/site
@@ -144,7 +144,7 @@ build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA
 deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)
 	@.make/deploy.sh $(ARGS)
 
-bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' runs a part)
+bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/explanation/benchmarks.md (ARGS='noop retry' runs a part)
 	@$(PY) tests/benchmarks/bench.py $(ARGS)
 
 bench-quick: $(VENV)/.dev ## Run the benchmarks in two minutes: fewer jobs, one round, nothing written

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md out of the table: `make docs`, or `python .make/settings_doc.py > docs/settings.md`."""
+"""Writes docs/reference/settings.md out of the table: `make docs`, or `python .make/settings_doc.py > docs/reference/settings.md`."""
 
 # ruff: noqa: INP001 - a script of the Makefile, in no package
 
@@ -38,7 +38,7 @@ weights. Without weights queues are served strictly in their order; with weight 
 order; else a queue is looked at first as often as its share of the weights.
 
 `capsules` maps a name to `queues`, `concurrency` and `async_concurrency` of its own \
-([engine.md](engine.md)).
+([engine.md](../explanation/engine.md)).
 """
 
 _CLIENT = """

@@ -60,7 +60,8 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))
         test = TEST.fullmatch(match["text"])
         if test and path.startswith("tests/"):
-            return f"[{test[1].replace('_', ' ')}](proofs.md#test_{test[1]})"
+            proofs = relative("docs/explanation/proofs.md")
+            return f"[{test[1].replace('_', ' ')}]({proofs}#test_{test[1]})"
         to = relative(path)
         if to:
             return f"[{match['text']}]({to}{match['anchor'] or ''})"

@@ -51,7 +51,7 @@ REFERENCE: Final = {
     ),
     "errors": ("Errors", "errors"),
 }
-"""Page below reference/ → its title, and names below `kiqbridge`."""
+"""Page below reference/python/ → its title, and names below `kiqbridge`."""
 OPTIONS: Final = dict.fromkeys(
     ["Job", "client.function_job.FunctionJob"], "\n    options:\n      inherited_members: true"
 )
@@ -67,7 +67,7 @@ TEST: Final = re.compile(r"`test_(\w+)`")
 """How docs/index.md calls a test, in a link to its file."""
 TESTS_HEAD: Final = """## Tests of the first page
 
-What [the first page](index.md#beside-other-systems) names, as it runs.
+What [the first page](../index.md#beside-other-systems) names, as it runs.
 """
 _SENTENCE_END = re.compile(r"(?<=[^.]\.)\s+")
 
@@ -205,15 +205,16 @@ def _printed_by(script: str) -> str:
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "modules.md": _modules,
-    "reference/index.md": _reference_index,
+    "reference/python/index.md": _reference_index,
     **{
-        f"reference/{page}.md": partial(_reference, *content) for page, content in REFERENCE.items()
+        f"reference/python/{page}.md": partial(_reference, *content)
+        for page, content in REFERENCE.items()
     },
 }
 ADDED: Final[dict[str, Callable[[], str]]] = {
-    "doctor.md": _rules,
-    "proofs.md": _named_tests,
-    "telemetry.md": _metrics,
-    "errors.md": partial(_printed_by, "tests/bad_inputs.py"),
-    "conformance.md": partial(_printed_by, "tests/interop/conformance.py"),
+    "reference/doctor.md": _rules,
+    "explanation/proofs.md": _named_tests,
+    "reference/telemetry.md": _metrics,
+    "reference/errors.md": partial(_printed_by, "tests/bad_inputs.py"),
+    "reference/conformance.md": partial(_printed_by, "tests/interop/conformance.py"),
 }

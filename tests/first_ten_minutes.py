@@ -1,4 +1,4 @@
-"""Writes a section of docs/start.md: what somebody sees who has never used Kiqbridge, with the times it took.
+"""Writes a section of docs/tutorial/start.md: what somebody sees who has never used Kiqbridge, with the times it took.
 
 python tests/first_ten_minutes.py
 
@@ -22,7 +22,7 @@ from support.distribution import make_once
 from support.documents import ROOT
 from support.processes import ChildProcess
 
-DOCUMENT = ROOT / "docs" / "start.md"
+DOCUMENT = ROOT / "docs" / "tutorial" / "start.md"
 HEAD = """## The first ten minutes
 
 Written by `make capture`: each command was run, in an empty folder and in a fresh environment, and this is what it
@@ -147,7 +147,7 @@ def play(terminal: Terminal, wheel: str) -> None:
     terminal.say("### Towards AWS\n")
     terminal.run("kiqbridge schedule list --template template.yaml")
     terminal.say(
-        "`make check`, `make build` and `make deploy` go on from here ([deploy](deploy.md)).\n"
+        "`make check`, `make build` and `make deploy` go on from here ([deploy](../how_to/deploy.md)).\n"
     )
 
 

@@ -1,6 +1,6 @@
 """Sixteen fleets with a million jobs a second on a cluster, in arithmetic: `python tests/scale.py` (`make scale`).
 
-Jobs are counted in steps of a tenth of a second. Costs are those of docs/scaling.md, times those of docs/proofs.md.
+Jobs are counted in steps of a tenth of a second. Costs are those of docs/explanation/scaling.md, times those of docs/explanation/proofs.md.
 
 1. Each fleet is given 62,500 short jobs a second in bulk. While its primary is away, or its slot moves, producers hold
    them, and then push twice as many as usual.

@@ -1,11 +1,11 @@
-"""docs/choose.md: its numbers are those of docs/benchmarks.md, and what it says of us has a source."""
+"""docs/explanation/choose.md: its numbers are those of docs/explanation/benchmarks.md, and what it says of us has a source."""
 
 import re
 
 import pytest
 from support.documents import ROOT, rows
 
-TEXT = (ROOT / "docs/choose.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/explanation/choose.md").read_text(encoding="utf-8")
 NOISE = 0.3
 """How far a rounded number may be from that of a new run."""
 
@@ -19,7 +19,9 @@ def number(cell):
 def test_the_numbers_are_those_of_the_benchmarks():
     measured = {
         re.sub(r" [\d.]+(?=, )", "", name): cells
-        for name, *cells in rows((ROOT / "docs/benchmarks.md").read_text(encoding="utf-8"))
+        for name, *cells in rows(
+            (ROOT / "docs/explanation/benchmarks.md").read_text(encoding="utf-8")
+        )
     }
     shown = [row for row in rows(TEXT.split("## Numbers")[1]) if row[0] != "measure"]
 

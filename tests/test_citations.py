@@ -20,15 +20,15 @@ SECTION = re.compile(r"^#{2,6} (\d+(?:\.\d+)*)\.? (.*?)(?=^#{2,6} \d|\Z)", re.MU
 @cache
 def sections_of(document):
     """Number of each section of a file in docs/ → its text up to the next one; none if there is no such file."""
-    path = ROOT / "docs" / document
-    return dict(SECTION.findall(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    path = next((ROOT / "docs").rglob(document), None)
+    return dict(SECTION.findall(path.read_text(encoding="utf-8"))) if path else {}
 
 
 def citations(text):
     """Document and number of each."""
     for name, number in CITED.findall(text):
         file = name.rpartition("/")[2].removesuffix(".md") + ".md"
-        is_document = name.endswith(".md") or (name and (ROOT / "docs" / file).is_file())
+        is_document = name.endswith(".md") or (name and any((ROOT / "docs").rglob(file)))
         if number != "n":
             yield file if is_document else DEFAULT, number
 

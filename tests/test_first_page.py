@@ -16,7 +16,7 @@ MEASURED = {
     },
     "Jobs of 10 ms, 50 threads": {"Sidekiq": "jobs that sleep 10 ms, 50 threads, jobs/s"},
 }
-"""Row → system → how its row of docs/benchmarks.md begins."""
+"""Row → system → how its row of docs/explanation/benchmarks.md begins."""
 SAID = re.compile(
     r"yes|no|\u2013|paid \((Pro|Enterprise)\)|by a (plug-in|setting): [\w-]+|not measured|[\d.]+ x"
 )
@@ -37,7 +37,7 @@ def test_a_cell_of_ours_is_a_test_and_one_of_others_says_no_more_than_it_should(
 
 
 def test_the_ratios_are_those_of_the_benchmarks():
-    measured = rows((ROOT / "docs/benchmarks.md").read_text(encoding="utf-8"))
+    measured = rows((ROOT / "docs/explanation/benchmarks.md").read_text(encoding="utf-8"))
     expected = {}
     for name, systems in MEASURED.items():
         for system, begins in systems.items():

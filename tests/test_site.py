@@ -18,22 +18,22 @@ LOADED = re.compile(
 """What a browser loads by itself from another host."""
 
 MADE = [
-    ("reference/client.html", "perform_async"),
-    ("reference/client.html", "push_bulk"),
-    ("reference/api.html", "DeadSet"),
-    ("telemetry.html", "kiqbridge_worker_lost_threads_total"),
-    ("errors.html", "is declared twice"),
-    ("conformance.html", "Ruby enqueues, Python performs"),
+    ("reference/python/client.html", "perform_async"),
+    ("reference/python/client.html", "push_bulk"),
+    ("reference/python/api.html", "DeadSet"),
+    ("reference/telemetry.html", "kiqbridge_worker_lost_threads_total"),
+    ("reference/errors.html", "is declared twice"),
+    ("reference/conformance.html", "Ruby enqueues, Python performs"),
     ("modules.html", "push_tick.lua"),
-    ("doctor.html", 'id="failing-class"'),
+    ("reference/doctor.html", 'id="failing-class"'),
     ("index.html", 'src="images/web-now.png"'),
     ("index.html", "0 given back. Bye."),
-    ("index.html", 'href="proofs.html#test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
-    ("proofs.html", 'id="test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
+    ("index.html", 'href="explanation/proofs.html#test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
+    ("explanation/proofs.html", 'id="test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
     ("overview.html", 'src="images/web-now.png"'),
     ("stacks.html", "CreateRedis"),
     ("changelog.html", "Changelog"),
-    ("concepts.html", 'href="reliability.html"'),
+    ("explanation/concepts.html", 'href="../reliability.html"'),
     ("contributing.html", 'href="architecture.html"'),
 ]
 """Page → what only docstrings, a file outside of docs/, or a name made a link puts there."""

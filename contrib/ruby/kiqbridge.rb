@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Unique jobs, throttles and pauses of Kiqbridge for a Ruby application: one file, which needs nothing but sidekiq.
-# Tested with Sidekiq 6.4 and 7.3; docs/rails.md names each interface that it uses, and says what is known of 8.
+# Tested with Sidekiq 6.4 and 7.3; docs/how_to/rails.md names each interface that it uses, and says what is known of 8.
 #
 #   # config/initializers/sidekiq.rb
 #   require_relative "../../lib/kiqbridge"
@@ -18,7 +18,7 @@
 #             "replace" or "raise"), ttl (seconds, 30 days)
 #   throttle: limit (1), per (seconds), by, over ("drop" or "later")
 #
-# with the meaning that docs/flow.md gives them. A lock is the same for Ruby and Python: whoever pushes first has it,
+# with the meaning that docs/how_to/flow.md gives them. A lock is the same for Ruby and Python: whoever pushes first has it,
 # and whoever performs the job frees it. A push that is left out returns nil, as one that a middleware stops. What is
 # not pushed to Redis takes no lock and is not counted: `perform_inline`, and all in the modes of Sidekiq::Testing.
 # An Active Job may have these options, too: `by` counts the arguments of its own `perform`. The retry that `retry_on`

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench.py [--quick] [--peers saq,rq] [MEASURE …]
 
 The runs alternate, and the table gives medians and their ratio, since machines are noisy. A full run
-of all measures writes docs/benchmarks.md.
+of all measures writes docs/explanation/benchmarks.md.
 """
 
 import argparse
@@ -69,11 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     took = f"{time.monotonic() - began:.0f} s"
     print(f"\n{told}\n\n{as_text(outcomes)}\n")
     complete = not options.measures and sizes is FULL
-    if path := options.write or (complete and "docs/benchmarks.md"):
+    if path := options.write or (complete and "docs/explanation/benchmarks.md"):
         write(Path(path), outcomes, told, f"{options.size} run of {took}")
         print(f"written: {path}")
     else:
-        print("docs/benchmarks.md is written by a full run of all measures (make bench).")
+        print(
+            "docs/explanation/benchmarks.md is written by a full run of all measures (make bench)."
+        )
     print(f"{len(outcomes)} lines in {took}")
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 

@@ -1,4 +1,4 @@
-"""What a figure is worth without its settings: nothing. Machine, versions, and docs/benchmarks.md."""
+"""What a figure is worth without its settings: nothing. Machine, versions, and docs/explanation/benchmarks.md."""
 
 import importlib.metadata
 import platform

@@ -1,4 +1,4 @@
-"""How much is measured: in full for docs/benchmarks.md, quick while tuning, tiny for the tests."""
+"""How much is measured: in full for docs/explanation/benchmarks.md, quick while tuning, tiny for the tests."""
 
 from types import SimpleNamespace
 

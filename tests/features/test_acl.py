@@ -1,4 +1,4 @@
-"""The rights that docs/security.md asks for: a worker and the enqueue function do all under them."""
+"""The rights that docs/reference/security.md asks for: a worker and the enqueue function do all under them."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def seen(tmp_path):
 
 def rules_of(user: str) -> list[str]:
     """What the document says of a user, as ACL SETUSER takes it."""
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
     [block] = re.findall(rf"```text\nuser {user} (.*?)```", text, re.DOTALL)
     return block.split()
 
@@ -382,7 +382,7 @@ def test_the_function_publishes_schedules_and_a_worker_looks_for_their_ticks(ser
 
 
 def test_limits_of_queues_need_the_right_that_the_document_names_for_them(server, raw):
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
     [right] = re.findall(r"With `KIQBRIDGE_QUEUE_LIMITS` .*?: add `(\S+)`", text)
     item = {"class": "plain", "args": [], "queue": "low"}
     client = Client(address(server, FUNCTION), namespace=NAMESPACE)

@@ -1,4 +1,4 @@
-"""docs/from_crontab.md is what happens: its crontab is imported, compared, pasted and checked here."""
+"""docs/how_to/from_crontab.md is what happens: its crontab is imported, compared, pasted and checked here."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from kiqbridge.commands import cli
 from kiqbridge.features.shell_command.shell_job import AllowList
 from kiqbridge.schedule.check import main as check
 
-PAGE = "docs/from_crontab.md"
+PAGE = "docs/how_to/from_crontab.md"
 BLOCKS = [block for block in blocks() if block.document == PAGE]
 CRONTAB, IMPORT, OUTPUT, EVENT = BLOCKS[:4]
 

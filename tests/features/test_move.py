@@ -1,4 +1,4 @@
-"""A fleet moves to another server as docs/move.md says, command by command, while both servers have workers."""
+"""A fleet moves to another server as docs/how_to/move.md says, command by command, while both servers have workers."""
 
 import os
 import re
@@ -56,7 +56,11 @@ def event(text: str) -> None:
 def hourly() -> None:
     note("hourly")
 """
-PAGE = [block for block in blocks() if block.document == "docs/move.md" and block.language == "sh"]
+PAGE = [
+    block
+    for block in blocks()
+    if block.document == "docs/how_to/move.md" and block.language == "sh"
+]
 FLEETS = "KIQBRIDGE_FLEETS"
 
 

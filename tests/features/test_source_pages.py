@@ -1,4 +1,4 @@
-"""The pages of docs/sources: their events go through the real function, with the mapping above them.
+"""The pages of docs/reference/sources: their events go through the real function, with the mapping above them.
 
 http.md is tested in tests/features/http_events: its blocks are requests.
 """
@@ -15,7 +15,7 @@ from kiqbridge.aws import sources
 from kiqbridge.features.service_events.services import FORMS
 from kiqbridge.wire.guards import DAY_S, Source
 
-FOLDER = ROOT / "docs" / "sources"
+FOLDER = ROOT / "docs" / "reference" / "sources"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "http")
 SECTIONS = {"In the template", "Event", "Mapping", "What makes two deliveries the same"}
 NO_MAPPINGS = "mappings: [{match: {source: nothing}, class: HealthPulse}]"
@@ -25,7 +25,9 @@ def examples():
     """Each event of a page with the mappings that stand between it and the event before."""
     for page in PAGES:
         mappings = NO_MAPPINGS
-        for block in (each for each in blocks() if each.document == f"docs/sources/{page}.md"):
+        for block in (
+            each for each in blocks() if each.document == f"docs/reference/sources/{page}.md"
+        ):
             if block.language == "yaml":
                 mappings = block.text
             if block.language == "json":
@@ -68,7 +70,9 @@ def test_a_page_says_all_of_it(page):
 
 @pytest.mark.parametrize("page", [*PAGES, "http"])
 def test_the_overview_links_each_page(page):
-    assert f"](sources/{page}.md" in (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    assert f"](sources/{page}.md" in (ROOT / "docs" / "reference" / "events.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_each_source_has_a_page_that_names_its_facets():

@@ -114,7 +114,7 @@ class TestRedisStack:
     def test_each_user_has_the_rules_of_the_document_and_logs_in_by_iam(
         self, redis_stack, namespace
     ):
-        document = (TEMPLATE.parent / "docs/security.md").read_text(encoding="utf-8")
+        document = (TEMPLATE.parent / "docs/reference/security.md").read_text(encoding="utf-8")
 
         def written(heading):
             return re.search(rf"{heading}\n.*?```text\n(.*?)```", document, re.DOTALL)[1].split()

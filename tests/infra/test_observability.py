@@ -15,7 +15,7 @@ from kiqbridge.aws.report import Report
 
 ROOT = check_template.TEMPLATE.parent
 README = (ROOT / "infra/README.md").read_text(encoding="utf-8")
-RUNBOOKS = (ROOT / "docs/runbooks.md").read_text(encoding="utf-8")
+RUNBOOKS = (ROOT / "docs/how_to/runbooks.md").read_text(encoding="utf-8")
 
 
 def read(path):

@@ -199,4 +199,4 @@ def test_the_security_policy_is_about_this_version():
 
     assert f"| {minor} | yes |" in text
     assert f"Python {PYTHONS[0]} or newer" in text
-    assert "docs/security.md" in text
+    assert "docs/reference/security.md" in text

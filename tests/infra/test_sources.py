@@ -94,8 +94,8 @@ def test_whoever_has_copied_one_can_copy_the_others():
 
 
 def snippets():
-    """What docs/sources shows of the template: events and resources, by their names."""
-    for page in sorted((check_template.TEMPLATE.parent / "docs/sources").glob("*.md")):
+    """What docs/reference/sources shows of the template: events and resources, by their names."""
+    for page in sorted((check_template.TEMPLATE.parent / "docs/reference/sources").glob("*.md")):
         for text in re.findall(
             r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         ):

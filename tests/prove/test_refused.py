@@ -33,7 +33,7 @@ from kiqbridge.wire.keys import Keys
 USER = "limited"
 OFTEN_S = 0.2
 AGAIN_S = 3.0
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+SECURITY = Path(__file__).parents[2] / "docs" / "reference" / "security.md"
 
 
 class Working:

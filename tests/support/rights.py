@@ -1,4 +1,4 @@
-"""The rights that docs/security.md asks for, as ACL SETUSER takes them."""
+"""The rights that docs/reference/security.md asks for, as ACL SETUSER takes them."""
 
 import re
 
@@ -18,4 +18,4 @@ def more_of_operators():
 
 
 def _text():
-    return (ROOT / "docs" / "security.md").read_text("utf-8")
+    return (ROOT / "docs" / "reference" / "security.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The rights that docs/security.md asks for the page: all screens and actions work under them."""
+"""The rights that docs/reference/security.md asks for the page: all screens and actions work under them."""
 
 import json
 

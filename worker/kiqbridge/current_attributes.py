@@ -1,4 +1,4 @@
-"""Values that travel with a job, as Rails' CurrentAttributes and I18n do (docs/middleware.md)."""
+"""Values that travel with a job, as Rails' CurrentAttributes and I18n do (docs/how_to/middleware.md)."""
 
 from kiqbridge.features.current_attributes.middleware import persist, persist_locale
 

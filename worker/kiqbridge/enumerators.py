@@ -1,4 +1,4 @@
-"""What iterable jobs iterate over; see `kiqbridge.features.iterable.enumerators` (docs/iterable.md)."""
+"""What iterable jobs iterate over; see `kiqbridge.features.iterable.enumerators` (docs/how_to/iterable.md)."""
 
 from kiqbridge.features.iterable.enumerators import (
     async_batches,

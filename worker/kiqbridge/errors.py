@@ -250,7 +250,7 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A limit stayed reached for as long as the caller would wait; nothing was taken from it.
 
     A job that ends with it is put into `schedule` for later: no failure, and no retry is used up
-    (docs/limiters.md).
+    (docs/how_to/limiters.md).
 
     Attributes:
         limiter: name of the limiter.

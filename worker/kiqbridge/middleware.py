@@ -1,4 +1,4 @@
-"""Middleware for those who write their own: the chain, and the types of its entries (docs/middleware.md)."""
+"""Middleware for those who write their own: the chain, and the types of its entries (docs/how_to/middleware.md)."""
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 

@@ -1,4 +1,4 @@
-"""A cluster that speaks TLS, between its nodes as well, and the rights that docs/security.md asks for in cluster mode.
+"""A cluster that speaks TLS, between its nodes as well, and the rights that docs/reference/security.md asks for in cluster mode.
 
 A worker and the enqueue function do all under them while the slot moves, and its primary changes and dies. The
 rights without a cluster are those of tests/features/test_acl.py.
@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.openssl,
 ]
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "security.md"
 NAMESPACE = "{myapp}"
 TAG = "myapp"
 KEYS = Keys(NAMESPACE)

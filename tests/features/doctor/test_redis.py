@@ -29,7 +29,7 @@ from kiqbridge.features.doctor.redis_server import tls_finding
 from kiqbridge.store.rights import needed
 from kiqbridge.wire.keys import Keys
 
-SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
+SECURITY = Path(__file__).parents[3] / "docs" / "reference" / "security.md"
 TRIED_BY_OTHER_RULES = {*("info", "memory|usage", "client|tracking", "client|caching")}
 AREAS = ("redis",)
 

@@ -371,7 +371,7 @@ def test_while_a_fleet_does_not_answer_none_begins_that_it_may_have(set_fleets, 
 
 
 def test_a_queue_moves_to_another_fleet_with_its_jobs(client, set_fleets, tmp_path, raw, other):
-    """docs/scaling.md: pause, export --take, restore --fleet, resume."""
+    """docs/explanation/scaling.md: pause, export --take, restore --fleet, resume."""
     for number in range(3):
         client.push(item("mail", args=[number]))
     client.push(item("mail-eu"))

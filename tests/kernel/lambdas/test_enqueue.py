@@ -263,7 +263,7 @@ def test_a_rule_with_an_input_transformer_carries_its_tick(invoke, redis):
 
 
 def test_the_documents_transformer_is_the_one_tested():
-    text = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
     [published] = [json.loads(block["Detail"]) for block in blocks if "Detail" in block]
 

@@ -1,4 +1,4 @@
-"""What docs/start.md shows of a running app, and the first page of the site with it, is what is printed now.
+"""What docs/tutorial/start.md shows of a running app, and the first page of the site with it, is what is printed now.
 
 Times, dates, ports, ids and durations differ, and so does the order in which the processes of one terminal print.
 """
@@ -32,7 +32,7 @@ def shapes(text: str) -> Counter[str]:
 
 
 def test_a_run_prints_what_was_recorded(tmp_path):
-    document = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "tutorial" / "start.md").read_text(encoding="utf-8")
     recorded = f"### Run it{document.split('### Run it')[1].split('### Towards AWS')[0]}"
     terminal = Terminal(tmp_path.resolve())
     terminal.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -14,7 +14,7 @@ from kiqbridge.client.default_client import own_default_client
 pytestmark = pytest.mark.any_server
 
 EXAMPLES = ROOT / "examples"
-PAGE = "docs/frameworks.md"
+PAGE = "docs/how_to/frameworks.md"
 
 
 @pytest.fixture

@@ -205,7 +205,9 @@ class TestHowLong:
     """A guard is kept for as long as its source may deliver again, and not much longer."""
 
     def test_the_documentation_has_the_days_of_each(self):
-        text = (Path(__file__).parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
+        text = (Path(__file__).parents[3] / "docs" / "reference" / "events.md").read_text(
+            encoding="utf-8"
+        )
         rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \| (\d+) \|", text, re.MULTILINE)
 
         days = {name: int(count) for names, count in rows for name in re.findall(r"`(\w+)`", names)}

@@ -58,7 +58,7 @@ def test_all_that_is_missing_is_one_line_and_one_line_says_that_it_is_over(redis
     rights.look()
     [line] = log.messages
     assert "refuses this worker HSET, LPUSH, ZRANGE, which it needs" in line
-    assert "ACL SETUSER limited +hset +lpush +zrange (docs/security.md)" in line
+    assert "ACL SETUSER limited +hset +lpush +zrange (docs/reference/security.md)" in line
     assert "pw" not in line
 
     redis.execute_command("ACL", "SETUSER", "limited", "+lpush", "+hset")
@@ -85,7 +85,7 @@ def test_keys_are_named_and_what_is_proposed_is_accepted(redis, server, log, rul
     rights.look()
     [line] = log.messages
     assert "schedule" in line.partition(", which it needs")[0]
-    command = line.partition("allow it: ")[2].partition(" (docs/security.md)")[0]
+    command = line.partition("allow it: ")[2].partition(" (docs/reference/security.md)")[0]
     assert allow in command.split()
 
     redis.execute_command(*command.split())
@@ -129,4 +129,4 @@ def test_the_namespace_is_part_of_what_is_proposed(redis, server):
     rights_of(limited(redis, server, "~shop:queue*"), troubles, Keys("shop")).look()
 
     [text] = troubles
-    assert "ACL SETUSER limited ~shop:* (docs/security.md)" in text
+    assert "ACL SETUSER limited ~shop:* (docs/reference/security.md)" in text

@@ -111,8 +111,8 @@ class TestSettings:
             ("result_expires", None, "at most a year"),
             ("task_serializer", "pickle", "JSON"),
             ("accept_content", ["pickle"], "JSON"),
-            ("beat_schedule", {"x": {}}, "docs/migrate.md"),
-            ("worker_pool", "gevent", "docs/settings.md"),
+            ("beat_schedule", {"x": {}}, "docs/how_to/migrate.md"),
+            ("worker_pool", "gevent", "docs/reference/settings.md"),
         ],
     )
     def test_a_setting_without_a_counterpart_is_refused(self, name, value, said):

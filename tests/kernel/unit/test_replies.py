@@ -50,39 +50,39 @@ def test_an_answer_to_our_flags_says_that_the_server_is_too_old():
         (
             "User u has no permissions to run the 'zrange' command",
             ("ZRANGE", "schedule", 0, 0),
-            "(ZRANGE schedule); allow it: ACL SETUSER u +zrange (docs/security.md)",
+            "(ZRANGE schedule); allow it: ACL SETUSER u +zrange (docs/reference/security.md)",
         ),
         (
             "this user has no permissions to run the 'client|tracking' command",
             ("CLIENT", "TRACKING", "ON"),
-            "(CLIENT); allow it: ACL SETUSER u +client|tracking (docs/security.md)",
+            "(CLIENT); allow it: ACL SETUSER u +client|tracking (docs/reference/security.md)",
         ),
         (
             "No permissions to access a key",
             ("EXISTS", "retry", "schedule"),
-            "(EXISTS retry schedule); allow it: ACL SETUSER u ~retry ~schedule (docs/security.md)",
+            "(EXISTS retry schedule); allow it: ACL SETUSER u ~retry ~schedule (docs/reference/security.md)",
         ),
         (
             "this user has no permissions to access one of the keys used as arguments",
             ("EVALSHA", "3fa", 6, *"abcdef", b"a job"),
-            "(EVALSHA a b c d and 2 more keys); allow the keys of the namespace in the ACL of u (docs/security.md)",
+            "(EVALSHA a b c d and 2 more keys); allow the keys of the namespace in the ACL of u (docs/reference/security.md)",
         ),
         (
             "ACL failure in script: User u has no permissions to run the 'lpush' command script: on @user_script:1.",
             ("EVALSHA", "3fa", 1, "retry", b"a job"),
-            "(EVALSHA retry); allow it: ACL SETUSER u +lpush (docs/security.md)",
+            "(EVALSHA retry); allow it: ACL SETUSER u +lpush (docs/reference/security.md)",
         ),
         (
             "ERR The user executing the script can't run this command or subcommand script: 3fa, on @user_script:1.",
             ("EVALSHA", "3fa", 0),
-            "(EVALSHA); `kiqbridge doctor` names the command: allow it in the ACL of u (docs/security.md)",
+            "(EVALSHA); `kiqbridge doctor` names the command: allow it in the ACL of u (docs/reference/security.md)",
         ),
         (
             "ERR unknown command 'ZRANGE', with args beginning with: 'schedule' '0' '0'",
             ("ZRANGE", "schedule", 0, 0),
             (
                 "ERR unknown command 'ZRANGE' (ZRANGE schedule); the server, or a proxy in front of it, does not have "
-                "this command, or has renamed it (rename-command): restore it there (docs/security.md)"
+                "this command, or has renamed it (rename-command): restore it there (docs/reference/security.md)"
             ),
         ),
         (str(WRONGTYPE), ("GET", "a"), f"; {WRONG_TYPE}"),

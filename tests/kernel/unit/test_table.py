@@ -142,7 +142,7 @@ def known_variables():
 
 
 def test_the_document_is_up_to_date():
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
 
     assert written == text(), "run: make docs"
 

@@ -183,7 +183,7 @@ SUSPECTS: Final = Rule(
     reports="jobs that were running when a worker died, and wait to run alone",
     why="One of them may have killed the worker; the one that kills its own process dies with ProcessDied.",
     do="Nothing, if a worker serves the queue: one at a time, each runs in a process of its own, and one that kills it "
-    "dies. Look at the memory of the workers; see the runbook on killed workers (docs/runbooks.md).",
+    "dies. Look at the memory of the workers; see the runbook on killed workers (docs/how_to/runbooks.md).",
     well="no job waits to run alone",
 )
 PAUSED: Final = Rule(
@@ -197,7 +197,7 @@ REFUSED: Final = Rule(
     id="refused",
     reports="questions of this list that the server refuses: a right is missing, or a key has a wrong type",
     why="What was asked for is not judged.",
-    do="Allow them in the ACL of this user (docs/security.md). Run kiqbridge doctor: it names keys of a wrong type and "
+    do="Allow them in the ACL of this user (docs/reference/security.md). Run kiqbridge doctor: it names keys of a wrong type and "
     "rights that are missing.",
 )
 

@@ -1,6 +1,6 @@
 """Where jobs come from besides clients: stacks that published their schedules, and events enqueued once.
 
-An event that AWS delivers again is recognized by its guard (docs/events.md); these say what came in by which
+An event that AWS delivers again is recognized by its guard (docs/reference/events.md); these say what came in by which
 source, and which job it became.
 """
 

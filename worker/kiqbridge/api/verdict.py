@@ -50,7 +50,7 @@ class Fact:
     """Something that is wrong.
 
     Attributes:
-        kind: id of the rule that found it (docs/doctor.md); stays the same from version to version.
+        kind: id of the rule that found it (docs/reference/doctor.md); stays the same from version to version.
         severity: how bad it is.
         what: a sentence with the numbers.
         do: what to do next.

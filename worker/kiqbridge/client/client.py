@@ -183,7 +183,7 @@ class Client(Operations):
 
         Returns:
             The jid, which can be asked about the job; None when middleware stopped it, or a rule of the job left it
-            out (docs/flow.md).
+            out (docs/how_to/flow.md).
 
         Raises:
             NotUnique: a unique job that is to raise.

@@ -258,7 +258,7 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
         raise ConfigError(
             f"{function.__qualname__} has a yield, so that calling it would not run its body; for work in many steps "
             "declare an IterableJob: build_enumerator yields the items, each_iteration does the work "
-            "(docs/iterable.md)"
+            "(docs/how_to/iterable.md)"
         )
     is_async = inspect.iscoroutinefunction(function)
     pool, on_error = given.get("pool"), given.get("on_error") or {}

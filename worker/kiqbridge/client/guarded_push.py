@@ -1,7 +1,7 @@
 """Pushing jobs by one script, each by what guards it.
 
 That is a dedupe key, under which it is pushed once, and the rule of its job: unique, throttled or debounced
-(docs/flow.md). A job may have both.
+(docs/how_to/flow.md). A job may have both.
 
 What guards a job is written in the script that enqueues it. So a repeated call with keys, after a lost reply or by a
 caller that retries, enqueues nothing twice and answers with the jids of the first one. Without a key a lost reply is
@@ -295,7 +295,7 @@ def performed_class(payload: Mapping[str, Any]) -> str:
 def find_jids(redis: RedisPool, keys: Keys, guards: Sequence[str], now: float) -> list[str | None]:
     """For each guard the jid of its job; None if there is none, or it is over at `now`, or the guard is ""."""
     named = [guard for guard in guards if guard]
-    # Commands that a push needs as well: its user in Redis may have no others (docs/security.md).
+    # Commands that a push needs as well: its user in Redis may have no others (docs/reference/security.md).
     values = redis.run(*(["HGET", keys.guards, guard] for guard in named)) if named else []
     found: dict[str, str | None] = {}
     for guard, value in zip(named, values, strict=True):

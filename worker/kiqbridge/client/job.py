@@ -61,7 +61,7 @@ def job(
         queue: queue name without prefix.
         retry: True = 25 retries, N = at most N, 0 = straight to dead, False = dropped.
         pool: "thread" or "process" (for work that keeps a CPU busy); `async def` is always "async".
-        timeout_s: seconds that one execution may take; what each pool can enforce: docs/engine.md.
+        timeout_s: seconds that one execution may take; what each pool can enforce: docs/explanation/engine.md.
         max_run_s: seconds after which a job that still runs is taken away from its worker; longer than
             `timeout_s`.
         on_max_run: what becomes of it: "requeue" or "dead".

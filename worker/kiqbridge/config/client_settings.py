@@ -24,7 +24,7 @@ class ForClients:
     redis_secret_arn = Setting(
         env=("REDIS_SECRET_ARN",),
         help="ARN or name of a secret of Secrets Manager that holds the address of Redis, or what REDIS_URL lacks of it "
-        "(docs/connections.md); read at run time, and again when the server refuses the password",
+        "(docs/how_to/connections.md); read at run time, and again when the server refuses the password",
     )
 
     redis_ssm_parameter = Setting(
@@ -52,7 +52,7 @@ class ForClients:
         parse=of_feature("fleets", "setting:parse_fleets"),
         default={},
         help="for each name a namespace, queues (globs, the first that matches) and, for another server, url, provider or "
-        "secret_arn: jobs are pushed to the fleet of their queue (docs/scaling.md); in the environment as JSON",
+        "secret_arn: jobs are pushed to the fleet of their queue (docs/explanation/scaling.md); in the environment as JSON",
     )
 
     fleet = Setting(
@@ -97,7 +97,7 @@ class ForClients:
 
     encryption_keys = Setting(
         help="keys for encrypted arguments, NUMBER:BASE64 with commas between them; the highest number encrypts, all "
-        "decrypt (docs/encryption.md). A secret; workers read the environment only, as clients do",
+        "decrypt (docs/how_to/encryption.md). A secret; workers read the environment only, as clients do",
         read_by=("client", "function"),
     )
 

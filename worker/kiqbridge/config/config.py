@@ -1,6 +1,6 @@
 """What a worker runs with: a row of the table of settings for each value, and where each value came from.
 
-The loader, `--help` and docs/settings.md come from the rows, in their order. Those that clients and functions read,
+The loader, `--help` and docs/reference/settings.md come from the rows, in their order. Those that clients and functions read,
 too, are in `client_settings`; what they and the web page alone read is in `function_settings` and `web_settings`.
 """
 
@@ -321,7 +321,7 @@ class Config:
         default=None,
         default_text="none",
         help="who is notified when something is wrong for long, and when it is over: rules of the doctor and receivers "
-        "(docs/operations.md); in the environment as JSON",
+        "(docs/how_to/operations.md); in the environment as JSON",
     )
     max_iteration_runtime_s: float | None = _row(
         parse=parsers.seconds_or_none,

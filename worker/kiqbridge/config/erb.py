@@ -53,7 +53,7 @@ def _value(tag: re.Match[str], where: str, environ: Mapping[str, str]) -> str:
     if form is None or not tag["kind"] or bool(form["open"]) != bool(form["close"]):
         raise ConfigError(
             f"{where}: {shorten(tag[0])} is Ruby that is not evaluated here; understood are {_UNDERSTOOD}. Write the "
-            "value, or set it by the environment (docs/settings.md)"
+            "value, or set it by the environment (docs/reference/settings.md)"
         )
     variable = form["name"] or form["fetched"]
     given = environ.get(variable)

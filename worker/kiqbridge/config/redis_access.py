@@ -101,7 +101,7 @@ def refuse_shards(
         return
     raise ConfigError(
         f"{source}: there are no shards any more; write fleets (KIQBRIDGE_FLEETS) with a namespace and queues for each "
-        "server, or the address of a cluster into redis_url (REDIS_URL), and remove this setting (docs/scaling.md)"
+        "server, or the address of a cluster into redis_url (REDIS_URL), and remove this setting (docs/explanation/scaling.md)"
     )
 
 

@@ -95,7 +95,7 @@ class DeferringClient(Client):
         return [job.jid if job else None for job in prepared]
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
-        """Push prepared jobs: plain ones in one round trip, then each that has a rule (docs/flow.md).
+        """Push prepared jobs: plain ones in one round trip, then each that has a rule (docs/how_to/flow.md).
 
         Raises:
             RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated, NotUnique: as `Client.push`.

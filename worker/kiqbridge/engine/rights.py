@@ -17,7 +17,7 @@ from kiqbridge.wire.keys import Keys
 logger = logging.getLogger(__name__)
 
 TOLERATED: Final = frozenset(("blpop", "wait"))
-"""What most workers do without, or later than else (docs/security.md): it is logged, and the worker is ready."""
+"""What most workers do without, or later than else (docs/reference/security.md): it is logged, and the worker is ready."""
 
 _NAME: Final = "what this worker may do"
 
@@ -68,7 +68,7 @@ class Rights:
             lacks.append(f"the keys {', '.join(missing.keys)}")
         text = (
             f"Redis at {self._pool.address} refuses this worker {', '.join(lacks)}, which it needs; "
-            f"{missing.advice(self._pool.user)} (docs/security.md)"
+            f"{missing.advice(self._pool.user)} (docs/reference/security.md)"
         )
         if text != self._reported:
             self._reported = text

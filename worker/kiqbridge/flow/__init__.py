@@ -1,6 +1,6 @@
 """Flow control: which of several jobs run, when, and how many at once, and what happens when they end. Public.
 
-Users call it where they declare and enqueue jobs (docs/flow.md, docs/batches.md), and in jobs (docs/limiters.md:
+Users call it where they declare and enqueue jobs (docs/how_to/flow.md, docs/how_to/batches.md), and in jobs (docs/how_to/limiters.md:
 `from kiqbridge.flow import limiter`). It must never decide by what a payload names alone: rules are declared in code.
 """
 

@@ -27,7 +27,7 @@ _ACCESS: Final = (
 )
 _AUTHORITY: Final = (
     "give the certificate of the authority that signed it: ?ssl_ca_certs=/path/ca.pem at the end of the "
-    "address (docs/operations.md, Addresses)"
+    "address (docs/how_to/operations.md, Addresses)"
 )
 _OWN_CERTIFICATE: Final = (
     "add ssl_certfile=/path/client.pem and ssl_keyfile=/path/client.key to the address, or set "
@@ -81,7 +81,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"no permissions to run the 'cluster\|shards' command",
         "this user may not ask the nodes of the cluster who owns the slot of our keys",
-        "allow it +cluster|slots on all nodes, and what else docs/security.md lists under In cluster mode",
+        "allow it +cluster|slots on all nodes, and what else docs/reference/security.md lists under In cluster mode",
     ),
     ("CERTIFICATE_REQUIRED", "the server wants a certificate of ours", _OWN_CERTIFICATE),
     (

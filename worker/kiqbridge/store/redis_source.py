@@ -244,7 +244,7 @@ class StoredSource(RedisSource):
                 raise RedisMisconfigured(
                     f"{self._stored.name} cannot be used: it holds no address that can be read; write "
                     "rediss://USER:PASSWORD@HOST:6379/0, with special characters of the password quoted, or a "
-                    "JSON object (docs/connections.md)"
+                    "JSON object (docs/how_to/connections.md)"
                 ) from None
         except RedisUnavailable as error:
             self._failed = (self._clock(), type(error), str(error))

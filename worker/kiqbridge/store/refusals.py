@@ -112,7 +112,7 @@ def advice(text: str, command: Sequence[object] = (), user: str = "NAME") -> str
         todo = f"allow the keys of the namespace {acl}"
     else:
         return ""
-    return f"{what}; {todo} (docs/security.md)"
+    return f"{what}; {todo} (docs/reference/security.md)"
 
 
 def keys_of(command: Sequence[object]) -> list[str]:

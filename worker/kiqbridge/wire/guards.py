@@ -26,7 +26,7 @@ class Source(StrEnum):
     Attributes:
         keep_s: seconds for which a guard is kept after its job was enqueued. Longer than the source may deliver
             again, dead-letter queues at their longest retention included; each further day costs memory
-            (docs/events.md).
+            (docs/reference/events.md).
     """
 
     keep_s: int

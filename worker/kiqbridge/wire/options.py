@@ -42,7 +42,7 @@ class JobOptions(TypedDict, total=False):
     expires_in: float | timedelta
     """Seconds, or a timedelta, after which the job is not begun any more; the option of Sidekiq Pro."""
     result_ttl: float | timedelta | None
-    """Seconds, or a timedelta, for which the job's result is kept (docs/results.md); default: it is not."""
+    """Seconds, or a timedelta, for which the job's result is kept (docs/how_to/results.md); default: it is not."""
     attributes: Mapping[str, Any]
     """Attributes of your own, for middleware or other readers of the payload."""
 
@@ -78,7 +78,7 @@ class ScheduledOptions(ScheduleTimes, total=False):
 
 
 class FlowOptions(TypedDict, total=False):
-    """Which of several jobs with the same arguments run; one of them may be given (docs/flow.md)."""
+    """Which of several jobs with the same arguments run; one of them may be given (docs/how_to/flow.md)."""
 
     unique: "Rule | None"
     """A `kiqbridge.flow.Unique`."""

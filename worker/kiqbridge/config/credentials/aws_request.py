@@ -113,5 +113,5 @@ def _refusal(where: str, status: int, body: bytes) -> RedisUnavailable:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or any(word in code for word in _TEMPORARY):
         return RedisUnavailable(f"{text}; it is tried again")
     return RedisMisconfigured(
-        f"{text}; check the name, the region, and that the role may use it (docs/connections.md)"
+        f"{text}; check the name, the region, and that the role may use it (docs/how_to/connections.md)"
     )

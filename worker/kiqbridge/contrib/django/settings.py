@@ -1,6 +1,6 @@
 """The dictionary `KIQBRIDGE` of a Django project: settings of clients and workers, in upper case.
 
-Each stands for the environment variable of that setting (docs/settings.md), which goes before it. So
+Each stands for the environment variable of that setting (docs/reference/settings.md), which goes before it. So
 workers, pushes and child processes of a worker all see the same values.
 """
 
@@ -71,4 +71,4 @@ def _unknown(key: str, known: list[str]) -> str:
     if key in {setting.name.upper() for setting in SETTINGS}:
         return "has no environment variable; write it into config/kiqbridge.yml"
     hint = did_you_mean(key.upper(), [*known, ENQUEUE_AFTER_COMMIT])
-    return f"is no setting{hint} (docs/settings.md lists them, here in upper case)"
+    return f"is no setting{hint} (docs/reference/settings.md lists them, here in upper case)"

@@ -9,7 +9,7 @@ was before its first job, and puts back what is different:
   (`with contextlib.chdir(…)`).
 
 What a job adds stays: variables of the environment, entries of `sys.path`. The engine itself depends on
-none of it. `docs/engine.md` has the list.
+none of it. `docs/explanation/engine.md` has the list.
 """
 
 import builtins

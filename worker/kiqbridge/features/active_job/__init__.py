@@ -1,4 +1,4 @@
-"""Active Job: what Rails enqueues is performed here, and what is enqueued here Rails performs (docs/rails.md, protocol §17).
+"""Active Job: what Rails enqueues is performed here, and what is enqueued here Rails performs (docs/how_to/rails.md, protocol §17).
 
 For applications beside Rails. Nothing of it is loaded before the first such job. It must never guess at an argument: what it
 cannot read or write is refused.

@@ -174,7 +174,7 @@ def persist(
 
     Adds middleware to `server` and to the clients that declared jobs push through. Each call is a
     group of its own, for one CurrentAttributes class of Ruby; call it in Ruby's order. On the wire
-    values are JSON's; where Rails reads or writes, see `docs/middleware.md`.
+    values are JSON's; where Rails reads or writes, see `docs/how_to/middleware.md`.
 
     Raises:
         ConfigError: none is given, or something else than a ContextVar.

@@ -1,4 +1,4 @@
-"""Debounced jobs, of which the last one runs, and throttled jobs, of which so many run in each span (docs/flow.md).
+"""Debounced jobs, of which the last one runs, and throttled jobs, of which so many run in each span (docs/how_to/flow.md).
 
 For those who are asked more often than the work is worth. `@job(debounce=…)` and `@job(throttle=…)` ask for it, by a part
 of the script that pushes. The leader of the fleet looks once a minute for what is over. It must never lose the last of

@@ -131,7 +131,7 @@ def _found(system: System, selection: Selection) -> Iterator[Finding]:
             yield rules[0].unknown(
                 f"the server does not answer: {error}",
                 why="what is not known may be wrong",
-                action="give this command a user who may read it (docs/security.md)",
+                action="give this command a user who may read it (docs/reference/security.md)",
             )
 
 

@@ -43,7 +43,7 @@ MOVED: Final = _rule(
     id="moved-shards",
     reports="keys that moves of queues between shards have left, by an earlier version",
     why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
-    action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/scaling.md)",
+    action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/explanation/scaling.md)",
 )
 UNREGISTERED: Final = _rule(
     id="unregistered",

@@ -16,7 +16,7 @@ RIGHTS: Final = _rule(
     id="rights",
     reports="commands and keys that the ACL of this user refuses and a worker (or who `--needs` names) needs",
     why="what needs them fails when it gets there, such as at the first retry",
-    action="allow them in the ACL of this user (docs/security.md)",
+    action="allow them in the ACL of this user (docs/reference/security.md)",
 )
 
 
@@ -43,7 +43,7 @@ def check_rights(system: System) -> Iterator[Finding]:
     if lacks:
         yield RIGHTS.problem(
             f"this user {', and '.join(lacks)}, needed for: {who}",
-            action=f"{missing.advice(system.pool.user)} (docs/security.md)",
+            action=f"{missing.advice(system.pool.user)} (docs/reference/security.md)",
         )
     else:
         names = {words[0] for words in commands}

@@ -93,7 +93,7 @@ ALARMS: Final = _rule(
     id="alarms",
     reports="a template with functions of Kiqbridge and no alarm",
     why="dead letters, failed ticks and queues that grow are noticed by nobody",
-    action="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/runbooks.md)",
+    action="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/how_to/runbooks.md)",
 )
 RUNTIME: Final = _rule(
     id="runtime",

@@ -104,7 +104,7 @@ SETTINGS: Final = _rule(
     id="settings",
     reports="variables of the environment that a worker refuses at its start",
     why="a worker does not start with them",
-    action="correct the variable; docs/settings.md has them all",
+    action="correct the variable; docs/reference/settings.md has them all",
 )
 
 STOP_TIMEOUT: Final = _rule(

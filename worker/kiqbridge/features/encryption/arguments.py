@@ -1,4 +1,4 @@
-"""Encrypted arguments: unreadable in Redis, plain again for the job alone (docs/encryption.md).
+"""Encrypted arguments: unreadable in Redis, plain again for the job alone (docs/how_to/encryption.md).
 
 1. `@job(encrypted=True)` encrypts the last parameter, `encrypted=["card"]` those that it names (declared.py).
 2. When the job is prepared, after client middleware, each of these arguments becomes a text:

@@ -1,4 +1,4 @@
-"""Fleets: several Redis, or namespaces of one, each with queues of its own (docs/scaling.md).
+"""Fleets: several Redis, or namespaces of one, each with queues of its own (docs/explanation/scaling.md).
 
 For applications that outgrow one Redis. Where the setting `fleets` is empty nothing of it is loaded. It must never write a
 job to a fleet that its queue does not belong to.

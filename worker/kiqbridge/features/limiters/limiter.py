@@ -1,4 +1,4 @@
-"""Limits on what all processes together do: how many at once, or how many in a time (docs/limiters.md).
+"""Limits on what all processes together do: how many at once, or how many in a time (docs/how_to/limiters.md).
 
     ERP = limiter.concurrent("erp", 50)
 

@@ -5,7 +5,7 @@
 2. `give_back`: at once. Where Redis is away the thread gives it back later: the job is done, and must not
    fail because of it, and no lock may stay while its worker lives.
 
-A process that is killed gives nothing back: its locks become void (docs/limiters.md).
+A process that is killed gives nothing back: its locks become void (docs/how_to/limiters.md).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What becomes of a job that ends with `OverLimit`: put off, without having failed (docs/limiters.md).
+"""What becomes of a job that ends with `OverLimit`: put off, without having failed (docs/how_to/limiters.md).
 
 1. It is put into `schedule`, with the number of times in an attribute of its own: `"kb_over_limit":1`.
    `retry_count` and all that is recorded of failures stay as they are.

@@ -1,4 +1,4 @@
-"""The state of limiters in Redis: one key each, `kb:limit:KIND:NAME` (docs/limiters.md).
+"""The state of limiters in Redis: one key each, `kb:limit:KIND:NAME` (docs/how_to/limiters.md).
 
 A check is one script, by the server's clock. Keys expire once they would say nothing any more, so a limiter
 that nobody uses takes no memory.

@@ -93,7 +93,7 @@ _MATCH_KEYS: Final = frozenset(
         "type",
     ]
 )
-"""Keys of `match` that some source has (docs/mappings.md)."""
+"""Keys of `match` that some source has (docs/reference/mappings.md)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -187,7 +187,7 @@ def _fault(message: Mapping[str, Any], body: str, key: "SpillKey | None") -> str
         return ""
     return (
         f"it {'has not the signature of' if signature else 'is not signed with'} the key that {name} names, so that "
-        "anybody may have written it, and its jobs are not enqueued (docs/spill.md, Signatures, says when that happens)"
+        "anybody may have written it, and its jobs are not enqueued (docs/explanation/spill.md, Signatures, says when that happens)"
     )
 
 

@@ -1,4 +1,4 @@
-"""All metrics: names, kinds and what they mean. The dashboard, docs/telemetry.md and every form follow from it."""
+"""All metrics: names, kinds and what they mean. The dashboard, docs/reference/telemetry.md and every form follow from it."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,9 @@ METRICS: Final[Sequence[Metric]] = (
     _fleet("jobs_failed_total", "Executions ever that failed.", kind="counter"),
     _fleet("processes", "Worker processes that live.", "language"),
     _fleet("problems", "Facts of the verdict on the page Now.", "severity"),
-    _fleet("findings", "The same facts by the rule that found them (docs/doctor.md).", "rule"),
+    _fleet(
+        "findings", "The same facts by the rule that found them (docs/reference/doctor.md).", "rule"
+    ),
     _fleet(
         "class_recent_executions", "Executions of a class in the last five minutes.", "job_class"
     ),

@@ -1,4 +1,4 @@
-"""The file of an export: JSON lines, each with a checksum; docs/command_line.md has the form.
+"""The file of an export: JSON lines, each with a checksum; docs/reference/command_line.md has the form.
 
 The first line is the header, the last one the end; a line between them is a chunk of a queue or set, or has what
 jobs of the next chunk need besides their text.

@@ -1,4 +1,4 @@
-"""Unique jobs: one of a class with the same arguments waits at a time, or waits and runs (docs/flow.md).
+"""Unique jobs: one of a class with the same arguments waits at a time, or waits and runs (docs/how_to/flow.md).
 
 For jobs that would only do again what another one does anyway. `@job(unique=Unique(…))` asks for it: the push of such a job
 takes a lock, in the script that writes it; where no job has it, nothing of it is loaded. It must never run two jobs under

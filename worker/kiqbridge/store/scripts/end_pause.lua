@@ -7,7 +7,7 @@
 --      '' = none
 -- Returns 1 when it ended here, 0 when the entry is another one or gone, -1 when it is too early.
 -- Repeated: 0, the entry is gone.
--- See docs/engine.md.
+-- See docs/explanation/engine.md.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[3] then
   return 0
 end

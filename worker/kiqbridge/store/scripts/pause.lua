@@ -5,7 +5,7 @@
 -- ARGV 1 field, 2 entry, 3 queue name, '' for a class
 -- Returns 1 when it was not paused before, else 0.
 -- Repeated: writes the same entry, and returns 0.
--- See docs/engine.md, protocol §21 (the set of Sidekiq Pro).
+-- See docs/explanation/engine.md, protocol §21 (the set of Sidekiq Pro).
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'hash') or wrong_type(KEYS[2], 'set')
 if refused then

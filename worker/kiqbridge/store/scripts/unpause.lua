@@ -4,7 +4,7 @@
 -- ARGV 1 field, 2 queue name, '' for a class
 -- Returns 1 when it was paused, else 0.
 -- Repeated: 0, and nothing is written.
--- See docs/engine.md, protocol §21 (the set of Sidekiq Pro).
+-- See docs/explanation/engine.md, protocol §21 (the set of Sidekiq Pro).
 local ended = redis.call('HEXISTS', KEYS[1], ARGV[1])
 if ARGV[2] ~= '' then
   ended = redis.call('SREM', KEYS[2], ARGV[2])

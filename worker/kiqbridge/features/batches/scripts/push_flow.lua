@@ -5,7 +5,7 @@
 -- Returns for each effect what it answers (parts/effect_NAME.lua); a text that begins with WRONGTYPE: a key has a
 -- value of another type, and this effect did nothing.
 -- Repeated: a batch is there already, its members are not pushed again, and neither is a step behind a guard.
--- See docs/batches.md
+-- See docs/how_to/batches.md
 -- include apply_effects
 -- include effect_push
 -- include effect_guard

@@ -5,7 +5,7 @@
 -- ARGV 1 limit, 2 interval (microseconds)
 -- Returns {1, 0}, or {0, microseconds until the next interval}.
 -- Repeated: takes another place; then there are fewer in the interval than the limit allows, never more.
--- See docs/limiters.md.
+-- See docs/how_to/limiters.md.
 -- include limit_now
 local now, interval = limit_now(), tonumber(ARGV[2])
 local start = now - now % interval

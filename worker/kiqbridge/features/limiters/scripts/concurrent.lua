@@ -9,7 +9,7 @@
 --      (microseconds), 5 TTL of the key (milliseconds)
 -- Returns {1, locks}, or {0, locks} when the limit is reached.
 -- Repeated: a token that has its lock keeps it, and no second one is taken.
--- See docs/limiters.md.
+-- See docs/how_to/limiters.md.
 -- include limit_now
 local MANY, LOOK_US = 100, 1000000
 local now, limit = limit_now(), tonumber(ARGV[2])

@@ -6,7 +6,7 @@
 -- Returns {1, 0}, or {0, microseconds until there is room for it}.
 -- Repeated: pours in once more; then less goes through than the limit allows, never more. A correction below 0 is
 -- not to be repeated.
--- See docs/limiters.md.
+-- See docs/how_to/limiters.md.
 -- include limit_now
 local now, holds, rate, amount = limit_now(), tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local level, at = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%d+)$')

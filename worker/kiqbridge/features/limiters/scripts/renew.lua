@@ -4,7 +4,7 @@
 -- ARGV 1 token, 2 how long it is valid from now on (microseconds), 3 TTL of the key (milliseconds)
 -- Returns 1, or 0 when there is no such lock: it was void and was removed, or the limiter was reset.
 -- Repeated: renews it once more.
--- See docs/limiters.md.
+-- See docs/how_to/limiters.md.
 -- include limit_now
 local lock = redis.call('HGET', KEYS[1], ARGV[1])
 local since, owner = string.match(lock or '', '^(%d+) %d+ (.*)$')

@@ -4,7 +4,7 @@
 -- ARGV 1 limit, 2 interval (microseconds)
 -- Returns {1, 0}, or {0, microseconds until there is a place}.
 -- Repeated: takes another place; then there are fewer within the interval than the limit allows, never more.
--- See docs/limiters.md.
+-- See docs/how_to/limiters.md.
 -- include limit_now
 local now, limit, interval = limit_now(), tonumber(ARGV[1]), tonumber(ARGV[2])
 local newest = tonumber(redis.call('LINDEX', KEYS[1], 0) or 0)

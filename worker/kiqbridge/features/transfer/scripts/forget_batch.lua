@@ -4,7 +4,7 @@
 -- ARGV 1 its id
 -- Returns 1, or 0: it stays, or there is none.
 -- Repeated: 0.
--- See docs/batches.md.
+-- See docs/how_to/batches.md.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'hash') or wrong_type(KEYS[3], 'zset') or wrong_type(KEYS[4], 'zset')
 if refused then

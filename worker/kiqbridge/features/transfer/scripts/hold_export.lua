@@ -4,7 +4,7 @@
 -- ARGV 1 first member of that list: which export, chunk and place, 2 'queue' or 'set', 3 how many at most
 -- Returns how many were moved; 0 if there is nothing, or if an export holds something already.
 -- Repeated: 0, the list is there; its first member says whose it is.
--- See docs/command_line.md.
+-- See docs/reference/command_line.md.
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0
 end

@@ -4,7 +4,7 @@
 -- ARGV 1 their state (p: they are here, m: moved away), 2 the new one, 3... members
 -- Returns how many of its members are away then; 0 if there is no such batch.
 -- Repeated: changes nothing.
--- See docs/batches.md.
+-- See docs/how_to/batches.md.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'hash') or wrong_type(KEYS[2], 'hash')
 if refused then

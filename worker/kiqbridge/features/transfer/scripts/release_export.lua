@@ -4,7 +4,7 @@
 -- ARGV 1 its first member
 -- Returns 1, or 0 if another export holds something, or none.
 -- Repeated: 0.
--- See docs/command_line.md.
+-- See docs/reference/command_line.md.
 if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[1] then
   return 0
 end

@@ -6,7 +6,7 @@
 --      5 name of the queue, '' = a set, 6… members, the next to leave first; of a set each after its score
 -- Returns 1, or 0 if another process has put something of this place in: then nothing is written.
 -- Repeated: 1, and nothing is written.
--- See docs/command_line.md.
+-- See docs/reference/command_line.md.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], ARGV[5] ~= '' and 'list' or 'zset')
   or wrong_type(KEYS[2], 'hash')

@@ -14,7 +14,7 @@
 --   add       key (sorted set); score, member
 -- Returns for each record 1, or 0: another job owns the lock, or the server has something else there, which stays.
 -- Repeated: changes nothing.
--- See docs/command_line.md.
+-- See docs/reference/command_line.md.
 -- include each_effect
 -- include batches.batch_fire
 -- include unique.lock_owner

@@ -4,7 +4,7 @@
 -- ARGV 1 its first member, 2 'queue' or 'set'
 -- Returns how many were put back; 0 if another export holds something, or none.
 -- Repeated: 0.
--- See docs/command_line.md.
+-- See docs/reference/command_line.md.
 local held = redis.call('LRANGE', KEYS[2], 0, -1)
 if held[1] ~= ARGV[1] then
   return 0
