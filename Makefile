@@ -124,8 +124,8 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) tests/dst_picture.py > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
-capture: $(VENV)/.dev ## Write the first ten minutes of docs/tutorial/start.md from what a new user's commands print; takes minutes
-	@$(PY) tests/first_ten_minutes.py
+capture: $(VENV)/.dev ## Play docs/tutorial, and write what is printed and its pictures into the pages
+	@PYTHONPATH=tests $(PY) tests/tutorial.py
 
 site: $(VENV)/.dev ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

@@ -28,7 +28,10 @@ MADE = [
     ("reference/doctor.html", 'id="failing-class"'),
     ("index.html", 'src="images/web-now.png"'),
     ("index.html", "0 given back. Bye."),
-    ("index.html", 'href="explanation/proofs.html#test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
+    (
+        "index.html",
+        'href="explanation/proofs.html#test_a_thousand_deliveries_of_a_tick_enqueue_one_job"',
+    ),
     ("explanation/proofs.html", 'id="test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
     ("overview.html", 'src="images/web-now.png"'),
     ("stacks.html", "CreateRedis"),

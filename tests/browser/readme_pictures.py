@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -29,10 +30,11 @@ def main() -> None:
         fill(server.url)
         with WorkerProcess("--role", "operator", redis_url=server.url, command="web") as process:
             process.wait_ready(SERVES.search)
-            take(SERVES.search(process.output)[1].rstrip("/"))
+            take(SERVES.search(process.output)[1].rstrip("/"), PICTURES)
 
 
-def take(site: str) -> None:
+def take(site: str, pictures: Mapping[str, str]) -> None:
+    """Pictures of a page: name of the file → path of the page."""
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(
@@ -41,7 +43,7 @@ def take(site: str) -> None:
         page = browser.new_page(
             viewport={"width": WIDTH, "height": 400}, reduced_motion="reduce", color_scheme="light"
         )
-        for name, path in PICTURES.items():
+        for name, path in pictures.items():
             page.goto(site + path)
             height = min(MOST_HEIGHT, page.evaluate("document.documentElement.scrollHeight"))
             page.set_viewport_size({"width": WIDTH, "height": height})

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from support.enqueue_function import ENVIRONMENT, event_file, messages, queued, read_event
+from support.jobs import own_declarations
 from support.mappings import write
 from support.project import lay_out
 from support.servers import find_free_port
@@ -53,6 +54,21 @@ class TestJob:
         [job] = queued(redis, "any")
         assert (code, out, err) == (0, f"{job['jid']}\n", "")
         assert (job["class"], job["args"], job["queue"]) == ("AnyClass", [5, "two", [1], -3], "any")
+
+    def test_with_its_code_it_has_what_is_declared(self, run, redis, tmp_path):
+        (tmp_path / "invoices.py").write_text(
+            "from kiqbridge import job\n\n"
+            "@job(name='SendInvoice', queue='mail', retry=0)\n"
+            "def send(customer: int) -> None: ...\n"
+        )
+
+        with own_declarations():
+            assert run("-r", "invoices.py", "SendInvoice", "7")[0] == 0
+            code, _, err = run("-r", "invoices.py", "SendInvoice")
+
+        [job] = queued(redis, "mail")
+        assert (job["args"], job["retry"]) == ([7], 0)
+        assert (code, "missing a required argument: 'customer'" in err) == (2, True)
 
     def test_it_can_wait_and_have_an_id_of_its_own(self, run, redis):
         code, out, _ = run("Mail", "--jid", "my-jid", "--in", "2h", "--json")

@@ -18,7 +18,7 @@ ALL_SETTINGS = [
     *FUNCTION_SETTINGS,
     *WEB_SETTINGS,
 ]
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r'^```(\w*)(?: title="[^"]+")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _SUBSTITUTION = re.compile(r"^[A-Z_]+=\$\((.*)\)$")
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 

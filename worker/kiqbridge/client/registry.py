@@ -191,6 +191,11 @@ class JobDefinition:
         object.__setattr__(self, "_min", needed)
         object.__setattr__(self, "_max", math.inf if takes_any else len(placed))
 
+    @property
+    def __kiqbridge_job__(self) -> "JobDefinition":
+        """A definition is pushed as what it is the definition of (`MARK`)."""
+        return self
+
     def is_replaced_by(self, other: "JobDefinition") -> bool:
         """Whether the other one is the same declaration, run again; see `place`."""
         if self.place is None or other.place is None:

@@ -20,7 +20,9 @@ from kiqbridge.aws.push import HeldBack, looked_up
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
-from kiqbridge.commands.arguments import add, add_changing, add_example
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.require import load_all
+from kiqbridge.commands.arguments import add, add_changing, add_example, add_require
 from kiqbridge.commands.output import answer, fields_of, warn
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.errors import ConfigError, EventError, PayloadError
@@ -55,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "[CLASS]", "enqueue a job of this class", dest="job_class")
     text = "its arguments, each one JSON, such as 5 or '\"a\"'"
     add(parser, "[JSON-ARG...]", text, dest="args")
-    add(parser, "--queue NAME", "its queue (default: default)")
+    add_require(parser)
+    add(
+        parser, "--queue NAME", "its queue (default: that of its declaration with -r, else default)"
+    )
     add(parser, "--in DURATION", "run it after 90, 90s, 15m, 2h or 1d")
     add(parser, "--at TIME", "run it at 2026-11-20T02:00:00Z, or epoch seconds", type=_time)
     add(parser, "--jid JID", "its id (default: a new one)")
@@ -122,15 +127,22 @@ def run(options: argparse.Namespace) -> int:
     """
     if (options.event is None) == (options.job_class is None):
         raise EventError("enqueue: name a CLASS with its arguments, or give --event FILE")
+    load_all(tuple(options.require or ()))
     if options.event is None:
         given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
         given = {name: value for name, value in given.items() if value is not None}
         args = [_argument(index, text) for index, text in enumerate(options.args)]
+        declared = default_registry.find(options.job_class)
+        if declared is not None:
+            args = declared.bind(tuple(args), {})
+            given.setdefault("queue", declared.options["queue"])
         [job], _ = parse_jobs({"class": options.job_class, "args": args, **given}, time.time())
         if options.dry_run:
             document = {"dry_run": True, "job": dict(job.item)}
             return answer(options, document, [f"would enqueue {described(job)}"])
-        enqueued = Client().push_once([job.item], [job.dedupe_key])
+        enqueued = Client().push_once(
+            [{**job.item, "class": declared or job.item["class"]}], [job.dedupe_key]
+        )
         if not enqueued:
             raise EventError(f"enqueue: client middleware stopped {options.job_class}")
         if enqueued[0].duplicate and not options.json:

@@ -26,8 +26,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
     return parse(text, str(path), environ)
 
 
-def queues_in(settings: Mapping[str, Any], name: str) -> list[str]:
-    """Names of the queues that a worker with these settings serves; `name` is how messages call them.
+def queues_in(settings: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The queues that a worker with these settings serves → as `-q` takes each; `name` is how messages call the file.
 
     Raises:
         ConfigError: `queues` is no list.
@@ -35,7 +35,8 @@ def queues_in(settings: Mapping[str, Any], name: str) -> list[str]:
     queues = settings.get("queues", ["default"])
     if not isinstance(queues, list):
         raise ConfigError(f"{name}: queues is no list: write the names of the queues")
-    return [str(each[0] if isinstance(each, list) else each).partition(",")[0] for each in queues]
+    words = [",".join(map(str, each)) if isinstance(each, list) else str(each) for each in queues]
+    return {word.partition(",")[0]: word for word in words}
 
 
 def parse(text: str, name: str, environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -51,10 +51,10 @@ class JobPlaces:
     """Where jobs are performed: here, or by somebody else's worker.
 
     Attributes:
-        served: queues of the Python worker.
+        served: queues of the Python worker → as `-q` takes each.
     """
 
-    served: list[str]
+    served: Mapping[str, str]
     registry: Registry
     pool: RedisPool
     keys: Keys
@@ -87,11 +87,14 @@ class JobPlaces:
             return "number unknown"  # only an adornment of a line
 
 
-def served_queues(rules: Sequence[TemplateSchedule], registry: Registry) -> list[str]:
-    """Those of kiqbridge.yml; without it those of all Python jobs, as declared and as the rules have them."""
+def served_queues(rules: Sequence[TemplateSchedule], registry: Registry) -> Mapping[str, str]:
+    """Those of kiqbridge.yml; without it those of all Python jobs, as declared and as the rules have them.
+
+    The latter have equal weights, so that no queue has to wait until another is empty.
+    """
     settings = Path("kiqbridge.yml")
     if settings.is_file():
-        return list(dict.fromkeys(queues_in(read_file(settings, os.environ), str(settings))))
+        return queues_in(read_file(settings, os.environ), str(settings))
     declared = [str(definition.options.get("queue", "default")) for definition in registry]
     ruled = [
         str(job.get("queue", "default"))
@@ -99,7 +102,7 @@ def served_queues(rules: Sequence[TemplateSchedule], registry: Registry) -> list
         for job in rule.jobs
         if job.get("class", job.get("active_job")) in registry
     ]
-    return list(dict.fromkeys(["default", *declared, *ruled]))
+    return {name: f"{name},1" for name in ["default", *declared, *ruled]}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -320,9 +320,7 @@ class Dev:
     def _worker_child(self, environ: Mapping[str, str]) -> WorkerChild:
         options = self._options
         arguments = ["-t", f"{options.timeout_s:g}"]
-        # With equal weights no queue has to wait until another is empty.
-        weighted = [f"{name},1" for name in self._places.served]
-        for flag, values in (("-r", options.require), ("-q", weighted)):
+        for flag, values in (("-r", options.require), ("-q", self._places.served.values())):
             arguments += [part for value in values for part in (flag, value)]
         if options.concurrency is not None:
             arguments += ["-c", options.concurrency]

@@ -60,7 +60,7 @@ def _application(template: Path, answers: Mapping[str, str], required: list[str]
     path = folder / "kiqbridge.yml"
     if path.is_file():
         settings = read_file(path, os.environ)
-    queues: list[str] | None
+    queues: Mapping[str, str] | None
     if settings is None:
         parameter = View(template, answers).parameter("WorkerQueues")
         queues = (
