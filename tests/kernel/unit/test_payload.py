@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import given
+from support.processes import run_python
 from support.strategies import ARGUMENTS, EPOCH_SECONDS, PAYLOADS
 
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
@@ -133,6 +134,36 @@ class TestNormalizing:
 
         assert len(jids) == 1000
         assert all(len(jid) == 24 and int(jid, 16) >= 0 and jid == jid.lower() for jid in jids)
+
+    def test_a_forked_child_has_jids_of_its_own(self):
+        script = """
+            import os
+            from kiqbridge.wire.payload import new_jid
+
+            jids = [new_jid()]
+            reading, writing = os.pipe()
+            if not os.fork():
+                os.write(writing, new_jid().encode())
+                os._exit(0)
+            os.wait()
+            jids += [new_jid(), os.read(reading, 24).decode()]
+            assert len(set(jids)) == 3, jids
+        """
+
+        run_python(script, options=("-W", "ignore::DeprecationWarning"))
+
+    def test_environments_restored_from_one_snapshot_have_jids_of_their_own(self):
+        script = """
+            import os
+            from kiqbridge.wire.payload import new_jid
+
+            os.environ["AWS_LAMBDA_INITIALIZATION_TYPE"] = "snap-start"
+            new_jid()  # before the snapshot
+            os.urandom = bytes  # what is drawn from now on is drawn after it
+            assert new_jid() == "0" * 24
+        """
+
+        run_python(script)
 
     @given(PAYLOADS)
     def test_what_the_producer_wrote_stays(self, payload):
