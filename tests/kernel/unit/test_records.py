@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,13 @@ def test_objects_are_made_shown_and_compared_as_those_of_the_standard_library(fo
     assert ours("a", 5).count == 5 if not form.get("kw_only") else True
     assert (ours.__hash__ is None) == (theirs.__hash__ is None)
     assert hasattr(ours, "__slots__") == hasattr(theirs, "__slots__")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_signature_is_known_before_the_first_object(form):
+    signature = inspect.signature(made(records.dataclass, **form))
+
+    assert str(signature) == str(inspect.signature(made(dataclasses.dataclass, **form)))
 
 
 @BOTH

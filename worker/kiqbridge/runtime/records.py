@@ -1,8 +1,9 @@
 """`dataclass` for the modules that a worker or a function loads at its start: made in a tenth of the time.
 
 The standard library writes and compiles the text of up to six methods for each class, nearly a millisecond of it:
-with a hundred classes that was a third of what loading our code took. Here `__init__` is compiled when the first
-object is made, which for most classes is never, and the others are plain functions over the names of the fields.
+with a hundred classes that was a third of what loading our code took. Here `__init__` is compiled when it is first
+looked up, as for an object or a signature, which for most classes is never; the others are plain functions over the
+names of the fields.
 
 Objects behave as those of the standard library, which still collects the fields and makes the slots:
 `fields`, `replace`, `asdict`, `copy`, `pickle` and `match` work. They are compared as tuples, on each Python. Not supported: `InitVar`, `order`. A class
@@ -66,7 +67,7 @@ def _complete(cls: Any, *, frozen: bool, slots: bool, eq: bool, repr_: bool) -> 
         if len(names) > 1
         else lambda self: tuple([getattr(self, name) for name in names])
     )
-    methods: dict[str, Any] = {"__init__": _late_init(cls, frozen=frozen)}
+    methods: dict[str, Any] = {"__init__": _LateInit(cls, frozen=frozen)}
     if repr_:
         methods["__repr__"] = _repr
     if eq:
@@ -80,19 +81,30 @@ def _complete(cls: Any, *, frozen: bool, slots: bool, eq: bool, repr_: bool) -> 
             setattr(cls, name, method)
 
 
-def _late_init(cls: type, *, frozen: bool) -> Callable[..., None]:
-    """An `__init__` that puts the compiled one in its own place at the first call."""
+class _MadeHere:
+    def __repr__(self) -> str:
+        return "<factory>"  # as the standard library shows it in a signature
 
-    def __init__(self: object, *args: Any, **keywords: Any) -> None:  # noqa: N807
-        made = _compiled_init(cls, frozen=frozen)
-        cls.__init__ = made  # type: ignore[misc]
-        made(self, *args, **keywords)
 
-    return __init__
+_MADE_HERE = _MadeHere()
+
+
+class _LateInit:
+    """An `__init__` in whose place the compiled one is put when somebody asks for it, such as for its signature."""
+
+    __slots__ = ("_cls", "_frozen")
+
+    def __init__(self, cls: type, *, frozen: bool) -> None:
+        self._cls, self._frozen = cls, frozen
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        made = _compiled_init(self._cls, frozen=self._frozen)
+        self._cls.__init__ = made  # type: ignore[misc]
+        return made.__get__(instance, owner)
 
 
 def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
-    known: dict[str, Any] = {"_set": object.__setattr__, "_made_here": object()}
+    known: dict[str, Any] = {"_set": object.__setattr__, "_made_here": _MADE_HERE}
     positional, named, body = ["self"], list[str](), list[str]()
     has_slots = "__slots__" in vars(cls)
     for each in dataclasses.fields(cls):
@@ -126,6 +138,8 @@ def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
     exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), known)  # noqa: S102 - names of fields alone
     made: Callable[..., None] = known["__init__"]
     made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    made.__annotations__ = {each.name: each.type for each in dataclasses.fields(cls) if each.init}
+    made.__annotations__["return"] = None
     return made
 
 
