@@ -1,5 +1,6 @@
 """Pushing jobs: what is in Redis afterwards."""
 
+import asyncio
 import datetime as dt
 import time
 
@@ -13,6 +14,7 @@ from support.third_call import ThirdCallFails
 from kiqbridge import Client, configure, job
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.runtime.clock import use_clock
 from kiqbridge.wire.json_text import loads
 
 SOON = 1_900_000_000
@@ -80,6 +82,62 @@ class TestOneJob:
 
         with pytest.raises(RedisRefused, match="WRONGTYPE"):
             client.push({"class": "EchoJob", "args": []})
+
+
+class TestTheSetOfQueues:
+    """A queue is put into it once a minute by each client (protocol §5.5)."""
+
+    @pytest.fixture
+    def moments(self):
+        """What the clock of clients shows, the last one from then on."""
+        moments = [SOON]
+        former = use_clock(lambda: moments[-1])
+        yield moments
+        use_clock(former)
+
+    @pytest.mark.parametrize("kind", ["one", "alike", "each"])
+    def test_a_deleted_name_is_back_within_a_minute_of_pushes(self, client, redis, moments, kind):
+        def push():
+            if kind == "one":
+                client.push({"class": "EchoJob", "args": []})
+            elif kind == "alike":
+                client.push_bulk({"class": "EchoJob", "args": [[1], [2]]})
+            else:
+                asyncio.run(client.apush({"class": "EchoJob", "args": []}))
+            return redis.smembers("queues")
+
+        assert push() == {b"default"}
+        redis.delete("queues")
+        moments.append(SOON + 59)
+        assert push() == set()
+        moments.append(SOON + 60)
+        assert push() == {b"default"}
+        redis.delete("queues")
+        moments.append(SOON - 1)  # the clock was set back
+        assert push() == {b"default"}
+
+    @pytest.mark.usefixtures("moments")
+    def test_it_is_put_there_again_after_an_error(self, client, redis):
+        client.push({"class": "EchoJob", "args": []})
+        redis.delete("queues")
+        redis.set("queue:mail", "not a list")
+
+        with pytest.raises(RedisRefused):
+            client.push({"class": "EchoJob", "args": [], "queue": "mail"})
+        client.push({"class": "EchoJob", "args": []})
+
+        assert redis.smembers("queues") == {b"default", b"mail"}
+
+    @pytest.mark.usefixtures("moments")
+    def test_names_that_are_made_for_each_push_are_not_all_kept(self, client, redis):
+        client.middleware.add(
+            lambda _cls, item, _queue, _next: item | {"queue": f"of-{item['args'][0]}"}
+        )
+
+        client.push_bulk({"class": "EchoJob", "args": [[n] for n in range(2_500)]})
+
+        assert len(client.writer._listed) == 500
+        assert redis.scard("queues") == 2_500
 
 
 class TestScheduled:

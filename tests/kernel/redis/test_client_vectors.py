@@ -291,6 +291,15 @@ def recorded_commands(recorded):
     return [[part.encode() for part in command] for command in recorded["commands"]]
 
 
+def once_listed(commands):
+    """Without the SADD of a slice for the queue of the slice before: ours is sent once a minute."""
+    return [
+        command
+        for place, command in enumerate(commands)
+        if command[0] != b"sadd" or command not in commands[:place]
+    ]
+
+
 PUSHES = of_kind("push")
 
 
@@ -303,7 +312,7 @@ def test_a_push_sends_the_recorded_commands(file, operation, jobs, proxy, redis)
 
     commands = [[command[0].lower(), *command[1:]] for command in proxy.commands]
     assert [compared_command(operation, each, now) for each in commands] == [
-        compared_command(operation, each, then) for each in recorded_commands(recorded)
+        compared_command(operation, each, then) for each in once_listed(recorded_commands(recorded))
     ]
     assert compared_state(operation, state_of(redis), now) == compared_state(
         operation, recorded_state(recorded["keys"]), then

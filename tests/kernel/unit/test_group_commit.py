@@ -83,7 +83,8 @@ def test_what_is_pushed_while_a_round_trip_is_under_way_goes_in_the_next_one(cli
     assert [payload["args"] for payload in payloads] == [[number] for number in range(100)]
     assert outcomes[1:] == [payload["jid"] for payload in payloads]
     assert all(payload["enqueued_at"] >= payload["created_at"] for payload in payloads)
-    assert pool.trips[1][0] == ["SADD", "queues", "default"]
+    assert pool.trips[0][0] == ["SADD", "queues", "default"]
+    assert [command[0] for command in pool.trips[1]] == ["LPUSH"]
 
 
 def test_a_job_that_is_refused_before_redis_is_an_error_of_its_own_task(client, pool):

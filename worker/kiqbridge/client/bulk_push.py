@@ -13,7 +13,7 @@ from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import PreparedJob, by_active_job, no_text, prepare
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.clock import client_now
-from kiqbridge.store.enqueueing import push_commands, schedule_commands
+from kiqbridge.store.enqueueing import schedule_commands
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.bulk import AlikeTexts, Bulk, parse_bulk
@@ -103,7 +103,7 @@ def _write_alike(
         here = slice(batch.start + part.start, batch.start + part.stop)
         times = bulk.times[here]
         if times[0] is None:
-            commands = push_commands(keys, {first.queue: texts[part]})
+            commands = writer.push_commands({first.queue: texts[part]})
         else:
             scores = [score(at) for at in times if at is not None]
             pairs = zip(scores, texts[part], strict=True)

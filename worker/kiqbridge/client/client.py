@@ -174,7 +174,7 @@ class Client(Operations):
         return client.handle(jid)
 
     def push(self, item: Mapping[str, Any]) -> JobHandle | None:
-        """Enqueue one job: SADD queues, LPUSH queue:NAME; or ZADD schedule if the item has `at`.
+        """Enqueue one job: LPUSH queue:NAME, and SADD queues once a minute; or ZADD schedule if the item has `at`.
 
         Args:
             item: `class` (a name or a declared job) and `args` (list), and any other attribute of

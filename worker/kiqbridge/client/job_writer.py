@@ -1,12 +1,12 @@
 """Writing prepared jobs to Redis: the only place that pushes new payloads (protocol §5.5).
 
-A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A push whose reply was lost
-is never repeated here: `PushOutcomeUnknown`.
+A job for now: SADD queues, once a minute for each queue, and LPUSH queue:NAME. A job for later: ZADD schedule.
+A push whose reply was lost is never repeated here: `PushOutcomeUnknown`.
 """
 
 import copy
-from collections.abc import Sequence
-from dataclasses import KW_ONLY
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, field
 from typing import Any, Final
 
 from kiqbridge import errors
@@ -14,13 +14,17 @@ from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisPool, has_stand_in
 from kiqbridge.store.replies import NotReplicated, Replicas, ReplyLost
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
+
+LISTED_S: Final = 60.0
+"""Seconds for which a queue that was put into the set of queues is taken to be there."""
+_MOST_LISTED = 1_000
 
 _NOT_WRITTEN: Final = (errors.RedisUnavailable, errors.RedisRefused)
 
@@ -41,6 +45,8 @@ class JobWriter:
     _: KW_ONLY
     replicas: Replicas | None
     max_payload_bytes: int
+    _listed: dict[str, float] = field(init=False, default_factory=dict)
+    """Queue → epoch seconds at which it was put into the set of queues."""
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.
@@ -52,13 +58,26 @@ class JobWriter:
         """
         if not jobs:
             return
-        now = client_now()
         if len(jobs) == 1:
-            self._write_one(jobs[0], self.text(jobs[0], now))
+            self.write_one(jobs[0])
             return
+        now = client_now()
         texts = [self.text(job, now) for job in jobs]
         for part in slices_by_bytes(texts, BATCH_BYTES):
-            self._write_texts(jobs[part], texts[part])
+            self._send_jobs(self._commands(jobs[part], texts[part]), jobs[part])
+
+    def write_one(self, job: PreparedJob) -> None:
+        """As `write`, which takes longer for one job: most pushes are such."""
+        now = client_now()
+        text = self.text(job, now)
+        commands: Sequence[Command]
+        if job.at is not None:
+            commands = schedule_commands(self.keys, (score(job.at), text))
+        elif self._is_listed(job.payload["queue"], now):
+            commands = (("LPUSH", self.keys.queue(job.payload["queue"]), text),)
+        else:
+            commands = push_commands(self.keys, {job.payload["queue"]: (text,)})
+        self._send_jobs(commands, (job,))
 
     def write_each(self, jobs: Sequence[PreparedJob]) -> list[errors.KiqbridgeError | None]:
         """Write jobs of several callers, all of which run now, in as few round trips as `write`.
@@ -78,12 +97,13 @@ class JobWriter:
                 places.append(place)
         for part in slices_by_bytes(texts, BATCH_BYTES):
             written = [jobs[place] for place in places[part]]
+            commands = self._commands(written, texts[part])
             try:
-                self._write_texts(written, texts[part])
+                self._send_jobs(commands, written)
             except errors.KiqbridgeError as error:
                 queues = list(dict.fromkeys(job.queue for job in written))
                 for place in places[part]:
-                    outcomes[place] = _own_error(error, jobs[place], queues)
+                    outcomes[place] = _own_error(error, jobs[place], queues, commands)
         return outcomes
 
     def text(self, job: PreparedJob, now: float) -> bytes:
@@ -98,16 +118,16 @@ class JobWriter:
             job.payload.pop("enqueued_at", None)
         return text_of_payload(job.payload, self.max_payload_bytes)
 
-    def _write_one(self, job: PreparedJob, text: bytes) -> None:
-        """As `_write_texts`, which takes longer for one job: most pushes are such."""
-        payload = job.payload
-        if job.at is None:
-            commands = push_commands(self.keys, {payload["queue"]: (text,)})
-        else:
-            commands = schedule_commands(self.keys, (score(job.at), text))
-        self._send_jobs(commands, (job,))
+    def push_commands(self, by_queue: Mapping[str, Sequence[bytes]]) -> list[Command]:
+        """As of `store.enqueueing`; names the queues that were not put into the set of queues within `LISTED_S`."""
+        now = client_now()
+        listed = [name for name in by_queue if self._is_listed(name, now)]
+        return push_commands(self.keys, by_queue, listed)
 
-    def _write_texts(self, jobs: Sequence[PreparedJob], texts: Sequence[bytes]) -> None:
+    def _is_listed(self, queue: str, now: float) -> bool:
+        return 0.0 <= now - self._listed.get(queue, 0.0) < LISTED_S and not has_stand_in()
+
+    def _commands(self, jobs: Sequence[PreparedJob], texts: Sequence[bytes]) -> list[Command]:
         scheduled: list[str | bytes] = []
         by_queue: dict[str, list[bytes]] = {}
         for job, text in zip(jobs, texts, strict=True):
@@ -115,9 +135,7 @@ class JobWriter:
                 by_queue.setdefault(job.queue, []).append(text)
             else:
                 scheduled += [score(job.at), text]
-        commands = push_commands(self.keys, by_queue)
-        commands += schedule_commands(self.keys, scheduled)
-        self._send_jobs(commands, jobs)
+        return self.push_commands(by_queue) + schedule_commands(self.keys, scheduled)
 
     def _send_jobs(self, commands: Sequence[Command], jobs: Sequence[PreparedJob]) -> None:
         are_pushed: bool | None = True
@@ -139,10 +157,20 @@ class JobWriter:
         """
         try:
             self.pool.run(*commands, repeatable=False, replicas=self.replicas)
-        except ReplyLost as error:
-            raise outcome_unknown(jids[0], job_class, error) from error
-        except NotReplicated as doubt:
-            raise not_replicated(jids, doubt) from doubt
+        except BaseException as error:
+            self._listed.clear()  # what answers next may be another server
+            if isinstance(error, ReplyLost):
+                raise outcome_unknown(jids[0], job_class, error) from error
+            if isinstance(error, NotReplicated):
+                raise not_replicated(jids, error) from error
+            raise
+        if commands[0][0] == "SADD" and not has_stand_in():
+            self._note_listed(commands[0][2:])
+
+    def _note_listed(self, queues: Sequence[object]) -> None:
+        if len(self._listed) > _MOST_LISTED:  # names that are made for each push
+            self._listed.clear()
+        self._listed.update(dict.fromkeys(map(str, queues), client_now()))
 
     def run_script(
         self,
@@ -168,11 +196,14 @@ class JobWriter:
 
 
 def _own_error(
-    error: errors.KiqbridgeError, job: PreparedJob, queues: Sequence[str]
+    error: errors.KiqbridgeError,
+    job: PreparedJob,
+    queues: Sequence[str],
+    commands: Sequence[Command],
 ) -> errors.KiqbridgeError | None:
     """What an error of a round trip for these queues means for one of its jobs; sets its `is_pushed`.
 
-    The commands of the round trip are those of `push_commands`: SADD, then a push to each queue.
+    The commands of the round trip are those of `push_commands`: SADD perhaps, then a push to each queue.
     """
     job.is_pushed = None
     if isinstance(cause := error.__cause__, ReplyLost):
@@ -181,9 +212,10 @@ def _own_error(
     if isinstance(cause, NotReplicated):
         return not_replicated([job.jid], cause)
     refused = error.refused if isinstance(error, _NOT_WRITTEN) else ()
-    place = 1 + queues.index(job.queue)
-    job.is_pushed = bool(refused) and place not in refused
-    return None if job.is_pushed and 0 not in refused else copy.copy(error)
+    first = len(commands) - len(queues)
+    job.is_pushed = bool(refused) and first + queues.index(job.queue) not in refused
+    is_listed = not first or 0 not in refused
+    return None if job.is_pushed and is_listed else copy.copy(error)
 
 
 def are_pushed_after(error: errors.KiqbridgeError, commands: Sequence[Command]) -> bool | None:

@@ -8,6 +8,7 @@ values that JSON cannot carry exactly, and `json_text.dumps` writes the text.
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
@@ -59,8 +60,12 @@ _DRAWN_AT_ONCE = 340
 _drawn: list[str] = []
 """Ids that nobody has yet: asking the system for each takes as long as all the rest of it."""
 
+# Copies of this process would give the same ones.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drawn.clear)  # parent and child would give the same ones
+    os.register_at_fork(after_in_child=_drawn.clear)
+_snapshots = sys.modules.get("snapshot_restore_py")
+if _snapshots is not None:  # Lambda's runtime has loaded it
+    _snapshots.register_after_restore(_drawn.clear)
 
 
 def new_jid() -> str:
@@ -68,9 +73,7 @@ def new_jid() -> str:
     try:
         return _drawn.pop()
     except IndexError:
-        # Each environment that Lambda restores from a snapshot has the memory of all others.
-        is_copied = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
-        first, *others = new_jids(1 if is_copied else _DRAWN_AT_ONCE)
+        first, *others = new_jids(_DRAWN_AT_ONCE)
         _drawn.extend(others)
         return first
 
