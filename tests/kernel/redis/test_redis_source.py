@@ -183,7 +183,7 @@ class TestSecret:
         _, access = of_secret(services, guarded("one"))
         pool = RedisPool(access)
         pool._source._lock.acquire()  # as by a thread that the child does not have
-        pool._pid = -1  # as in a child
+        pool._forks = -1  # as in a child
 
         assert pool.call("PING") == b"PONG"
 

@@ -206,7 +206,7 @@ class Client(Operations):
             if push_jobs([GuardedPush(0, job)], writer, now=now)[0].duplicate:
                 return None
         else:
-            writer.write([job])
+            writer.write_one(job)
         return self.handle_from(job.jid, writer)
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:

@@ -58,11 +58,14 @@ def default_client() -> Client:
     chosen = _chosen_here.get()
     if chosen is not None:
         return chosen
-    with _default_lock:
-        if _default is None:
-            _default = Client()
-            _default.middleware = _default_middleware.copy()
-        client = _default
+    client = _default
+    if client is None:
+        with _default_lock:
+            if _default is None:
+                client = Client()
+                client.middleware = _default_middleware.copy()
+                _default = client
+            client = _default
     return client if _choose is None else _choose(client)
 
 

@@ -68,16 +68,22 @@ class JobWriter:
 
     def write_one(self, job: PreparedJob) -> None:
         """As `write`, which takes longer for one job: most pushes are such."""
-        now = client_now()
-        text = self.text(job, now)
+        now, payload = client_now(), job.payload
+        text, queue = self.text(job, now), payload["queue"]
         commands: Sequence[Command]
         if job.at is not None:
             commands = schedule_commands(self.keys, (score(job.at), text))
-        elif self._is_listed(job.payload["queue"], now):
-            commands = (("LPUSH", self.keys.queue(job.payload["queue"]), text),)
+        elif self._is_listed(queue, now):
+            commands = (("LPUSH", self.keys.queue(queue), text),)
         else:
-            commands = push_commands(self.keys, {job.payload["queue"]: (text,)})
-        self._send_jobs(commands, (job,))
+            commands = push_commands(self.keys, {queue: (text,)})
+        job.is_pushed = None
+        try:
+            self.send(commands, (payload["jid"],), payload["class"])
+        except errors.KiqbridgeError as error:
+            job.is_pushed = are_pushed_after(error, commands)
+            raise
+        job.is_pushed = True
 
     def write_each(self, jobs: Sequence[PreparedJob]) -> list[errors.KiqbridgeError | None]:
         """Write jobs of several callers, all of which run now, in as few round trips as `write`.
@@ -138,9 +144,10 @@ class JobWriter:
         return self.push_commands(by_queue) + schedule_commands(self.keys, scheduled)
 
     def _send_jobs(self, commands: Sequence[Command], jobs: Sequence[PreparedJob]) -> None:
-        are_pushed: bool | None = True
+        are_pushed: bool | None = None
         try:
             self.send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
+            are_pushed = True
         except errors.KiqbridgeError as error:
             are_pushed = are_pushed_after(error, commands)
             raise

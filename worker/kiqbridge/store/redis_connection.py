@@ -164,7 +164,7 @@ class RedisConnection:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since a reply came."""
+        """Seconds since it was asked for something."""
         return time.monotonic() - self._used_at
 
     def outdate(self) -> None:
@@ -280,7 +280,6 @@ class RedisConnection:
         except BaseException:
             self.close()  # a half-read reply must never be taken for the next one
             raise
-        self._note_use()
         if self.batch_bytes < BATCH_BYTES and len(packed) > self.batch_bytes // 2:
             self.batch_bytes = min(self.batch_bytes + self.batch_bytes // 8, BATCH_BYTES)
         return replies
@@ -346,28 +345,22 @@ class RedisConnection:
             way.let_the_kernel_time()
         return way
 
-    def _note_use(self) -> None:
-        self._used_at = time.monotonic()
-        self._used_at_time = time.time()
-
     def _check_if_usable(self, *, repeatable: bool) -> None:
         """Before a call: let go of a connection that is too old, or that the other end has left."""
-        now = time.monotonic()
+        now, now_time = time.monotonic(), time.time()
         if now >= self._renew_at:
             self._renew_at = float("inf")
             self.close()
         # The clock of a frozen environment may stand still, the time of day does not.
-        if (
-            now - self._used_at >= PROBE_AFTER_IDLE_S
-            or time.time() - self._used_at_time >= PROBE_AFTER_IDLE_S
-        ):
+        idle_s = max(now - self._used_at, now_time - self._used_at_time)
+        self._used_at, self._used_at_time = now, now_time
+        if idle_s >= PROBE_AFTER_IDLE_S:
             connection = self._connection
             if connection is None or not is_connected(connection):
                 return
             try:
                 self._times.bound(connection, PROBE_WITHIN_S)
                 self._way_to(connection).ask(pack([("PING",)]), 1)
-                self._note_use()
             except (redis.exceptions.RedisError, OSError):
                 self.close()
         elif not repeatable:

@@ -45,6 +45,18 @@ class StandIn(Protocol):
 
 _stand_in: StandIn | None = None
 
+_forks = 0
+"""Forks between this process and the first one. A look at its number would be a call to the system for each push."""
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603 - a fact about this process
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
 
 def use_stand_in(stand_in: StandIn | None) -> StandIn | None:
     """Set what all pools of this process ask, None = their servers; returns what they asked before."""
@@ -282,7 +294,7 @@ class RedisPool:
         replicas: Replicas | None,
     ) -> Any:
         """What a method of `RedisConnection` answers on a connection of the pool."""
-        if self._pid != os.getpid():
+        if self._forks != _forks:
             self._reset()
         slots = self._slots
         slot = self._slot(slots)
@@ -312,7 +324,7 @@ class RedisPool:
             ) from None
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
+        self._forks = _forks
         self._source.after_fork()
         self._idle: deque[RedisConnection] = deque()
         self._made: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
