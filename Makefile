@@ -144,7 +144,7 @@ build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA
 deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)
 	@.make/deploy.sh $(ARGS)
 
-bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/explanation/benchmarks.md (ARGS='noop retry' runs a part)
+bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/explanation/benchmarks.md (ARGS=table: the lines that come first on it, in 8 minutes; ARGS='noop retry': a part)
 	@$(PY) tests/benchmarks/bench.py $(ARGS)
 
 bench-quick: $(VENV)/.dev ## Run the benchmarks in two minutes: fewer jobs, one round, nothing written

@@ -1,9 +1,11 @@
 """`make bench`: all measures, beside Ruby's Sidekiq and the Python peers in the same run.
 
-    python tests/benchmarks/bench.py [--quick] [--peers saq,rq] [MEASURE …]
+    python tests/benchmarks/bench.py [--quick] [--update] [--peers saq,rq] [MEASURE …]
+    python tests/benchmarks/bench.py table | page
 
 The runs alternate, and the table gives medians and their ratio, since machines are noisy. A full run
-of all measures writes docs/explanation/benchmarks.md.
+of all measures stores its results and writes docs/explanation/benchmarks.md; `table` measures the lines that come
+first on it, and `page` writes it without measuring.
 """
 
 import argparse
@@ -11,6 +13,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -23,6 +27,7 @@ from benchmarks import (
     idle,
     latency,
     moods,
+    page,
     peers,
     schedules,
     throughput,
@@ -31,47 +36,66 @@ from benchmarks import (
 from benchmarks.environments import of_a_user
 from benchmarks.outcome import Outcome, as_text, cells
 from benchmarks.progress import Progress
-from benchmarks.report import settings, write
-from benchmarks.sizes import FULL, QUICK, TINY, Sizes
+from benchmarks.report import load, settings, store
+from benchmarks.sizes import FULL, QUICK, TABLE, TINY, Sizes
 from benchmarks.stage import Stage, stage
-from support.ruby import has_ruby_sidekiq
+from support.ruby import has_debian_13, has_ruby_sidekiq
 
 Measure = Callable[[Stage], list[Outcome]]
-MEASURES: dict[str, Measure] = {
-    measure.__name__: measure
-    for module in (
-        throughput,
-        moods,
-        latency,
-        enqueuing,
-        front_door,
-        schedules,
-        idle,
-        fleets,
-        carrying,
-        wake_ups,
-        peers,
-    )
-    for measure in module.MEASURES
+GROUPS = {
+    throughput: "Jobs per second",
+    moods: "Jobs that lock, write and wait",
+    latency: "Time from push to begin",
+    enqueuing: "Pushes",
+    front_door: "The enqueue function in Lambda",
+    schedules: "Schedules",
+    idle: "Idle workers and memory",
+    fleets: "Many idle processes, and a deploy",
+    carrying: "What a server carries",
+    wake_ups: "A push into an idle fleet",
+    peers: "Beside Python peers",
 }
-SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+MEASURES: dict[str, Measure] = {each.__name__: each for module in GROUPS for each in module.MEASURES}  # fmt: skip
+TITLES = {each.__name__: title for module, title in GROUPS.items() for each in module.MEASURES}
+SIZES = {"full": FULL, "table": TABLE, "quick": QUICK, "tiny": TINY}
+DECIDING = ("noted", "push", "bulk", "pickup", "start", "memory", "real_fleet", "function")
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
+    if options.measures == ["page"]:
+        page.write(PAGE, *load(), TITLES)
+        return 0
+    if options.measures == ["table"]:
+        options.measures = list(DECIDING)
+        options.size = "table" if options.size == "full" else options.size
     sizes = SIZES[options.size]
-    chosen = options.measures or list(MEASURES)
     with_ruby = has_ruby_sidekiq() and not options.without_ruby
     if not has_ruby_sidekiq():
         print("Ruby Sidekiq is not installed (apt install ruby-sidekiq): measuring ours alone.")
+    elif not has_debian_13():
+        print("Debian 13 is not unpacked (make .debian13/.root): Sidekiq 7.3 is not measured.")
     began = time.monotonic()
-    outcomes, told = run(sizes, chosen, with_ruby=with_ruby, asked=peer_names(options.peers))
+    outcomes, told = run(
+        sizes,
+        options.measures or list(MEASURES),
+        with_ruby=with_ruby,
+        asked=peer_names(options.peers),
+    )
     took = f"{time.monotonic() - began:.0f} s"
-    print(f"\n{told}\n\n{as_text(outcomes)}\n")
-    complete = not options.measures and sizes is FULL
-    if path := options.write or (complete and "docs/explanation/benchmarks.md"):
-        write(Path(path), outcomes, told, f"{options.size} run of {took}")
-        print(f"written: {path}")
+    taken = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {options.size} run of {took}"
+    outcomes = [replace(each, taken=taken) for each in outcomes]
+    print("\n".join(["", taken, *told, "", as_text(outcomes), ""]))
+    if chosen := page.deciding(outcomes):
+        print(page.table(told, chosen) + "\n")
+    if options.update or (sizes is FULL and not options.measures):
+        if options.measures:
+            told, stored = load()
+            outcomes = updated(stored, outcomes)
+        store(told, outcomes)
+        page.write(PAGE, told, outcomes, TITLES)
+        print(f"written: {PAGE}")
     else:
         print(
             "docs/explanation/benchmarks.md is written by a full run of all measures (make bench)."
@@ -80,16 +104,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
+def updated(stored: Sequence[Outcome], found: Sequence[Outcome]) -> list[Outcome]:
+    """What is stored, with the lines that were measured anew in place of theirs."""
+    anew = {each.measure for each in found}
+    kept = [each for each in stored if each.measure not in anew]
+    names = list(MEASURES)
+    return sorted([*kept, *found], key=lambda each: names.index(each.measure))
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}")  # fmt: skip
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}; or table, or page")  # fmt: skip
     parser.add_argument("--size", choices=SIZES, default="full", help="default: %(default)s")
     parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="under 2 minutes, one round of each")  # fmt: skip
     parser.add_argument("--peers", default="", metavar="NAMES", help=f"besides {', '.join(peers.DEFAULT)}: any of {', '.join(peers.ON_REQUEST)}, with commas between them")  # fmt: skip
     parser.add_argument("--without-ruby", action="store_true", help="measure ours alone")
-    parser.add_argument("--write", metavar="PATH", help="write the table as Markdown")
+    parser.add_argument("--update", action="store_true", help="store these results in place of those of the last full run, and write docs/explanation/benchmarks.md")  # fmt: skip
     options = parser.parse_args(arguments)
-    if unknown := set(options.measures) - MEASURES.keys():
+    if options.measures not in (["table"], ["page"]) and (unknown := set(options.measures) - MEASURES.keys()):  # fmt: skip
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(MEASURES)}")
     if unknown := set(peer_names(options.peers)) - {*peers.DEFAULT, *peers.ON_REQUEST}:
         parser.error(
@@ -105,7 +137,7 @@ def peer_names(asked: str) -> tuple[str, ...]:
 
 def run(
     sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool, asked: Sequence[str]
-) -> tuple[list[Outcome], str]:
+) -> tuple[list[Outcome], list[str]]:
     """All outcomes, and the settings under which they came about.
 
     A measure that fails has its line in the table too, and the others go on.
@@ -128,7 +160,7 @@ def run(
             progress.end()
             for outcome in found:
                 print("  ".join(cells(outcome)), flush=True)
-            outcomes += found
+            outcomes += [replace(each, measure=name) for each in found]
         return outcomes, settings(scene)
 
 

@@ -244,7 +244,7 @@ def _whole(name: str, parts: Sequence[Samples]) -> Outcome:
     }
     beside = samples.get(RUBY)
     return Outcome(
-        what=f"jobs a server CPU second: {name}",
+        what=f"extrapolated: jobs a server CPU second, {name}",
         unit="jobs",
         samples=samples,
         target=f"≥ {TARGET} x Sidekiq",
@@ -342,12 +342,12 @@ def _whole_way(name: str, costs: Samples, push: str, claim: str) -> Outcome:
         for side, taken in ((OURS, claim), (BRPOP, BRPOP))
     }
     return Outcome(
-        what=f"jobs a server CPU second, {name}",
+        what=f"extrapolated: jobs a server CPU second, {name}",
         unit="jobs",
         samples=samples,
         target=f"≥ {TARGET} x Sidekiq",
         met=at_least(median(samples[OURS]) / median(samples[BRPOP]), TARGET),
-        note=f"extrapolated from the CPU of each part; BRPOP: {median(costs[BRPOP]):.2f} µs, at most once",
+        note=f"from the CPU of each part; BRPOP: {median(costs[BRPOP]):.2f} µs, at most once",
     )
 
 

@@ -118,13 +118,13 @@ def idle_fleet(stage: Stage) -> list[Outcome]:
     share = costs[largest].cpu_us / costs[largest].beats * largest / 10_000
     outcomes.append(
         Outcome(
-            what=f"{largest:,} idle processes together: one core of the server",
+            what=f"extrapolated: {largest:,} idle processes together, one core of the server",
             unit="%",
             samples={OURS: [share]},
             target="≤ 5% at 1,000",
             met=at_most(share, 5) if largest >= 1000 else None,
             note=(
-                "what the server uses without any process is left out; extrapolated to all beats that were due"
+                "what the server uses without any process is left out; for all beats that were due"
             ),
         )
     )

@@ -138,6 +138,7 @@ def function(stage: Stage) -> list[Outcome]:
             samples=samples,
             target="≤ 1.0 x by hand",
             met=at_most(ratio(samples, BY_HAND), 1.0),
+            decides=True,
         ),
         Outcome(
             what="Lambda: warm invocation",

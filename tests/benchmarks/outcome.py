@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 OURS = "kiqbridge"
 RUBY = "Sidekiq"
+"""That of this system."""
+RUBY_7 = "Sidekiq 7.3"
+"""That of an unpacked Debian 13, beside the measures that a user decides by."""
+PEERS = (RUBY, RUBY_7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,8 @@ class Outcome:
         target: as the table of targets has it.
         met: None when there is no target, or nothing to compare with.
         note: settings, and what a reader must know to judge the figure.
+        decides: one of the lines that come first.
+        measure: that found it; `taken`: when, and in what kind of run.
     """
 
     what: str
@@ -26,6 +32,9 @@ class Outcome:
     met: bool | None = None
     note: str = ""
     failed: bool = False
+    decides: bool = False
+    measure: str = ""
+    taken: str = ""
 
     @property
     def verdict(self) -> str:
@@ -49,6 +58,11 @@ def ratio(samples: Mapping[str, Sequence[float]], other: str = RUBY) -> float | 
     if not samples.get(other) or not samples.get(OURS) or not median(samples[other]):
         return None
     return median(samples[OURS]) / median(samples[other])
+
+
+def ratios(samples: Mapping[str, Sequence[float]]) -> list[float]:
+    """Ours by each Sidekiq that was measured."""
+    return [found for peer in PEERS if (found := ratio(samples, peer)) is not None]
 
 
 def at_least(value: float | None, bound: float) -> bool | None:
@@ -107,11 +121,11 @@ def _spread(values: Sequence[float]) -> str:
     if not values:
         return "-"
     if len(values) == 1:
-        return _short(values[0])
-    return f"{_short(median(values))} ({_short(min(values))}-{_short(max(values))})"
+        return short(values[0])
+    return f"{short(median(values))} ({short(min(values))}-{short(max(values))})"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """Three digits that matter."""
     if abs(value) >= 100:
         return f"{value:,.0f}"

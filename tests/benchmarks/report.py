@@ -1,14 +1,15 @@
-"""What a figure is worth without its settings: nothing. Machine, versions, and docs/explanation/benchmarks.md."""
+"""What a figure is worth without its settings: nothing. Machine and versions, and the results as they are stored."""
 
 import importlib.metadata
+import json
 import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.outcome import Outcome, as_markdown
+from benchmarks.outcome import RUBY, Outcome
 from benchmarks.peers import describe
 from benchmarks.stage import (
     ALL_CORES,
@@ -22,36 +23,33 @@ from benchmarks.stage import (
 
 import kiqbridge
 
-TITLE = """\
-# Benchmarks
-
-<!-- Made by: make bench -->
-
-Measured by `make bench` (`make bench-quick` takes two minutes, `make bench ARGS='noop retry'` a part). We and Sidekiq get the same queue at the same moment and run in turn, each round in a fresh process on an empty database. The figures are medians with the lowest and the highest in brackets; the ratio is that of the medians, ours by the first beside it.
-"""
+RESULTS = Path(__file__).with_name("results.json")
+"""Of the last full run, with what was measured anew since: docs/explanation/benchmarks.md is made of it."""
 
 
-def settings(stage: Stage) -> str:
-    """Date, machine, versions and cores, one a line."""
-    return "\n".join(
-        [
-            f"date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            f"machine: {len(ALL_CORES)} cores of {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.machine()}",
-            f"server: {_server(stage)}, on core {core(SERVER_CORE)}, nothing saved to disk",
-            f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once; started by exec, in an environment with its own dependencies alone",
-            f"Sidekiq: {_sidekiq(stage)}",
-            *describe(stage.peers),
-            f"rounds: {stage.sizes.rounds} of each, in turn",
-        ]
-    )
+def load() -> tuple[list[str], list[Outcome]]:
+    """Settings and outcomes, as stored."""
+    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return stored["settings"], [Outcome(**each) for each in stored["outcomes"]]
 
 
-def write(path: Path, outcomes: Sequence[Outcome], told: str, run: str) -> None:
-    """Replace the file by this run's table."""
-    lines = "\n".join(f"- {line}" for line in told.splitlines())
-    path.write_text(
-        f"{TITLE}\n{lines}\n- run: {run}\n\n{as_markdown(outcomes)}\n", encoding="utf-8"
-    )
+def store(settings: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+    """Replace what is stored; a line for each outcome."""
+    lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=False) for each in outcomes)
+    head = json.dumps(list(settings), ensure_ascii=False, indent=1)
+    RESULTS.write_text(f'{{"settings": {head},\n"outcomes": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def settings(stage: Stage) -> list[str]:
+    """Machine, versions and cores."""
+    return [
+        f"machine: {len(ALL_CORES)} cores of {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.machine()}",
+        f"server: {_server(stage)}, on core {core(SERVER_CORE)}, nothing saved to disk",
+        f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once; started by exec, in an environment with its own dependencies alone",
+        *_sidekiqs(stage),
+        *describe(stage.peers),
+        f"rounds: {stage.sizes.rounds} of each, in turn",
+    ]
 
 
 def _processor() -> str:
@@ -82,11 +80,16 @@ def _libraries() -> str:
     return ", ".join(found)
 
 
-def _sidekiq(stage: Stage) -> str:
-    if not stage.with_ruby:
-        return "not measured (apt install ruby-sidekiq)"
-    ruby = subprocess.run(
-        ["ruby", "-r", "sidekiq", "-e", "puts %(#{Sidekiq::VERSION}, Ruby #{RUBY_VERSION})"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
-    return f"{ruby}, on core {core(WORKER_CORE)}; sidekiq -c 10, BRPOP: at most once; redis-rb's warnings at each call are silenced"
+def _sidekiqs(stage: Stage) -> list[str]:
+    if not stage.rubies:
+        return [f"{RUBY}: not measured (apt install ruby-sidekiq)"]
+    ask = ["ruby", "-r", "sidekiq", "-e", "puts %(#{Sidekiq::VERSION}, Ruby #{RUBY_VERSION})"]
+    versions = {
+        name: subprocess.run([*ruby, *ask], capture_output=True, text=True, check=True).stdout
+        for name, ruby in stage.rubies.items()
+    }
+    return [
+        f"{name}: {version.strip()}, on core {core(WORKER_CORE)}; sidekiq -c 10, BRPOP: at most once"
+        + ("; redis-rb's warnings at each call are silenced" if name == RUBY else "; Debian 13's")
+        for name, version in versions.items()
+    ]

@@ -49,8 +49,8 @@ end
 """,
 )
 # Debian's redis-rb is newer than its Sidekiq and writes a warning at each BRPOP and each push, which
-# would slow Ruby down and count for us.
-QUIET_RUBY = "Redis.silence_deprecations = true\n"
+# would slow Ruby down and count for us. Sidekiq 7 does without redis-rb.
+QUIET_RUBY = "Redis.silence_deprecations = true if defined?(Redis)\n"
 RUBY_LEVEL = "Sidekiq.configure_server { |config| config.logger.level = Logger::%s }\n"
 
 Start = Callable[[Stage, Work], ChildProcess]
@@ -73,26 +73,36 @@ def ours(stage: Stage, work: Work) -> ChildProcess:
     )
 
 
-def rubys(stage: Stage, work: Work) -> RubySidekiq:
+def rubys(stage: Stage, work: Work, *, name: str = RUBY) -> RubySidekiq:
     return RubySidekiq(
         QUIET_RUBY + RUBY_LEVEL % work.level.upper() + work.ruby,
         work.url or stage.server.url,
         concurrency=work.threads,
         queues=work.queues,
+        ruby=stage.rubies[name],
     )
 
 
 def sides(stage: Stage) -> dict[str, Start]:
-    """Us, and Ruby if it is there."""
-    return {OURS: ours, RUBY: rubys} if stage.with_ruby else {OURS: ours}
+    """Us, and this system's Sidekiq if it is there."""
+    return {name: start for name, start in all_sides(stage).items() if name in (OURS, RUBY)}
+
+
+def all_sides(stage: Stage) -> dict[str, Start]:
+    """Us, and each Sidekiq that is there."""
+    return {OURS: ours, **{name: partial(rubys, name=name) for name in stage.rubies}}
 
 
 def by_side(
-    stage: Stage, measure: Callable[[str, Start], float], rounds: int | None = None
+    stage: Stage,
+    measure: Callable[[str, Start], float],
+    rounds: int | None = None,
+    *,
+    of: Callable[[Stage], dict[str, Start]] = sides,
 ) -> dict[str, list[float]]:
     """What `measure` of each side's name and start gives, in turn."""
     return stage.rounds(
-        {name: partial(measure, name, start) for name, start in sides(stage).items()}, rounds
+        {name: partial(measure, name, start) for name, start in of(stage).items()}, rounds
     )
 
 

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redis
+from benchmarks.outcome import RUBY, RUBY_7
 from benchmarks.progress import Progress
 from benchmarks.sizes import Sizes
 from support.processes import ChildProcess
+from support.ruby import HERE, Ruby, entered_debian_13, has_debian_13
 from support.servers import ServerProcess, debian_server, embedded_server
 from support.waiting import wait_until
 
@@ -29,7 +31,8 @@ from kiqbridge import Client
 SERVER_CORE, WORKER_CORE = 0, 1
 STORE = 1
 """Database with the prepared queues; database 0 is emptied before each round."""
-CHUNK = 10_000
+CHUNK = 100_000
+"""Jobs of a prepared queue that differ."""
 COPIES_A_CALL = 20
 """So that preparing millions of jobs does not keep the server in one script for seconds."""
 PATIENT = {"socket_timeout": 60, "retry": None}
@@ -60,7 +63,7 @@ class Stage:
     """What every measure is given.
 
     Attributes:
-        with_ruby: whether Ruby's Sidekiq is measured beside us.
+        rubies: each Sidekiq that is measured beside us, and what starts a command with its Ruby.
         peers: names of Python peers that were asked for.
         python: of the environment in which ours is installed.
         folder: temporary, for job files and evidence.
@@ -74,8 +77,12 @@ class Stage:
     python: Path
     folder: Path
     progress: Progress
-    with_ruby: bool
+    rubies: Mapping[str, Ruby]
     peers: tuple[str, ...]
+
+    @property
+    def with_ruby(self) -> bool:
+        return RUBY in self.rubies
 
     @property
     def command(self) -> str:
@@ -183,6 +190,9 @@ def stage(
         stack.callback(os.sched_setaffinity, 0, before)
         if len(before) > 1:
             os.sched_setaffinity(0, before - {core(WORKER_CORE)})
+        rubies = {RUBY: HERE} if with_ruby else {}
+        if with_ruby and has_debian_13():
+            rubies[RUBY_7] = stack.enter_context(entered_debian_13())
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kiqbridge-bench-"))
         store_url = server.url.removesuffix("/0") + f"/{STORE}"
         yield Stage(
@@ -193,7 +203,7 @@ def stage(
             python=python,
             folder=Path(folder),
             progress=progress,
-            with_ruby=with_ruby,
+            rubies=rubies,
             peers=tuple(peers),
         )
 
@@ -309,8 +319,17 @@ def voluntary_switches(pid: int) -> int:
 
 def resident_mb(pid: int) -> float:
     """Resident memory of one process, in units of 1,000,000 bytes."""
+    return _memory_mb(pid, "VmRSS:")
+
+
+def shared_mb(pid: int) -> float:
+    """Of that, the pages of files: other processes of the same program have them in common."""
+    return _memory_mb(pid, "RssFile:") + _memory_mb(pid, "RssShmem:")
+
+
+def _memory_mb(pid: int, kind: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(kind):
             return int(line.split()[1]) * 1024 / 1_000_000
     raise AssertionError(f"process {pid} has no memory: it ended")
 

@@ -1,16 +1,19 @@
 """Measures of jobs per second: a full queue appears, and a worker works it off."""
 
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from mmap import mmap
 from time import perf_counter
 
-from benchmarks.drain import Drained, drain, drain_sides, time_drain
+from benchmarks.drain import LOOK_S, Drained, drain, drain_sides, time_drain
 from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
 from benchmarks.sides import (
     NOOP,
     Start,
     Work,
+    all_sides,
     by_side,
     joined,
     ours,
@@ -19,7 +22,7 @@ from benchmarks.sides import (
     sides,
     without_ruby,
 )
-from benchmarks.stage import STORE, Stage, delayed, on_core, pin, round_trip_ms
+from benchmarks.stage import CHUNK, STORE, Stage, delayed, on_core, pin, round_trip_ms
 from support.waiting import wait_until
 
 TWO_PROCESSES = f"2 x {RUBY}"
@@ -59,6 +62,28 @@ Sidekiq.configure_server do |config|
       end
     end
     config.server_middleware { |chain| chain.add(passing) }
+  end
+end
+""",
+)
+NOTED = Work(
+    python="""
+import mmap
+from kiqbridge import job
+
+with open('{path}', "r+b") as file:
+    notes = mmap.mmap(file.fileno(), 0)
+
+@job(name="NotedJob")
+def noted(number):
+    notes[number] = 1
+""",
+    ruby="""
+NOTES = IO::Buffer.map(File.open('{path}', 'r+'))
+class NotedJob
+  include Sidekiq::Worker
+  def perform(number)
+    NOTES.set_value(:U8, number, 1)
   end
 end
 """,
@@ -119,11 +144,45 @@ async def sleep(number):
 )
 
 
+def noted(stage: Stage) -> list[Outcome]:
+    """Jobs that each note their end in memory shared with the benchmark, until the last has."""
+    count = stage.sizes.noop
+    key = _numbered(stage, count, "NotedJob")
+    path = stage.folder / "noted"
+    work = replace(NOTED, python=NOTED.python.format(path=path), ruby=NOTED.ruby.format(path=path))
+
+    def until_noted(_name: str, start: Start) -> float:
+        path.write_bytes(bytes(count))
+        with (
+            running(start, stage, work) as worker,
+            path.open("r+b") as file,
+            mmap(file.fileno(), 0) as notes,
+        ):
+            began, open_from = stage.put(key), 0
+            while (open_from := notes.find(b"\0", open_from)) >= 0:
+                worker.wait_for(lambda: True)  # fails with its output if it has ended
+                time.sleep(LOOK_S)  # the step of what is measured
+            return count / (perf_counter() - began)
+
+    samples = by_side(stage, until_noted, of=all_sides)
+    return [
+        Outcome(
+            what="jobs that note their end, 10 threads",
+            unit="jobs/s",
+            samples=samples,
+            target="≥ 8 x Sidekiq",
+            met=at_least(ratio(samples), 8),
+            note=f"{count:,} jobs, each sets a byte of its own in shared memory; 1 process, WARN, reliable fetch",
+            decides=True,
+        )
+    ]
+
+
 def noop(stage: Stage) -> list[Outcome]:
     """No-op jobs, one process, ten threads, WARN, everything on; and the CPU that a job costs."""
     count = stage.sizes.noop
     key = stage.prepare("noop", count, {"class": "NoOpJob"})
-    samples, seen = drain_sides(stage, sides(stage), NOOP, key, count)
+    samples, seen = drain_sides(stage, all_sides(stage), NOOP, key, count)
     cpu = {name: each.cpu_us for name, each in seen.items()}
     return [
         Outcome(
@@ -272,7 +331,7 @@ def distant(stage: Stage) -> list[Outcome]:
 def retry(stage: Stage) -> list[Outcome]:
     """Every job fails once, is moved due by the benchmark, and succeeds: both parts are timed."""
     count = stage.sizes.failing
-    key = _numbered(stage, count)
+    key = _numbered(stage, count, "FailsOnceJob")
 
     def fail_and_succeed(_name: str, start: Start) -> float:
         with running(start, stage, FAILS_ONCE) as worker:
@@ -397,10 +456,10 @@ def order(stage: Stage) -> list[Outcome]:
     ]
 
 
-def _numbered(stage: Stage, count: int) -> str:
-    """Jobs that each have a number of their own, as failing once needs."""
-    assert count <= 10_000, "the bytes of a prepared queue repeat beyond 10,000 jobs"
-    return stage.prepare("failing", count, {"class": "FailsOnceJob"})
+def _numbered(stage: Stage, count: int, job: str) -> str:
+    """Jobs that each have a number of their own."""
+    assert count <= CHUNK, "the bytes of a prepared queue repeat beyond"
+    return stage.prepare(job, count, {"class": job})
 
 
 def _event_loop() -> str:
@@ -411,4 +470,4 @@ def _event_loop() -> str:
     return f"uvloop {uvloop.__version__}"
 
 
-MEASURES: Sequence = (noop, middleware, info, processes, distant, retry, io, growth, order)
+MEASURES: Sequence = (noted, noop, middleware, info, processes, distant, retry, io, growth, order)

