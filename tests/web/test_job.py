@@ -41,9 +41,9 @@ def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis)
     assert "The job is dead." in page.text
     for before, after in (
         ("Created", "Enqueued"),
-        ("Enqueued", "Failed first"),
-        ("Failed first", "Failed again (retry 1)"),
-        ("Failed again", "Died"),
+        ("Enqueued", "Failed"),
+        ("Failed", "Failed: OSError"),
+        ("Failed: OSError", "Died"),
     ):
         assert page.text.index(before) < page.text.index(after)
     assert '"j1", { "password": "hunter2" }' in page.text
@@ -210,3 +210,25 @@ def test_a_long_argument_is_cut_with_its_size_and_a_link_to_the_whole(browser, o
     assert "has 500," in page.text
     link = next(link for link in page.links if "raw=1" in link)
     assert browser.request("GET", link).content == entry.text
+
+
+def test_a_job_of_which_only_a_record_is_left_has_a_page(browser, redis):
+    at = int(time.time()) // 60 * 60
+    entry = {"at": at, "jids": ["gone"], "by": "worker:a", "enqueued_at": at}
+    end = {"at": at, "jid": "gone", "outcome": "discarded", "ended_at": at + 3, "error": "OSError"}
+    redis.zadd("kb:ticks:Nightly", {json.dumps(entry): at})
+    redis.zadd("kb:ends:Nightly", {json.dumps(end): at})
+    redis.zadd("kb:ledgers", {"Nightly": at + 99})
+
+    page = browser.open("/jobs/gone")
+
+    assert "It has ended: discarded. OSError" in page.text
+    assert page.text.index("Occurrence of the schedule Nightly") < page.text.index(
+        "Enqueued by worker:a"
+    )
+
+
+def test_why_a_job_waits_stands_on_its_page(browser, redis):
+    push(redis, "low", job("j1"), job("j2"))
+
+    assert "It waits: queue low: no process serves it." in browser.open("/jobs/j2").text

@@ -253,13 +253,15 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
     (docs/how_to/limiters.md).
 
     Attributes:
-        limiter: name of the limiter.
+        limiter, kind, limit: name of the limiter, its kind, and how many places, locks or points it has.
         wait_s: seconds until there is room, as far as that is known; else 0.
         put_off_s: seconds for which a job is put off at first; twice as long each time.
         max_put_offs: how often a job is put off, before this counts as an error like others.
     """
 
     limiter = ""
+    kind = ""
+    limit = 0.0
     wait_s = 0.0
     put_off_s = 15.0
     max_put_offs = 20
@@ -268,6 +270,8 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
         """The attributes, as they go from a child process to its worker."""
         return {
             "limiter": self.limiter,
+            "kind": self.kind,
+            "limit": self.limit,
             "wait_s": self.wait_s,
             "put_off_s": self.put_off_s,
             "max_put_offs": self.max_put_offs,

@@ -33,6 +33,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `missed` | once in a worker, with the first tick that did not come | `function(parts: EngineParts) -> Iterable[Hooks]`, of engine/missed_watch.py |
 | `now` | each time the page Now is read, a second apart | `function(operator: Operator) -> tuple[str, object]`: a template, and what it shows as `part` |
 | `busy` | each time the page Busy is read | `function(operator: Operator, jids: Iterable[str]) -> tuple[str, Mapping[str, object]]`: a template with the macros `shown` and `action`, and by jid what they get |
+| `history` | when somebody looks at the life of a job | `function(operator: Operator, known: Known) -> Part`, of api/life.py, or None |
 | `pages` | once, when the web page is made | `function() -> Iterable[BaseRoute]`; templates are looked for in the folder |
 | `mapper` | once in each enqueue function | `function(environ, folder: Path) -> Mapped`, or None: it has no mappings; raises `ConfigError` |
 | `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
@@ -163,6 +164,7 @@ class Feature:
     missed: str = ""
     now: str = ""
     busy: str = ""
+    history: str = ""
     pages: str = ""
     tabs: Sequence[Tab] = ()
     mapper: str = ""

@@ -234,6 +234,7 @@ def found(
         "missed",
         "now",
         "busy",
+        "history",
         "pages",
         "source",
         "schedules",

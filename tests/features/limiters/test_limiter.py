@@ -89,7 +89,14 @@ class TestOnAThread:
             Within(Limit(attempt), 1.0).__enter__()
         assert attempt.answers == [YES]
         assert attempt.left == 1
-        terms = {"limiter": "erp", "wait_s": 3600.0, "put_off_s": 7.0, "max_put_offs": 3}
+        terms = {
+            "limiter": "erp",
+            "kind": "window",
+            "limit": 0,
+            "wait_s": 3600.0,
+            "put_off_s": 7.0,
+            "max_put_offs": 3,
+        }
         assert vars(raised.value) == terms
         with pytest.raises(OverLimit):
             Within(Limit(Attempt(Answer(False)), wait_timeout_s=0), 1.0).__enter__()

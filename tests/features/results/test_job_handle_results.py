@@ -46,7 +46,7 @@ def test_it_says_where_the_job_is_and_how_it_has_ended(jobs, double):
     jobs.drain(raise_errors=False)
     assert [each.status() for each in (later, failing)] == ["done", "dead"]
     assert failing.job().delete()
-    assert failing.status() == "unknown"
+    assert failing.status() == "deleted"
 
 
 def test_the_result_can_be_had_and_awaited(jobs, double):

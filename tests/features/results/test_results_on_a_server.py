@@ -10,7 +10,7 @@ from support.jobs import own_declarations
 from support.runners import RunnerStand, fail, payload
 
 from kiqbridge import PayloadError, configure, job
-from kiqbridge.api import find_state
+from kiqbridge.api import history_of
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.results.kept import parse_result
 from kiqbridge.results import (
@@ -177,9 +177,9 @@ def test_a_foreign_value_is_no_result(redis, client):
 def test_how_a_job_has_ended_is_its_state_while_that_is_kept(redis, operator, outcome):
     redis.set(f"kb:result:{JID}", json.dumps({"outcome": outcome, "at": 1}))
 
-    state = find_state(JID, operator)
+    history = history_of(JID, operator)
 
-    assert (state.status, state.found, state.result.outcome) == (outcome, None, outcome)
+    assert (history.status, history.job, history.end.outcome) == (outcome, None, outcome)
 
 
 def test_a_job_that_was_revived_since_its_death_is_where_it_is(redis, client):

@@ -55,7 +55,7 @@ def test_a_job_in_a_set(redis, client, key, status):
 
     assert handle.status() == status
     assert handle.job().delete()
-    assert (handle.status(), handle.job()) == ("unknown", None)
+    assert (handle.status(), handle.job()) == ("deleted", None)
 
 
 def test_one_that_waits_to_run_alone_is_queued(redis, client):

@@ -11,8 +11,10 @@ from kiqbridge.api.actions import Action, Applied
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
+from kiqbridge.api.history import history_of
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
 from kiqbridge.api.job_list import Page
+from kiqbridge.api.life import Attempt, End, Event, JobHistory, Relative, Wait
 from kiqbridge.api.memory import KindOfKeys, MemoryByKind, fetch_memory_by_kind
 from kiqbridge.api.metrics import (
     ClassCounts,
@@ -34,7 +36,7 @@ from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.api.verdict_rules import fetch_verdict, judge
-from kiqbridge.api.whereabouts import Found, JobState, find_job, find_state
+from kiqbridge.api.whereabouts import Found, find_job
 from kiqbridge.api.works import Work, WorkSet
 from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.engine.inflight.unregistered import search_unregistered
@@ -52,10 +54,13 @@ _OF_FEATURES: dict[str, str] = {
 __all__ = [
     "Action",
     "Applied",
+    "Attempt",
     "AuditEntry",
     "ClassCounts",
     "Counts",
     "DeadSet",
+    "End",
+    "Event",
     "Fact",
     "Facts",
     "Filter",
@@ -65,10 +70,10 @@ __all__ = [
     "Histogram",
     "History",
     "Iteration",
+    "JobHistory",
     "JobMetrics",
     "JobRecord",
     "JobSet",
-    "JobState",
     "JobStatus",
     "KindOfKeys",
     "Limits",
@@ -81,6 +86,7 @@ __all__ = [
     "Queue",
     "QueueStats",
     "QueuedJob",
+    "Relative",
     "RetrySet",
     "ScheduleSet",
     "ScheduleView",
@@ -91,6 +97,7 @@ __all__ = [
     "Suspects",
     "TopJobs",
     "Verdict",
+    "Wait",
     "Work",
     "WorkSet",
     "bucket_label",
@@ -106,7 +113,7 @@ __all__ = [
     "fetch_suspects",
     "fetch_verdict",
     "find_job",
-    "find_state",
+    "history_of",
     "job_metrics",
     "judge",
     "open_operator",

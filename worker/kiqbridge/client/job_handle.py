@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 JobStatus = Literal[
     "running", "queued", "retrying", "scheduled", "dead",
-    "done", "discarded", "skipped", "expired", "cancelled", "unknown",
+    "done", "discarded", "skipped", "expired", "cancelled", "gone", "deleted", "unknown",
 ]  # fmt: skip
 
 
@@ -37,15 +37,23 @@ class JobHandle(JobId):
     def status(self) -> JobStatus:
         """Where the job is now: `queued`, `running`, `retrying`, `scheduled`, `dead`, or how it has ended.
 
-        `running`: a worker has it. How a job has ended (`done`, `dead`, `discarded`, `skipped`, `expired`, `cancelled`)
-        is known of one with `result_ttl`, a few milliseconds after its end. Else it is `unknown`: it has ended, or was
-        deleted. All queues and sets are looked through for it.
+        `running`: a worker has it. How a job has ended (`done`, `dead`, `discarded`, `skipped`, `expired`, `cancelled`,
+        `gone`, `deleted`) is known of one with `result_ttl` a few milliseconds after its end, of others after a second or
+        two, while their record is kept (`keep_done`); else it is `unknown`. All queues and sets are looked through for it.
 
         Raises:
             RedisUnavailable, RedisRefused: not everything was read.
         """
-        status: JobStatus = self._state().status
+        status: JobStatus = self._read(brief=True).status
         return status
+
+    def history(self) -> Any:
+        """Its life, a `kiqbridge.api.JobHistory`: what happened to it, what holds it now, and why it waits.
+
+        Raises:
+            RedisUnavailable, RedisRefused: not everything was read.
+        """
+        return self._read(brief=False)
 
     def job(self) -> "JobRecord | None":
         """The job as `kiqbridge.api` sees it, to be read, deleted or retried; None if it is nowhere now.
@@ -53,8 +61,7 @@ class JobHandle(JobId):
         Raises:
             RedisUnavailable, RedisRefused: not everything was read.
         """
-        found = self._state().found
-        job: JobRecord | None = None if found is None else found.job
+        job: JobRecord | None = self._read(brief=True).job
         return job
 
     def result(self, timeout: float = 30.0) -> Any:
@@ -87,7 +94,8 @@ class JobHandle(JobId):
         """A plain text: connections stay here, and another process may have another Redis."""
         return str, (str(self),)
 
-    def _state(self) -> Any:
+    def _read(self, *, brief: bool) -> Any:
         # By its name: who only enqueues loads nothing of it (tests/test_layers.py).
         api = import_module("kiqbridge.api")
-        return api.find_state(str(self), api.open_operator(client=self.client))
+        operator = api.open_operator(client=self.client)
+        return api.history_of(str(self), operator, brief=brief)

@@ -1,22 +1,26 @@
-"""`kiqbridge job`: find a job by its jid in all queues, sets and processes.
+"""`kiqbridge job`: the life of a job by its jid: where it is, why it waits, what became of it.
 
 Show it, follow it, push it, move it, kill it or delete it.
 """
 
 import argparse
+import json
 import sys
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from kiqbridge.api import (
+    Attempt,
     Filter,
     Found,
-    JobState,
+    JobHistory,
     Operator,
     QueuedJob,
+    Relative,
     SortedEntry,
     find_job,
-    find_state,
+    history_of,
     open_operator,
 )
 from kiqbridge.api.job_list import ListedJob
@@ -25,7 +29,7 @@ from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
 from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
 from kiqbridge.commands.jobs_command import MORE, add_destination, destination_of
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.amounts import instant_text
+from kiqbridge.wire.amounts import instant_text, span_text
 from kiqbridge.wire.names import printable, text_of
 
 _HELP: Final = {
@@ -47,7 +51,7 @@ _GRACE_S: Final = 3.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs; without one it is `show`."""
     verbs = add_verbs(parser, "show", default_takes_word=True)
-    text = "where it is, its times, arguments and error; the verb may be left out"
+    text = "where it is and why it waits, its attempts, arguments and error, or its end; the verb may be left out"
     examples = f"kiqbridge job show {_JID}", f"kiqbridge job {_JID}"
     show = add_verb(verbs, "show", _show, text, *examples)
     add(show, "JID")
@@ -67,30 +71,28 @@ def _show(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
     if options.follow:
         return _follow(options.jid, operator)
-    found = find_job(options.jid, operator)
+    history = history_of(options.jid, operator)
     if options.json:
-        output.write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
-    elif not found:
-        _say_missing(options.jid)
-    else:
-        now = time.time()
-        for place, each in enumerate(found):
-            if options.raw:
-                _write_raw(each)
-                continue
-            if place:
-                output.write_line()
-            _print(each, now)
-    return 0 if found else REFUSED
+        output.write_json(_document(history))
+    elif options.raw:
+        for each in history.found:
+            _write_raw(each)
+    elif history.is_known:
+        _print(history, time.time())
+    if not (history.found if options.raw else history.is_known):
+        if not options.json:
+            _say_missing(options.jid)
+        return REFUSED
+    return 0
 
 
 def _follow(jid: str, operator: Operator) -> int:
-    """Exit code 0 once it has ended, whatever its end; `REFUSED` if it was never there."""
+    """Exit code 0 once it has ended, whatever its end; `REFUSED` if nothing of it is kept."""
     shown, gone_at = "", None
     while True:
         began = time.monotonic()
-        state = find_state(jid, operator)
-        if state.status != "unknown":
+        history = history_of(jid, operator, brief=True)
+        if history.status != "unknown":
             gone_at = None
         elif not shown:
             _say_missing(jid)
@@ -98,29 +100,46 @@ def _follow(jid: str, operator: Operator) -> int:
         elif gone_at is None:
             gone_at = began
         if gone_at is None or began - gone_at >= _GRACE_S:
-            text = f"{state.status:<11}{_detail(state)}".rstrip()
+            text = f"{history.status:<11}{_detail(history)}".rstrip()
             if text != shown:
                 output.write_line(f"{instant_text(time.time())}  {text}")
                 sys.stdout.flush()
                 shown = text
-            if state.found is None or state.status == "dead":
+            if history.job is None or history.status == "dead":
                 return 0
         time.sleep(max(_LOOK_S, _SHARE * (time.monotonic() - began)))
 
 
-def _detail(state: JobState) -> str:
+def _detail(history: JobHistory) -> str:
     """Besides the status what is to be said of it, and changes with it."""
-    if state.result is not None:
-        return ": ".join(filter(None, (state.result.error, state.result.message)))
-    if state.found is None:
-        return "it was performed, or deleted; no result of it is kept"
-    job = state.found.job
+    job = history.job
+    if job is None:
+        unknown = "it was performed, or deleted; no record of it is kept"
+        return history.end.reason if history.end else unknown
     due = (
-        f"{_DUE[state.found.place]} {instant_text(job.at)}" if isinstance(job, SortedEntry) else ""
+        f"{_DUE[history.found[0].place]} {instant_text(job.at)}"
+        if isinstance(job, SortedEntry)
+        else ""
     )
     tries = "" if job.retry_count is None else f"retry_count {job.retry_count}"
-    error = "" if state.status == "running" else output.error_cell(job)
+    error = "" if history.status == "running" else output.error_cell(job)
     return "  ".join(filter(None, (f"queue {job.queue}", due, tries, error)))
+
+
+def _document(history: JobHistory) -> dict[str, Any]:
+    kept = {name: _plain(getattr(history, name)) for name in ("wait", "end")}
+    lists = ("events", "attempts", "parents", "children")
+    return {
+        **output.fields_of(history, "jid status queue tags refused"),
+        "class": history.job_class,
+        "found": [_fields(each) for each in history.found],
+        **kept,
+        **{name: [_plain(each) for each in getattr(history, name)] for name in lists},
+    }
+
+
+def _plain(value: Any) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
 
 
 def _fields(found: Found) -> dict[str, Any]:
@@ -142,33 +161,61 @@ def _write_raw(found: Found) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print(found: Found, now: float) -> None:
-    job = found.job
-    where = found.place if found.name == found.place else f"{found.place} {found.name}"
-    tries = "" if job.retry_count is None else f"{job.retry_count} (0 is the first failure)"
+def _print(history: JobHistory, now: float) -> None:
+    job, wait, end = history.job, history.wait, history.end
+    places = [
+        each.place if each.name == each.place else f"{each.place} {each.name}"
+        for each in history.found
+    ]
+    tries = (
+        ""
+        if job is None or job.retry_count is None
+        else f"{job.retry_count} (0 is the first failure)"
+    )
     for title, value in (
-        ("jid", job.jid),
-        ("class", output.class_cell(job)),
-        ("where", where),
-        ("queue", job.queue),
-        ("tags", ", ".join(job.tags)),
-        ("batch", job.bid or ""),
-        ("arguments", output.args_cell(job.display_args, most=10_000)),
+        ("jid", history.jid),
+        ("class", output.class_cell(job) if job else history.job_class),
+        ("status", history.status),
+        ("waits", "" if wait is None else _with_time(wait.text, wait.until, now)),
+        *(("where", each) for each in places),
+        ("queue", history.queue),
+        ("tags", ", ".join(history.tags)),
+        *(("belongs to", _relative(each)) for each in history.parents),
+        *(("followed by", _relative(each)) for each in history.children),
+        ("arguments", output.args_cell(job.display_args, most=10_000) if job else ""),
         ("retries", tries),
+        ("returned", json.dumps(end.value, default=str) if end and end.has_value else ""),
+        *(("not known", each) for each in history.refused),
     ):
         if value:
             output.write_line(f"{title:<12}{value}")
-    due = {_DUE[found.place]: job.at} if isinstance(job, SortedEntry) else {}
-    times = {"created": job.created_at, "enqueued": job.enqueued_at, "failed": job.failed_at}
-    for title, at in {**times, "failed again": job.retried_at, **due}.items():
-        if at is not None:
-            output.write_line(f"{title:<12}{instant_text(at)}  {output.since_cell(at, now)}")
+    for each in history.timeline:
+        said = _attempt(each) if isinstance(each, Attempt) else each.label
+        output.write_line(f"{instant_text(each.at)}  {output.since_cell(each.at, now):<14}{said}")
+    if job is None:
+        return
     if job.error_class or job.error_message:
         output.write_line(f"{'error':<12}{job.error_class}: {job.error_message}")
     for line in job.error_backtrace:
         output.write_line(f"{'':<12}{line}")
     if not job.is_readable:
         output.write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
+
+
+def _with_time(text: str, until: float | None, now: float) -> str:
+    return (
+        text if until is None else f"{text}; {instant_text(until)}, {output.since_cell(until, now)}"
+    )
+
+
+def _relative(relative: Relative) -> str:
+    return f"{relative.kind} {relative.id}" + (f": {relative.text}" if relative.text else "")
+
+
+def _attempt(attempt: Attempt) -> str:
+    took = "" if attempt.took_s is None else f"after {span_text(attempt.took_s)}"
+    worker = f"by {attempt.worker}" if attempt.worker else ""
+    return ", ".join(filter(None, (attempt.label, took, worker)))
 
 
 def _act(options: argparse.Namespace) -> int:
@@ -213,6 +260,4 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _say_missing(jid: str) -> None:
-    output.warn(
-        f"{jid}: no such job in any queue or set, and none runs; it was performed, or deleted"
-    )
+    output.warn(f"{jid}: no such job in any queue or set, none runs, and no record of it is kept")

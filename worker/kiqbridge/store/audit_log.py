@@ -65,7 +65,7 @@ def read_notes(pool: RedisPool, keys: Keys, most: int, before: str | None) -> li
         if rank is None:
             return []
         first = int(rank) + 1
-    ids = pool.call("ZREVRANGE", keys.audit, first, first + most - 1)
+    ids = pool.call("ZRANGE", keys.audit, first, first + most - 1, "REV")
     if not ids:
         return []
     texts, counts = pool.run(

@@ -327,6 +327,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "HGET": lambda memory, key, parts: memory.get(key, dict).get(parts[0]),
     "HMGET": lambda memory, key, parts: [memory.get(key, dict).get(part) for part in parts],
     "HGETALL": _hgetall,
+    "HKEYS": lambda memory, key, _parts: list(memory.get(key, dict)),
     "HEXISTS": lambda memory, key, parts: int(parts[0] in memory.get(key, dict)),
     "HSCAN": _hscan,
     "HLEN": lambda memory, key, _parts: len(memory.get(key, dict)),

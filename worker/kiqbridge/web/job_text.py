@@ -1,16 +1,14 @@
-"""What a job's text in Redis shows: its life in order; what is strange in it, and what follows (protocol §4)."""
+"""What is strange in a job's text in Redis, and what follows (protocol §4)."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kiqbridge.api import JobRecord, SortedEntry
+from kiqbridge.api import JobRecord
 from kiqbridge.wire.payload import MILLISECONDS_FROM
-from kiqbridge.wire.tick_mark import tick_mark_of
 
 Severity = Literal["bad", "warn", "note"]
-Kind = Literal["", "bad", "next"]
 
 LARGE_BYTES: Final = 100_000
 _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
@@ -96,46 +94,3 @@ def _of_workers(job: JobRecord) -> Iterator[Remark]:
             "The worker that took it last knows no such class: deploy it, or move the job to a queue "
             "whose workers know it.",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One moment: `at` in epoch seconds; `kind` is `bad` for failures and `next` for what is to come."""
-
-    at: float
-    label: str
-    kind: Kind
-
-
-def steps(job: JobRecord, place: str, now: float) -> list[Step]:
-    """What is known of it, the earliest first.
-
-    Args:
-        job: the job.
-        place: where it is: `queue`, `retry`, `schedule`, `dead`, `working`, `in flight`.
-        now: epoch seconds.
-    """
-    mark = tick_mark_of(job.item)
-    again = f" (retry {job.retry_count})" if job.retry_count else ""
-    known: list[tuple[float | None, str, Kind]] = [
-        (
-            float(mark.at) if mark else None,
-            f"Occurrence of the schedule {mark and mark.schedule}",
-            "",
-        ),
-        (job.created_at, "Created", ""),
-        (job.enqueued_at, "Enqueued", ""),
-        (job.failed_at, "Failed first", "bad"),
-        (job.retried_at, f"Failed again{again}", "bad"),
-    ]
-    found = [Step(at=at, label=label, kind=kind) for at, label, kind in known if at is not None]
-    if isinstance(job, SortedEntry):
-        found.append(_step_of_score(job, place, now))
-    return sorted(found, key=lambda step: step.at)
-
-
-def _step_of_score(job: SortedEntry, place: str, now: float) -> Step:
-    if place == "dead":
-        return Step(at=job.at, label="Died", kind="bad")
-    label = "Next try" if place == "retry" else "Due"
-    return Step(at=job.at, label=label if job.at > now else f"{label} (now)", kind="next")

@@ -13,4 +13,5 @@ FEATURE = Feature(
     effects=["batch_make", "batch_jobs", "batch_seal", "batch_end"],
     open_jobs="gone",
     consequences="ends:effects_of",
+    history="history:part_of",
 )

@@ -18,5 +18,6 @@ FEATURE = Feature(
         )
     ],
     options={"limiter": "declared:limited"},
+    history="history:part_of",
     puts_off={"kiqbridge.errors:OverLimit": "over_limit:put_off"},
 )

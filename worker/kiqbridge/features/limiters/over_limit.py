@@ -16,6 +16,9 @@ from kiqbridge.errors import OverLimit
 COUNT: Final = "kb_over_limit"
 """Attribute of a payload: how often the job was put off because of a limit."""
 
+LIMITER: Final = "kb_limiter"
+"""Attribute of a payload: `KIND LIMIT NAME` of the limiter that has put it off last."""
+
 LONGEST_S: Final = 900.0
 """Seconds up to which the delay grows; a job is put off for longer only where the limiter asks for it."""
 
@@ -35,10 +38,15 @@ def put_off(payload: Mapping[str, Any], error: OverLimit) -> PutOff | None:
     return PutOff(
         delay_s=max(delay, _seconds(error.wait_s, 0.0)),
         jitter=JITTER,
-        attributes={COUNT: count + 1},
+        attributes={COUNT: count + 1, **_named(error)},
         line="over limit",
         said=f"for the {count + 1}. time",
     )
+
+
+def _named(error: OverLimit) -> dict[str, str]:
+    """The limiter, for who asks why the job waits; an `OverLimit` of a job's own names none."""
+    return {LIMITER: f"{error.kind} {error.limit} {error.limiter}"[:300]} if error.kind else {}
 
 
 def delay_s(count: int, first_s: float) -> float:

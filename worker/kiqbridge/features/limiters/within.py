@@ -303,7 +303,8 @@ class _Wait:
             f"limiter {limiter.name} ({limiter.kind}) is at its limit{room}; waited up to "
             f"{patience.wait_timeout_s:g} s. A job comes back later by itself; other code tries again later"
         )
-        error.limiter = limiter.name
+        error.limiter, error.kind = limiter.name, limiter.kind
+        error.limit = getattr(limiter, "limit", 0) or getattr(limiter, "holds", 0)
         error.wait_s = wait_s
         error.put_off_s = patience.put_off_s
         error.max_put_offs = patience.max_put_offs

@@ -8,11 +8,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from kiqbridge.api import Found, JobRecord, JobSet, Queue, SortedEntry, find_job
+from kiqbridge.api import (
+    Found,
+    JobHistory,
+    JobRecord,
+    JobSet,
+    Queue,
+    SortedEntry,
+    history_of,
+)
 from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, url, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.job_text import remarks, steps
+from kiqbridge.web.job_text import remarks
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
 from kiqbridge.web.shown import ARGS_HIDDEN, PAGE_CHARACTERS
@@ -29,26 +37,25 @@ MAX_EDITED: Final = 50_000
 
 
 def show(request: Request) -> Response:
-    """Everything about a job; 404 with where was looked if it is nowhere."""
+    """The life of a job, and its text while it has one; 404 with where was looked if nothing of it is kept."""
     view = view_of(request)
-    jid = request.path_params["jid"]
-    found = _find(
-        view, jid, request.query_params.get("in", ""), request.query_params.get("key", "")
-    )
-    if not found:
-        return render(request, "no_job.html", 404, jid=jid)
-    job = found[0].job
+    jid, given = request.path_params["jid"], request.query_params
+    history = _history(view, jid, given.get("in", ""), given.get("key", ""))
+    found, job = history.found, history.job
+    if job is None:
+        page = "gone_job.html" if history.is_known else "no_job.html"
+        return render(request, page, 200 if history.is_known else 404, jid=jid, history=history)
     if request.query_params.get("raw"):
         return PlainTextResponse(_raw(view, job))
     return render(
         request,
         "job.html",
         job=job,
+        history=history,
         found=found,
         places=[(place_of(each), _address(each), each) for each in found],
         screen=SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None,
         token=token_of(job),
-        steps=steps(job, found[0].place, view.now),
         args="" if view.hides_args else _args(view, job),
         editable=_editable(view, job),
         remarks=remarks(job),
@@ -73,7 +80,7 @@ def act(request: Request, form: FormData) -> Response:
     """Retry, kill, delete, reschedule, move, or push it with other arguments."""
     view = view_of(request)
     jid = request.path_params["jid"]
-    found = _find(view, jid, str(form.get("in") or ""), str(form.get("key") or ""))
+    found = _history(view, jid, str(form.get("in") or ""), str(form.get("key") or "")).found
     action = str(form.get("action") or "")
     if not found or not token_of(found[0].job):
         raise HTTPException(
@@ -139,8 +146,16 @@ def _new_time(view: View, form: FormData) -> float:
     return view.now + float(delay)
 
 
-def _find(view: View, jid: str, hint: str, token: str) -> list[Found]:
+def _history(view: View, jid: str, hint: str, token: str) -> JobHistory:
     """Where the link says that it was, without a search; else everywhere."""
+    found = _found(view, jid, hint, token)
+    if found is None and jid != NO_JID:
+        return view.read(("job", jid), lambda: history_of(jid, view.operator), FOUND_FRESH_S)
+    return history_of(jid, view.operator, found=found or [])
+
+
+def _found(view: View, jid: str, hint: str, token: str) -> list[Found] | None:
+    """Where the link says that it was; None: it is there no more, or the link does not say."""
     kind, _, name = hint.partition(":")
     place: Queue | JobSet | None = None
     if kind == "queue" and name:
@@ -150,9 +165,7 @@ def _find(view: View, jid: str, hint: str, token: str) -> list[Found]:
     for job in find_jobs(place, [token]) if place else []:
         if (job.jid or NO_JID) == jid:
             return [Found(place=cast("Place", kind), name=name or kind, job=job)]
-    if jid == NO_JID:
-        return []
-    return view.read(("job", jid), lambda: find_job(jid, view.operator), FOUND_FRESH_S)
+    return None
 
 
 def _hint(found: Found) -> str:
@@ -168,6 +181,7 @@ def place_of(found: Found) -> str:
         "dead": "is dead",
         "working": f"runs in {found.name}",
         "in flight": f"was taken from the queue {found.name} by a worker, and has not ended",
+        "suspects": f"waits in the queue {found.name} to run alone",
     }[found.place]
 
 
