@@ -66,6 +66,7 @@ NEEDS = {
     "depends": "",
     "deploy_marks": "",
     "doctor": "dynamic lint",
+    "done": "",
     "dynamic": "",
     "ecs": "",
     "encryption": "",

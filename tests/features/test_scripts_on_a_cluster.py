@@ -16,11 +16,14 @@ from kiqbridge.client.client import Client
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.engine.perform.ended import Ended
 from kiqbridge.engine.perform.listening import Listening, PendingClaim
 from kiqbridge.engine.perform.turns import State
 from kiqbridge.engine.settle.metrics import Metrics, Stats
 from kiqbridge.engine.settle.settling import acknowledge, repush
 from kiqbridge.features.dead_letters.trim import DeadTrim
+from kiqbridge.features.done.keeper import note
+from kiqbridge.features.done.record import entry_of
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.features.gone_jobs.search import jids_in
@@ -164,6 +167,8 @@ class TestCluster:
         assert publish_manifest(pool, keys, manifest, stack="shop", by="test").standing is None
         assert check_missed(pool, keys, client, by="test", now=time.time() + 900).new
         listen(cluster_url, pool, keys)
+        record = entry_of(Ended("j", "Nop", "low", "done", 1.0, 0.1, "t", {}), "host:1:aaa")
+        assert note(pool.connection(), keys, [record], 100) == 1
         pool.call("ZADD", keys.dead, 1, b"old")
         DeadTrim(keys, DeadBounds()).look(pool.connection())
         assert pool.call("ZCARD", keys.dead) == 0
@@ -175,7 +180,7 @@ class TestCluster:
 
         known = """
             acknowledge apply_ends audit_note beat begin bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
-            forget_guards forget_ledgers give_back hold_export hold_schedule lead level locks_due locks_looked mark_away operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
+            forget_guards forget_ledgers give_back hold_export hold_schedule lead level locks_due locks_looked mark_away note_done operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
             reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause
             wake_check wake_forget wake_renew window
         """

@@ -40,6 +40,7 @@ _KINDS: Final = (
     ("retries", r"retry$"),
     ("scheduled jobs", r"schedule$|kb:placed:"),
     ("dead jobs", r"dead$|kb:dead:"),
+    ("jobs that have ended", r"kb:done\b"),
     ("jobs in flight", r"kb:(inflight|claims|suspects|reaping|alive|runs|recovered)\b"),
     ("cleared or exported jobs", r"kb:(cleared|exporting|restored)\b"),
     ("batches and chains", r"kb:flow:(batch|batches|chain|cancelled|ends)\b"),

@@ -29,7 +29,7 @@ from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
 from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
 from kiqbridge.commands.jobs_command import MORE, add_destination, destination_of
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.amounts import instant_text, span_text
+from kiqbridge.wire.amounts import instant_text, took_text
 from kiqbridge.wire.names import printable, text_of
 
 _HELP: Final = {
@@ -213,7 +213,7 @@ def _relative(relative: Relative) -> str:
 
 
 def _attempt(attempt: Attempt) -> str:
-    took = "" if attempt.took_s is None else f"after {span_text(attempt.took_s)}"
+    took = "" if attempt.took_s is None else f"after {took_text(attempt.took_s)}"
     worker = f"by {attempt.worker}" if attempt.worker else ""
     return ", ".join(filter(None, (attempt.label, took, worker)))
 

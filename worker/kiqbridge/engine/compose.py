@@ -172,10 +172,12 @@ def _runner(parts: EngineParts, capsule: Capsule) -> JobRunner[Settlement]:
             policy=parts.policy,
             handlers=parts.handlers,
             rng=random.Random(),  # noqa: S311 - jitter
+            ended=parts.ended,
         ),
         gate=parts.gate,
         lines=JobLines(skip=parts.config.skip_default_job_logging),
         metrics=parts.metrics if parts.metrics.on else None,
+        ended=parts.ended,
         max_payload_bytes=parts.config.max_payload_bytes,
     )
 

@@ -29,6 +29,7 @@ from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.perform.capsule import capsules_of, connections_of
+from kiqbridge.engine.perform.ended import LastEnded
 from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
 from kiqbridge.engine.perform.run_marks import RunMarks
@@ -82,6 +83,7 @@ class EngineParts:
         overruns: what takes jobs away that run too long, of a feature.
         on_lost: called with what runs a job that was taken away and that does not end.
         manager, heartbeat, brought: of compose.py: None and empty until then; `brought` are the roles of features.
+        ended: what has ended lately, for a feature that keeps it.
         counters: what counts the jobs that were performed.
     """
 
@@ -175,8 +177,9 @@ class EngineParts:
             self.keys,
             identity=self.identity,
             forms=config.metrics,
-            kept=config.reports_numbers,
+            kept=config.reports_numbers or bool(config.keep_done),
         )
+        self.ended = LastEnded(self.metrics)
         self.counters: list[Counting] = []
         self.capsules: list[CapsuleRuntime] = []
         self.manager: Manager | None = None

@@ -35,6 +35,13 @@ def span_text(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+def took_text(seconds: float) -> str:
+    """How long something took: `250 ms`, `3.4 s`, else as `span_text`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else span_text(seconds)  # noqa: PLR2004 - one digit more, where it matters
+
+
 def size_text(count: float) -> str:
     """Bytes: `999 B`, `1.2 kB`, `3.4 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

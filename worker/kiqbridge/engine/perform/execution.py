@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.engine.perform.ended import Ended, LastEnded
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
@@ -38,6 +39,7 @@ from kiqbridge.wire.job_text import is_watched
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 
 if TYPE_CHECKING:
+    from collections import deque
     from concurrent.futures import Executor
 
 logger = logging.getLogger(__name__)
@@ -174,6 +176,7 @@ class JobRunner(Generic[O_co]):
         gate: asked about each payload before its class is looked up; in a child process there is none.
         lines: logs `start`, `done` and `fail`.
         metrics: measures each execution, if given.
+        ended: notes those that succeed, if they are measured.
         max_payload_bytes: a longer text is not parsed; 0 = no limit.
     """
 
@@ -186,6 +189,7 @@ class JobRunner(Generic[O_co]):
         gate: Gates | None = None,
         lines: JobLines | None = None,
         metrics: Metrics | None = None,
+        ended: LastEnded | None = None,
         max_payload_bytes: int = 0,
     ) -> None:
         self._registry = registry
@@ -194,6 +198,7 @@ class JobRunner(Generic[O_co]):
         self._gate = gate
         self._lines = lines or JobLines()
         self._metrics = metrics
+        self._ended = ended
         self._max_bytes = max_kept_bytes(max_payload_bytes)
 
     def run(self, text: bytes, queue: str, thread: Performing) -> O_co | None:
@@ -364,15 +369,24 @@ class JobRunner(Generic[O_co]):
 
     def _end(self, execution: Execution, message: str, failed: bool) -> None:  # noqa: FBT001 - called for each job
         elapsed_s = time.monotonic() - execution.started
-        self._measure(execution, elapsed_s, failed)
+        room = self._measure(execution, elapsed_s, failed)
+        ended = self._ended
+        if ended is not None and room is not None and len(room) < ended.most and not failed:
+            room.append(ended.success(execution, elapsed_s))
         self._lines.end(execution.line, message, elapsed_s)
 
-    def _measure(self, execution: Execution, elapsed_s: float, failed: bool) -> None:  # noqa: FBT001 - called for each job
+    def _measure(
+        self,
+        execution: Execution,
+        elapsed_s: float,
+        failed: bool,  # noqa: FBT001 - called for each job
+    ) -> "deque[Ended] | None":
         """Unless its class is unknown, or could not be made: no middleware saw it (§12.1)."""
         definition = execution.definition
         if self._metrics is not None and definition is not None:
             name = measured_name(execution.payload, definition.name)
-            self._metrics.record(name, elapsed_s * 1000, failed)
+            return self._metrics.record(name, elapsed_s * 1000, failed)
+        return None
 
 
 def _caused_by_shutdown(error: BaseException | None) -> bool:

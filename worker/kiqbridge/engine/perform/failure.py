@@ -20,12 +20,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME, Cancelled
 from kiqbridge.client.prepare import prepare_moved
 from kiqbridge.client.registry import Handling, Registry
+from kiqbridge.engine.perform.ended import LastEnded
 from kiqbridge.engine.settle.ending import (
     Refusal,
     Settlement,
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OUTCOMES: Final = {Target.RETRY: "failed", Target.DEAD: "dead"}
+"""What is noted of an execution that has failed; any other was discarded."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Failures:
@@ -67,6 +71,7 @@ class Failures:
         handlers: called once a failure is written.
         rng: for the jitter of retries.
         wall_now: epoch seconds.
+        ended: notes what fails or ends without a success, if given.
     """
 
     keys: Keys
@@ -75,6 +80,7 @@ class Failures:
     handlers: Handlers
     rng: random.Random
     wall_now: Callable[[], float] = time.time
+    ended: LastEnded | None = None
 
     def failed(self, execution: "Execution", error: BaseException) -> Settlement:
         """The job, or its middleware, raised this: a retry, dead or discarded (§8)."""
@@ -122,6 +128,8 @@ class Failures:
             Target.DEAD: "is dead, no tries are left",
         }.get(target, "is dropped")
         log_failure(error, outcome, payload, definition)
+        if self.ended is not None:
+            self.ended.failure(execution, payload, _OUTCOMES.get(target, "discarded"), now, error)
         # The error holds on to all frames that it went through. Kept for nobody until it is written, those
         # of many jobs made the garbage collector take half of a failing worker's time.
         is_over = target is not Target.RETRY
@@ -249,6 +257,8 @@ class Failures:
         now = self.wall_now()
         kept = self.policy().failed(payload, error, queue=queue, now=now)
         notify = partial(self._notify, error, payload, kept, "a job was refused")
+        if self.ended is not None:
+            self.ended.unperformed(payload, queue, "dead", now, error)
         return dead(self.keys, text, payload, kept, error, now=now, notify=notify)
 
     def _not_performed(
@@ -260,8 +270,10 @@ class Failures:
             logger.info("not performed: %s", why)
         finally:
             CONTEXT.reset(token)
-        now = self.wall_now()
-        effects = ending(self.keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
+        now, error = self.wall_now(), JobSkipped(why)
+        if self.ended is not None:
+            self.ended.unperformed(payload, queue, outcome, now, error)
+        effects = ending(self.keys, payload, outcome, now, error=error, kept=payload)
         return Settlement(
             target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
         )

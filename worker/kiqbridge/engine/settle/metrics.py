@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 _FAILED: Final = measures.BUCKETS
 _MS: Final = measures.BUCKETS + 1
+ROOM: Final = measures.BUCKETS + 2
+"""Where a cell has a room for what has ended last, which is others' (engine/perform/ended.py)."""
+
 _NOTHING: Final = (0,) * (measures.BUCKETS + 2)
 
 MOST_NAMES = 2000
@@ -114,9 +117,9 @@ class Metrics:
         self._versions = FORMS[forms]
         self._is_kept = kept
         self._local = threading.local()
-        # One for each thread: class → count of each histogram bucket, failures, milliseconds in all.
+        # One for each thread: class → count of each histogram bucket, failures, milliseconds in all, and a room.
         # They grow and are never reset, so that they can be read here without a lock.
-        self._threads: list[dict[str, list[float]]] = []
+        self._threads: list[dict[str, list[Any]]] = []
         self._taken: dict[str, Sequence[float]] = {}
         self._waiting: deque[Mapping[str, Measured]] = deque()
         self._number = 1
@@ -130,23 +133,33 @@ class Metrics:
         """Whether jobs are to be measured."""
         return bool(self._versions) or self._is_kept
 
-    def record(self, class_name: str, milliseconds: float, failed: bool) -> None:  # noqa: FBT001 - called for each job, and keywords cost
-        """Count one execution, on the thread that performed it; a failed one without its time (§12.1)."""
+    def record(self, class_name: str, milliseconds: float, failed: bool) -> "deque[Any]":  # noqa: FBT001 - called for each job, and keywords cost
+        """Count one execution, on the thread that performed it; a failed one without its time (§12.1).
+
+        Returns the room of that class on that thread.
+        """
         try:
-            cell = self._local.cells[class_name]
+            cell: list[Any] = self._local.cells[class_name]
         except (AttributeError, KeyError):
-            cells: dict[str, list[float]] | None = getattr(self._local, "cells", None)
+            cells: dict[str, list[Any]] | None = getattr(self._local, "cells", None)
             if cells is None:
                 cells = self._local.cells = {}
                 self._threads.append(cells)
             if len(cells) >= MOST_NAMES:
                 class_name = OTHERS
-            cell = cells.setdefault(class_name, list(_NOTHING))
+            cell = cells.setdefault(class_name, [*_NOTHING, deque()])
         if failed:
             cell[_FAILED] += 1
         else:
             cell[bisect_right(measures.BOUNDS_MS, milliseconds)] += 1
             cell[_MS] += milliseconds
+        room: deque[Any] = cell[ROOM]
+        return room
+
+    def rooms(self) -> "Iterator[deque[Any]]":
+        """The rooms of all classes on all threads; from any thread."""
+        for cells in list(self._threads):
+            yield from (cell[ROOM] for cell in cells.copy().values())
 
     def flush(self, connection: RedisConnection, now: float) -> None:
         """Add what is new to the buckets of `now` (epoch seconds), if there is something (§12.2).
@@ -189,8 +202,8 @@ class Metrics:
             # A copy is one step for the interpreter; its thread goes on adding classes.
             for name, cell in cells.copy().items():
                 total = totals.setdefault(measures.field_name(name), list(_NOTHING))
-                for index, count in enumerate(cell):
-                    total[index] += count
+                for index in range(ROOM):
+                    total[index] += cell[index]
         return totals
 
     def _take(self) -> dict[str, Measured]:
