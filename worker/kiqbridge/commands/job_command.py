@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
+from kiqbridge import seams
 from kiqbridge.api import (
     Attempt,
     Filter,
@@ -72,6 +73,10 @@ def _show(options: argparse.Namespace) -> int:
     if options.follow:
         return _follow(options.jid, operator)
     history = history_of(options.jid, operator)
+    if not history.is_known and seams.named("batches") is not None:
+        code: int | None = seams.call("show_batch", "batches")(options, operator, options.jid)
+        if code is not None:
+            return code
     if options.json:
         output.write_json(_document(history))
     elif options.raw:

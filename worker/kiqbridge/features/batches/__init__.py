@@ -4,10 +4,21 @@ For those whose jobs depend on each other. Where no job is in a batch or a chain
 what looks at an end, with the first end of a job under flow control. It must never count an end twice, nor begin a step twice, whoever is killed.
 """
 
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Feature, Tab, Verb
 
 FEATURE = Feature(
     package=__name__,
+    verbs=[
+        Verb(
+            "batch",
+            "list batches, groups and chains; show or cancel one",
+            "command",
+            group="act on jobs, queues and processes",
+        )
+    ],
+    pages="page:routes",
+    tabs=[Tab("/batches", "Batches", after="/schedules")],
+    calls={"show_batch": "command:show_batch"},
     barrier="cancelled:CancelledBatches",
     values={"next": "steps:passes_value"},
     effects=["batch_make", "batch_jobs", "batch_seal", "batch_end"],

@@ -2,14 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.keys import Keys
 
-_SCAN: Final = 1_000
+_SCAN: Final = 5_000
 _PAGE: Final = 100
+
+Kind = Literal["batch", "chain", "group"]
+State = Literal["open", "running", "failed", "succeeded", "cancelled"]
+
+EVENTS: Final = ("success", "complete", "death")
+
+
+class Callback(NamedTuple):
+    """What is pushed when something has become of a batch: the event, its jid or `b:BID`, and when it was pushed."""
+
+    event: str
+    member: str
+    pushed_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +39,9 @@ class BatchStatus:
         pending: those that have not ended yet.
         failed: those that have ended without success, and have not been done since.
         is_open: its maker has not written all of it (yet): no callback is pushed.
+        kind: "batch", or what it was made of: a "chain" or a "group".
+        callbacks: what is pushed, and when.
+        refused: why what follows did not begin, or "".
         complete_at, success_at, death_at, cancelled_at: when that came about for the first time.
     """
 
@@ -36,6 +53,9 @@ class BatchStatus:
     pending: int
     failed: int
     is_open: bool
+    kind: Kind
+    callbacks: Sequence[Callback]
+    refused: str
     complete_at: float | None
     success_at: float | None
     death_at: float | None
@@ -55,6 +75,17 @@ class BatchStatus:
     def success(self) -> bool:
         """Whether all jobs are done."""
         return self.success_at is not None
+
+    @property
+    def state(self) -> State:
+        """In a word; `failed`: all have ended, and not all are done."""
+        if self.cancelled_at is not None:
+            return "cancelled"
+        if self.success:
+            return "succeeded"
+        if self.is_open:
+            return "open"
+        return "running" if self.pending or not self.failed else "failed"
 
 
 PENDING: Final = ("p", "m", "e")
@@ -95,9 +126,59 @@ def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | Non
     """
     if not bids:
         return []
-    commands = [("HGETALL", client.keys.batch(bid)) for bid in bids]
-    replies = client.pool.run(*commands)
-    return [_status(bid, _fields(reply)) for bid, reply in zip(bids, replies, strict=True)]
+    replies = client.pool.run(*(status_command(client.keys, bid) for bid in bids))
+    return [status_of(bid, reply) for bid, reply in zip(bids, replies, strict=True)]
+
+
+_TIMES: Final = ("complete_at", "success_at", "death_at", "cancelled_at")
+_FIELDS: Final = (
+    *(
+        "created_at",
+        "total",
+        "pending",
+        "failed",
+        "description",
+        "parent",
+        "sealed",
+        "kind",
+        "refused",
+    ),
+    *_TIMES,
+    *(f"on_{event}_member" for event in EVENTS),
+)
+
+
+def status_command(keys: Keys, bid: str) -> tuple[str, ...]:
+    """Reads what `status_of` makes a status of."""
+    return ("HMGET", keys.batch(bid), *_FIELDS)
+
+
+def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
+    """What `status_command` has read; None: there is no such batch."""
+    read = zip(_FIELDS, reply, strict=True)
+    fields = {name: value.decode(errors="replace") for name, value in read if value is not None}
+    if "created_at" not in fields:
+        return None
+    times: Any = {name: float(fields[name]) if name in fields else None for name in _TIMES}
+    kind: Any = fields.get("kind", "batch")
+    return BatchStatus(
+        bid=bid,
+        description=fields.get("description", ""),
+        parent=fields.get("parent", ""),
+        created_at=float(fields["created_at"]),
+        total=int(fields["total"]),
+        pending=int(fields["pending"]),
+        failed=int(fields["failed"]),
+        is_open="sealed" not in fields,
+        kind=kind,
+        callbacks=[
+            Callback(event, fields[f"on_{event}_member"], times[f"{event}_at"])
+            for event in EVENTS
+            if f"on_{event}_member" in fields
+        ],
+        refused=fields.get("refused", ""),
+        **times,
+    )
 
 
 def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[str, str]]:
@@ -122,22 +203,3 @@ def _fields(reply: Any) -> dict[str, str]:
         name.decode(errors="replace"): value.decode(errors="replace")
         for name, value in pairs_of(reply).items()
     }
-
-
-def _status(bid: str, fields: dict[str, str]) -> BatchStatus | None:
-    if "created_at" not in fields:
-        return None
-
-    names = ("complete_at", "success_at", "death_at", "cancelled_at")
-    times: Any = {name: float(fields[name]) if name in fields else None for name in names}
-    return BatchStatus(
-        bid=bid,
-        description=fields.get("description", ""),
-        parent=fields.get("parent", ""),
-        created_at=float(fields["created_at"]),
-        total=int(fields["total"]),
-        pending=int(fields["pending"]),
-        failed=int(fields["failed"]),
-        is_open="sealed" not in fields,
-        **times,
-    )

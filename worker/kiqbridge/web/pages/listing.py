@@ -116,15 +116,15 @@ def parse_listing(query: QueryParams, view: View) -> Listing:
             f"The filters {', '.join(HIDDEN_FILTERS)} look into what is hidden from the role {view.role}: "
             "filter by class, error class, queue, tag or age.",
         )
-    per = _number(query.get("per", ""), ROWS[0])
+    per = number_of(query.get("per", ""), ROWS[0])
     order = query.get("order", "")
     return Listing(
         given=given,
         where=parse_filter(given),
-        number=_number(query.get("page", ""), 1),
+        number=number_of(query.get("page", ""), 1),
         per=per if per in ROWS else ROWS[0],
         order=order if order in ("newest", "oldest") else "",
-        start=_number(query.get("start", ""), 0, least=0) // CHUNK * CHUNK,
+        start=number_of(query.get("start", ""), 0, least=0) // CHUNK * CHUNK,
     )
 
 
@@ -158,7 +158,7 @@ def fetch_rows(read: ReadPage[Row], listing: Listing, now: float) -> Rows[Row]:
 
 def page_of(rows: Sequence[Any], request: Request, size: int) -> Page[Any]:
     """The page of a short list that the address asks for."""
-    number = _number(request.query_params.get("page", ""), 1)
+    number = number_of(request.query_params.get("page", ""), 1)
     first = (number - 1) * size
     return Page(number=number, size=size, total=len(rows), rows=rows[first : first + size])
 
@@ -176,7 +176,8 @@ def _that_match(rows: Sequence[Row], where: Filter, now: float) -> list[Row]:
     return [row for row in rows if needle in row.text and where.matches(row, now)]
 
 
-def _number(text: str, otherwise: int, least: int = 1) -> int:
+def number_of(text: str, otherwise: int, least: int = 1) -> int:
+    """The number that an address names; where it is none, another one."""
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_MOST_PAGES)):
         return otherwise
     return max(least, int(text))

@@ -1,0 +1,141 @@
+"""Batches as operators see them: on the page, by `kiqbridge batch` and `kiqbridge job`."""
+
+import json
+import time
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import job
+from kiqbridge.api import read_audit
+from kiqbridge.flow import Batch, call
+
+BID = "%024x"
+
+
+@pytest.fixture(scope="module")
+def send():
+    with own_declarations():
+
+        @job(name="OverviewSend")
+        def send(number: int) -> None: ...
+
+        yield send
+
+
+@pytest.fixture
+def batch(send, client):
+    """Two jobs, one of which is dead, and a batch of one job within it."""
+    with Batch(description="invoices", on_success=call(send, 9), client=client) as batch:
+        client.push({"class": "OverviewSend", "args": [1]})
+        client.push({"class": "OverviewSend", "args": [2]})
+        with Batch(description="annex", client=client):
+            client.push({"class": "OverviewSend", "args": [3]})
+    return batch
+
+
+@pytest.fixture
+def failed(batch, redis):
+    jid = batch.pending_jids()[0]
+    redis.hset(f"kb:flow:batch:{batch.bid}:jobs", jid, "f")
+    redis.hincrby(f"kb:flow:batch:{batch.bid}", "failed", 1)
+    redis.hincrby(f"kb:flow:batch:{batch.bid}", "pending", -1)
+    return jid
+
+
+def write_batches(redis, count, *, members=0):
+    """Batches as scripts leave them."""
+    now, pipeline = time.time(), redis.pipeline(transaction=False)
+    for number in range(count):
+        bid, counts = BID % number, {"total": members, "pending": members, "failed": 0}
+        fields = {"created_at": repr(now), "sealed": 1, **counts}
+        pipeline.hset(f"kb:flow:batch:{bid}", mapping=fields)
+        pipeline.zadd("kb:flow:batches", {bid: now + 180 * 86_400 + number})
+    pipeline.execute()
+
+
+def test_the_list_says_how_far_each_is(browser, batch, failed):
+    page = browser.open("/batches")
+
+    assert "Batches 2, chains and groups among them" in page.text
+    assert f"invoices {batch.bid} i running 0 of 3 done 2 1 success waits" in page.text
+    assert f"/batches/{batch.bid}?state=failed" in page.links
+
+
+def test_a_batch_has_its_callbacks_its_children_and_its_jobs_as_links(browser, batch, failed):
+    page = browser.open(f"/batches/{batch.bid}")
+
+    assert "‖ waits on success: OverviewSend" in page.text
+    assert f"/jobs/{failed}" in page.links
+    [child] = [each for each in page.links if "/batches/" in each and batch.bid not in each]
+    assert "annex 0 of 1 done" in page.text
+    assert "In invoices" in browser.open(child).text
+    text = browser.open(f"/batches/{batch.bid}?state=failed").text
+    assert text.count("✕ failed") == 1 and "i pending" not in text
+
+
+def test_a_batch_is_cancelled_on_the_page_and_that_is_audited(browser, batch, operator):
+    answer = browser.send(f"/batches/{batch.bid}", action="cancel")
+
+    assert "‖ Cancelled" in answer.text
+    assert batch.status().state == "cancelled"
+    [entry] = read_audit(operator)
+    assert (entry.action, entry.target, entry.via) == ("cancel", f"batch:{batch.bid}", "web")
+
+
+def test_an_unknown_batch_is_not_found(browser, run):
+    assert "no batch" in browser.open(f"/batches/{BID % 1}", 404).text
+    assert run("batch", "show", BID % 1)[0] == 1
+
+
+def test_the_command_lists_shows_and_cancels(run, batch, failed, redis):
+    code, out, _ = run("batch", "list", "--unfinished")
+    assert code == 0
+    assert out.splitlines()[1].split()[:5] == [batch.bid, "invoices", "running", "0", "of"]
+    code, out, _ = run("batch", "show", batch.bid)
+    assert "on success  OverviewSend, waits" in out
+    assert f"failed      {failed}" in out
+    assert json.loads(run("batch", "show", batch.bid, "--failed", "--json")[1])["members"] == [
+        {"name": failed, "kind": "job", "state": "failed", "label": ""}
+    ]
+    assert run("batch", "cancel", batch.bid, "--dry-run")[1].startswith("would cancel")
+    assert run("batch", "cancel", batch.bid, "--yes")[0] == 0
+    assert redis.zcard("kb:flow:cancelled") == 2
+
+
+def test_the_command_for_a_job_shows_a_batch_as_well(run, batch):
+    code, out, _ = run("job", batch.bid)
+
+    assert (code, out.splitlines()[0]) == (0, f"batch       {batch.bid}")
+
+
+def test_a_page_of_many_batches_takes_no_more_round_trips_than_one_of_few(browser, redis, trips):
+    for count in (60, 600):
+        write_batches(redis, count)
+        browser.app.state.site.cache.clear()
+        trips.clear()
+        assert f"Not succeeded {count}" in browser.open("/batches").text
+        assert len(trips) == 3
+        assert sum(trips) < 64
+
+
+def test_a_batch_of_many_jobs_is_shown_in_parts(browser, redis, trips):
+    write_batches(redis, 1, members=120_000)
+    key, bid = f"kb:flow:batch:{BID % 0}:jobs", BID % 0
+    states = [("f" if number % 400 == 0 else "d") for number in range(120_000)]
+    for start in range(0, 120_000, 20_000):
+        part = enumerate(states[start : start + 20_000], start)
+        redis.hset(key, mapping={f"{number:024x}": state for number, state in part})
+    redis.hset(f"kb:flow:batch:{bid}", mapping={"pending": 0, "failed": 300})
+
+    shown, path, pages = set(), f"/batches/{bid}?state=failed", 0
+    while path:
+        trips.clear()
+        page = browser.open(path)
+        assert len(trips) < 64
+        shown |= {each for each in page.links if each.startswith("/jobs/")}
+        path = next((each for each in page.links if "cursor=" in each), "")
+        pages += 1
+
+    assert len(shown) == 300
+    assert 1 < pages < 10
