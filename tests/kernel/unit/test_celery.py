@@ -275,6 +275,21 @@ class TestTryingAgain:
         assert delay_of(Retry()) == 180
         assert 0 < delay_of(Retry(when=datetime.now(UTC) - timedelta(days=1))) < 1
 
+    @pytest.mark.parametrize(
+        ("error", "pause_s"),
+        [(Retry(when=1), 1), (OSError(), 16), (ConnectionError(), 16)],
+        ids=["retry", "backoff", "a class derived from it"],
+    )
+    def test_a_pause_is_exact_in_the_retry_set(self, app, error, pause_s):
+        @app.task(name="t", autoretry_for=(OSError,), retry_backoff=16, retry_jitter=False)
+        def fails():
+            raise error
+
+        with fake() as jobs:
+            fails.delay()
+            jobs.drain(raise_errors=False)
+            assert jobs.retries[0].at == pytest.approx(jobs.clock.now() + pause_s, abs=0.9)
+
     def test_self_retry_keeps_the_error_and_the_arguments(self, app):
         task = app.task(bind=True, name="t", default_retry_delay=5)(lambda self: None)
         with called(Request("t", id="J")):

@@ -61,6 +61,7 @@ class JobDeclaration(DeclaredOptions, FeatureOptions, total=False):
     max_run_s: float | None
     on_max_run: registry.OnMaxRun
     retry_in: registry.RetryIn | None
+    retry_jitter: bool
     retries_exhausted: registry.Exhausted | None
     on_error: registry.OnError | None
     check_arguments: bool
@@ -294,6 +295,7 @@ def _handling_of(function: Callable[..., Any], given: Mapping[str, Any]) -> regi
         max_run_s=max_run_s,
         on_max_run=on_max_run,
         retry_in=given.get("retry_in"),
+        retry_jitter=given.get("retry_jitter", True),
         retries_exhausted=given.get("retries_exhausted"),
         on_error=dict(on_error),
     )

@@ -67,6 +67,8 @@ def job(
         on_max_run: what becomes of it: "requeue" or "dead".
         retry_in: (count, error, payload) → seconds until the next try, "discard", "kill", or None
             for the usual delay (§8.3).
+        retry_jitter: False = the seconds of `retry_in` and `on_error` are exact; else, as in Ruby, up to 9 times
+            (count + 1) seconds are added.
         retries_exhausted: (payload, error), called when no tries are left (§8.4).
         on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
         check_arguments: arguments are converted by the annotations of their parameters; False = they pass as
@@ -115,7 +117,7 @@ class Job(ClassCalls):
         class_name: wire name, default the class' `__name__`.
         queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level, result_ttl: wire options (§3.2).
         sidekiq_options: any further wire options, and attributes of your own.
-        pool, timeout_s, max_run_s, on_max_run, on_error, check_arguments: how it is run and what its failures mean, as for `job`.
+        pool, timeout_s, max_run_s, on_max_run, on_error, retry_jitter, check_arguments: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
         encrypted: as for `job`.
         limiter: a limiter, or a static method that gets the job's arguments and returns one, as for `job`.
@@ -136,6 +138,7 @@ class Job(ClassCalls):
     max_run_s: ClassVar[float | None] = None
     on_max_run: ClassVar[registry.OnMaxRun] = "requeue"
     on_error: ClassVar[registry.OnError | None] = None
+    retry_jitter: ClassVar[bool] = True
     check_arguments: ClassVar[bool] = True
     encrypted: ClassVar[bool | Sequence[str]]
     jid: str

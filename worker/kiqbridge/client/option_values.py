@@ -129,6 +129,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
         "a function of (count, error, payload), such as `lambda count, error, payload: 60`; in a class it is a static "
         "method",
     ),
+    "retry_jitter": _Row(_is_bool, _BOOL, is_optional=False),
     "retries_exhausted": _Row(
         _takes("payload", "error"),
         "a function of (payload, error), such as `lambda payload, error: None`; in a class it is a static method",

@@ -62,6 +62,7 @@ class Handling:
         max_run_s: seconds after which a job is taken away from the worker that still runs it, or None.
         on_max_run: what becomes of it then.
         retry_in: see `RetryIn`.
+        retry_jitter: whether a jitter is added to what `retry_in` and `on_error` say (§8.3).
         retries_exhausted: see `Exhausted`.
         on_error: see `OnError`; the nearest class counts, and it goes before `retry_in`.
     """
@@ -71,6 +72,7 @@ class Handling:
     max_run_s: float | None = None
     on_max_run: OnMaxRun = "requeue"
     retry_in: RetryIn | None = None
+    retry_jitter: bool = True
     retries_exhausted: Exhausted | None = None
     on_error: OnError = field(default_factory=dict)
 

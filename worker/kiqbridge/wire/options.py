@@ -132,6 +132,7 @@ LOCAL: Final = BESIDE | {
     "max_run_s",
     "on_max_run",
     "retry_in",
+    "retry_jitter",
     "retries_exhausted",
     "on_error",
     "check_arguments",

@@ -81,6 +81,7 @@ class Task(Generic[P, R]):
             retry=self._most,
             timeout_s=float(limit) if limit else None,
             retry_in=self.retry_delay,
+            retry_jitter=False,
         )
         self.job: FunctionJob[P, R] = declare(_plain(function, self._function))
 

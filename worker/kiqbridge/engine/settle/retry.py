@@ -13,7 +13,8 @@ where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means 
    An argument that does not fit (`ArgumentMismatch`) is `"kill"`: the next try would meet the same one.
 4. Without `retry` it is discarded, nothing is recorded. With no tries left it is dead, unless
    `retries_exhausted` or `dead: false` discards it.
-5. Else it is tried again after `retry_in` of its class, or count⁴ + 15 s, and a jitter.
+5. Else it is tried again after `retry_in` of its class, or count⁴ + 15 s, and a jitter; with `retry_jitter=False`
+   of its class what that says is exact.
 
 The functions of a class are called here; all else is given: payload, error, settings, time and chance.
 Writing the decision is one script (settling.py).
@@ -131,8 +132,10 @@ def decide(
             return _discarded(failed, policy, now)
         if answer == "kill":
             return _died(failed, error, handling, policy, now)
-    delay = retry_delay(count, rng, _seconds(answer))
-    return RetryDecision(target=Target.RETRY, payload=failed, at=now + delay)
+    seconds = _seconds(answer)
+    if seconds is None or handling.retry_jitter:
+        seconds = retry_delay(count, rng, seconds)
+    return RetryDecision(target=Target.RETRY, payload=failed, at=now + min(seconds, LONGEST_S))
 
 
 def _ask(function: Callable[..., object], *args: object) -> Any:
