@@ -15,10 +15,10 @@ from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
 from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, exceptions
 from kiqbridge.compat.celery.app import _shared_tasks
+from kiqbridge.compat.celery.conf import Conf
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
-from kiqbridge.compat.celery.options import Conf
 from kiqbridge.compat.celery.request import Request, called
-from kiqbridge.compat.celery.task import seconds_left, when_of
+from kiqbridge.compat.celery.sending import seconds_left, when_of
 from kiqbridge.compat.celery.utils.log import get_task_logger
 from kiqbridge.errors import ConfigError, JobTimeout, PayloadError, ResultTimeout
 from kiqbridge.testing import fake

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kiqbridge.client.client import Client
 from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
@@ -9,6 +10,7 @@ from kiqbridge.config.merge import merge
 from kiqbridge.engine.served_queues import (
     declared_queues,
     find_oddities,
+    warn_of_another_client,
     warn_of_odd_queues,
     with_default_queues,
 )
@@ -103,3 +105,20 @@ def test_an_outage_ends_no_start(caplog):
     warn_of_odd_queues(run, Keys(), ["other"], default_registry)
 
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("pushing", "warns"),
+    [
+        ({"url": "redis://localhost"}, False),
+        ({"url": "redis://:secret@other.invalid:7000/2"}, True),
+        ({"url": "redis://127.0.0.1:6379/0", "namespace": "shop"}, True),
+    ],
+)
+def test_a_worker_says_that_its_code_pushes_to_another_server(caplog, pushing, warns):
+    warn_of_another_client(Client("redis://127.0.0.1:6379/0"), Client(**pushing))
+
+    assert [("serves redis://127.0.0.1:6379/0" in line) for line in caplog.messages] == [
+        True
+    ] * warns
+    assert "secret" not in caplog.text

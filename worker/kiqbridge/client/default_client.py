@@ -85,12 +85,13 @@ def choose_client_by(choose: Callable[[Client], Client] | None) -> None:
     _choose = choose
 
 
-def adopt_default_client(client: Client) -> None:
-    """Let declared jobs push through this one, unless `configure` has chosen another."""
+def adopt_default_client(client: Client) -> Client:
+    """Let declared jobs push through this one, unless `configure` has chosen another; returns the one that counts."""
     global _default  # noqa: PLW0603 - as in configure
     with _default_lock:
         if _default is None:
             _default = client
+        return _default
 
 
 def release_default_client(client: Client) -> None:

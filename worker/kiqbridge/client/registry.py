@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kiqbridge import seams
 from kiqbridge.client.arguments import JobArguments
@@ -197,6 +197,12 @@ class JobDefinition:
     def __kiqbridge_job__(self) -> "JobDefinition":
         """A definition is pushed as what it is the definition of (`MARK`)."""
         return self
+
+    def route(self, queue: str) -> None:
+        """Let its jobs, and those of its schedule, go to this queue from now on."""
+        for options in (self.options, *(self.schedule.jobs if self.schedule else ())):
+            cast("dict[str, Any]", options)["queue"] = queue
+        self.__post_init__()
 
     def is_replaced_by(self, other: "JobDefinition") -> bool:
         """Whether the other one is the same declaration, run again; see `place`."""

@@ -33,7 +33,7 @@ from kiqbridge.engine.host.surroundings import attach
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start
-from kiqbridge.engine.served_queues import warn_of_odd_queues
+from kiqbridge.engine.served_queues import warn_of_another_client, warn_of_odd_queues
 from kiqbridge.engine.settle.error_report import error_message
 from kiqbridge.engine.stop import LAST_STEPS_S, LISTENERS_S, ORDERLY_S, Stop
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
@@ -225,7 +225,7 @@ class Launcher:
             for capsule in parts.capsules:
                 if capsule.loop is not None:
                     capsule.loop.start()
-            adopt_default_client(self.client)
+            warn_of_another_client(self.client, adopt_default_client(self.client))
             self._events.fire("startup", raising=True)
         except BaseException as error:
             self._steps.take(

@@ -14,6 +14,7 @@ from kiqbridge.store.process_set import MOST_READ, queues_of_processes
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
     from kiqbridge.client.fleets import FleetWriters
 
 logger = logging.getLogger(__name__)
@@ -139,6 +140,28 @@ def warn_of_odd_queues(
             shown,
             more,
         )
+
+
+def warn_of_another_client(own: "Client", pushing: "Client") -> None:
+    """Log at the start that declared jobs are pushed to another place than the one that this worker serves.
+
+    Args:
+        own: the worker's.
+        pushing: what declared jobs are pushed through here.
+    """
+    if (own.pool.place, own.keys.prefix) == (pushing.pool.place, pushing.keys.prefix):
+        return
+    logger.warning(
+        "this worker serves %s, but what its code enqueues goes to %s, as configure or Celery(broker=…) says there, where "
+        "this worker performs nothing: leave that out, or start the worker with that address (REDIS_URL, --redis-url)",
+        _shown(own),
+        _shown(pushing),
+    )
+
+
+def _shown(client: "Client") -> str:
+    namespace = client.keys.prefix.rstrip(":")
+    return f"{client.pool.address}{f', namespace {namespace}' if namespace else ''}"
 
 
 def _served_elsewhere(run: Callable[..., list[Any]], keys: Keys, wanted: set[str]) -> set[str]:

@@ -202,6 +202,12 @@ class RedisPool:
         return int(str(self._known("db") or 0))
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Host (or path of a socket), port and database; two spellings of one address have one place."""
+        host = "127.0.0.1" if self.host in ("", "localhost", "::1") else self.host
+        return host, int(str(self._known("port") or 6379)), self.database
+
+    @property
     def uses_tls(self) -> bool:
         """Whether connections are encrypted; False while the address was not read."""
         factory = self._source.known

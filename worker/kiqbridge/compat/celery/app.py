@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from kiqbridge.client.default_client import configure
 from kiqbridge.client.require import after_loading
-from kiqbridge.compat.celery.options import Conf, check_call, latest_conf, make_latest
+from kiqbridge.compat.celery.conf import Conf, latest_conf, make_latest
+from kiqbridge.compat.celery.options import check_call
 from kiqbridge.compat.celery.request import Request, current_request
 from kiqbridge.compat.celery.result import AsyncResult
-from kiqbridge.compat.celery.task import Task, enqueue, when_of
+from kiqbridge.compat.celery.sending import enqueue, when_of
+from kiqbridge.compat.celery.task import Task
 from kiqbridge.errors import ConfigError, PayloadError
 
 P = ParamSpec("P")
@@ -49,9 +51,9 @@ class Celery:
         **config: Any,
     ) -> None:
         self.main = main
-        self.conf = conf = Conf()
-        self._conf_of: Callable[[], Conf] = lambda: conf
         self.tasks = ChainMap[str, Task[..., Any]]({}, _shared_tasks)
+        self._conf_of: Callable[[], Conf] = lambda: conf
+        self.conf = conf = Conf(self._route)
         if backend:
             self.conf.result_backend = backend
         if broker is not None:
@@ -63,6 +65,7 @@ class Celery:
             after_loading(lambda: [import_module(module) for module in modules])
         make_latest(conf)
         Celery._latest_main = main
+        self._route()
 
     def _check_broker(self, broker: str) -> None:
         if not broker.startswith(("redis://", "rediss://", "unix://")):
@@ -70,6 +73,11 @@ class Celery:
                 f"Celery({self.main!r}): broker {broker.partition(':')[0]}: is no address of Redis; write "
                 "redis://HOST:6379/0"
             )
+
+    def _route(self) -> None:
+        """Where tasks go has changed."""
+        for task in self.tasks.values():
+            task.route()
 
     def __repr__(self) -> str:
         return f"<Celery {self.main}>"
@@ -118,7 +126,9 @@ class Celery:
             name,
             args or (),
             conf=self.conf,
-            queue=sent["queue"] or options.get("routing_key") or self.conf.route_of(name),
+            queue=sent["queue"]
+            or options.get("routing_key")
+            or self.conf.route_of(name, args or ()),
             at=when_of(sent["countdown"], sent["eta"]),
             expires=sent["expires"],
             task_id=sent["task_id"],

@@ -1,16 +1,13 @@
-"""Which of Celery's options and settings mean something here, which need not be said, and which are refused.
+"""Which of Celery's options mean something here, which need not be said, and which are refused.
 
 An option that is ignored silently costs somebody a night. So each is in one of the tables, or refused.
 """
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, PayloadError
-
-if TYPE_CHECKING:
-    from datetime import timedelta
+from kiqbridge.wire.options import unknown_declared
 
 HONOURED: Final = frozenset(
     [
@@ -27,9 +24,13 @@ HONOURED: Final = frozenset(
         "time_limit",
         "soft_time_limit",
         "ignore_result",
+        "expires",
     ]
 )
 """Options of a task that this module translates."""
+
+_TRANSLATED: Final = frozenset({"name", "retry", "retry_in", "timeout_s"})
+"""Options of `job` that are translations of Celery's; its others, such as `cron`, `pool` or `unique`, are taken as they are."""
 
 IMPLIED: Final[Mapping[str, tuple[object, ...]]] = {
     "acks_late": (True, False),
@@ -65,110 +66,6 @@ INSTEAD: Final[Mapping[str, str]] = {
     "task_annotations": "give the options at the task",
 }
 
-DAY_S: Final = 86_400.0
-
-_IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
-    "task_serializer": ("json",),
-    "result_serializer": ("json",),
-    "task_acks_late": (True, False),
-    "task_reject_on_worker_lost": (True, False),
-    "task_track_started": (True, False),
-    "enable_utc": (True,),
-    "timezone": ("UTC",),
-    "broker_connection_retry_on_startup": (True,),
-    "worker_prefetch_multiplier": tuple(range(1, 65)),
-    "worker_hijack_root_logger": (True, False),
-    "task_store_eager_result": (False,),
-}
-
-
-_BEGINNINGS: Final = (
-    "task_", "worker_", "result_", "broker_", "beat_", "event_", "redis_", "celery", "imports", "include",
-    "database_", "cache_", "security_", "control_",
-)  # fmt: skip
-
-
-class Conf:
-    """The settings of an application.
-
-    Attributes:
-        task_default_queue: for tasks and calls that name none; `default`.
-        task_routes: pattern of names → `{"queue": NAME}`, or the name.
-        task_always_eager: run each call at once, in the caller, as tests like it.
-        task_eager_propagates: raise the error of such a call in its place; else it is in the result.
-        result_backend: an address of Redis: results are kept, in the Redis of the jobs; None: they are not.
-        result_expires: seconds, or a timedelta, for which they are; a day.
-        task_ignore_result: keep none unless a task says `ignore_result=False`.
-    """
-
-    OWN: ClassVar = frozenset(
-        [
-            "task_default_queue",
-            "task_routes",
-            "task_always_eager",
-            "task_eager_propagates",
-            "result_backend",
-            "result_expires",
-            "task_ignore_result",
-        ]
-    )
-
-    def __init__(self) -> None:
-        self.task_default_queue = "default"
-        self.task_routes: Mapping[str, Any] = {}
-        self.task_always_eager = False
-        self.task_eager_propagates = False
-        self.result_backend: str | None = None
-        self.result_expires: float | timedelta = DAY_S
-        self.task_ignore_result = False
-
-    @classmethod
-    def is_setting(cls, name: str) -> bool:
-        """Whether a name is one of Celery's settings, by its own list or by how they begin."""
-        known = name in cls.OWN or name in _IMPLIED_SETTINGS or name in INSTEAD
-        return known or name.startswith(_BEGINNINGS)
-
-    def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
-        """Set several.
-
-        Raises:
-            ConfigError: a setting that has no counterpart; says what to write in its place.
-        """
-        for name, value in {**(settings or {}), **more}.items():
-            setattr(self, name, value)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "result_backend":
-            if value in ("", "disabled://", "rpc://"):
-                value = None
-            is_kept = value is None or str(value).startswith(("redis://", "rediss://", "unix://"))
-        elif name == "result_expires":
-            is_kept = bool(value)
-        else:
-            is_kept = name in self.OWN
-        if is_kept:
-            object.__setattr__(self, name, value)
-            return
-        if name == "accept_content" and set(value) == {"json"}:
-            return
-        if value in _IMPLIED_SETTINGS.get(name, ()):
-            return
-        hint = INSTEAD.get(name, "see docs/reference/settings.md for what a worker takes")
-        raise ConfigError(f"conf.{name}: {value!r} has no counterpart here: {hint}")
-
-    def route_of(self, name: str) -> str:
-        """The queue that `task_routes` names for a task, else the default."""
-        for pattern, route in self.task_routes.items():
-            if fnmatchcase(name, pattern):
-                queue = route.get("queue") if isinstance(route, Mapping) else route
-                if queue:
-                    return str(queue)
-        return self.task_default_queue
-
-    def ignores_result(self, said: bool | None) -> bool:  # noqa: FBT001 - what a task or a call says
-        """Whether a result is dropped; `said`: what the task or the call says of it, None: nothing."""
-        return self.task_ignore_result if said is None else bool(said)
-
 
 def check_task(name: str, options: Mapping[str, Any]) -> None:
     """Refuse options of a task that have no counterpart.
@@ -177,10 +74,22 @@ def check_task(name: str, options: Mapping[str, Any]) -> None:
         ConfigError: names the option, and what to write in its place.
     """
     for option, value in options.items():
-        if option in HONOURED or value in IMPLIED.get(option, ()):
+        if option in HONOURED or value in IMPLIED.get(option, ()) or is_ours(option):
             continue
-        hint = INSTEAD.get(option, "leave it out, or see the options of kiqbridge.job")
-        raise ConfigError(f"task {name}: {option}={value!r} has no counterpart here: {hint}")
+        raise ConfigError(
+            f"task {name}: {option}={value!r} has no counterpart here: {instead_of(option)}"
+        )
+
+
+def is_ours(option: str) -> bool:
+    """Whether this option of `job` is taken by a task as well."""
+    taken = option not in HONOURED and option not in INSTEAD and option not in _TRANSLATED
+    return taken and unknown_declared([option]) is None
+
+
+def instead_of(option: str) -> str:
+    """What to write in the place of an option that has no counterpart."""
+    return INSTEAD.get(option, "leave it out, or see the options of kiqbridge.job")
 
 
 def check_call(name: str, options: Mapping[str, Any]) -> None:
@@ -196,16 +105,3 @@ def check_call(name: str, options: Mapping[str, Any]) -> None:
             continue
         hint = INSTEAD.get(option, "leave it out, or see the options of set() in kiqbridge.job")
         raise PayloadError(f"{name}: {option}={value!r} has no counterpart here: {hint}")
-
-
-_latest: Final[list[Conf]] = [Conf()]
-
-
-def latest_conf() -> Conf:
-    """The settings of the application that was made last: what counts where none is named, as in Celery."""
-    return _latest[0]
-
-
-def make_latest(conf: Conf) -> None:
-    """Of an application that was made just now."""
-    _latest[0] = conf

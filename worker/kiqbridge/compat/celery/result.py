@@ -5,7 +5,7 @@ import traceback
 from typing import Any, Final
 
 from kiqbridge import seams
-from kiqbridge.compat.celery.options import Conf, latest_conf
+from kiqbridge.compat.celery.conf import Conf, latest_conf
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultTimeout
 
 _HOLDS: Final = frozenset({"interval", "no_ack", "follow_parents", "disable_sync_subtasks"})

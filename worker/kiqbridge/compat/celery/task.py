@@ -2,25 +2,30 @@
 
 import functools
 import inspect
+import logging
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast
 
+from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job import job
+from kiqbridge.client.middleware import collector_of
+from kiqbridge.client.registry import MARK
+from kiqbridge.compat.celery.conf import Conf
 from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
-from kiqbridge.compat.celery.options import Conf, check_call, check_task
+from kiqbridge.compat.celery.options import check_call, check_task, is_ours
 from kiqbridge.compat.celery.request import Request, called, current_request, is_final, performed
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
+from kiqbridge.compat.celery.sending import enqueue, when_of
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError
-from kiqbridge.runtime.clock import client_now
-from kiqbridge.wire.options import with_attributes
-from kiqbridge.wire.payload import new_jid, run_time
+from kiqbridge.wire.payload import new_jid
 
 if TYPE_CHECKING:
     from kiqbridge.client.function_job import FunctionJob
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,15 +80,29 @@ class Task(Generic[P, R]):
         self._backoff: bool | float = given.get("retry_backoff", False)
         self._backoff_max_s = float(given.get("retry_backoff_max", 600))
         self._jitter = bool(given.get("retry_jitter", True))
+        ours: Any = {option: value for option, value in given.items() if is_ours(option)}
+        if given.get("expires") is not None:
+            ours["expires_in"] = given["expires"]
+        is_plain = not inspect.iscoroutinefunction(function) and ours.get("pool") != "process"
+        if is_plain and given.get("time_limit"):
+            logger.warning(
+                "task %s: time_limit: a thread cannot be killed; at the limit SoftTimeLimitExceeded is raised in the task, "
+                'and a call outside of Python goes on until it returns; pool="process" runs the task in a child process, '
+                "which is killed",
+                name,
+            )
         declare = job(
+            **ours,
             name=name,
-            queue=self.queue or conf().task_default_queue,
+            queue=self._declared_queue(),
             retry=self._most,
             timeout_s=float(limit) if limit else None,
             retry_in=self.retry_delay,
             retry_jitter=False,
         )
         self.job: FunctionJob[P, R] = declare(_plain(function, self._function))
+        self._definition = require_definition(self.job)
+        setattr(self, MARK, self._definition)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, here and now."""
@@ -95,6 +114,19 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
+    def route(self) -> None:
+        """Its declaration names the queue that the settings name now: `call`, schedules and a worker go by that."""
+        self._definition.route(self._declared_queue())
+
+    def _declared_queue(self) -> str:
+        conf = self._conf()
+        try:
+            return self.queue or conf.route_of(self.name)
+        except ConfigError:
+            raise
+        except Exception:  # noqa: BLE001 - a function of task_routes that needs the arguments of a call
+            return conf.task_default_queue
+
     @property
     def request(self) -> Request:
         """The innermost call of a task, or the running job."""
@@ -103,6 +135,10 @@ class Task(Generic[P, R]):
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult:
         """Enqueue now. Raises as `perform_async`."""
         return self.apply_async(args, kwargs)
+
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """As `delay`, for `call`, `chain`, `group` and `Batch` of `kiqbridge.flow`; returns the jid."""
+        return self.apply_async(args, kwargs).id
 
     def apply_async(
         self,
@@ -133,13 +169,17 @@ class Task(Generic[P, R]):
         """
         check_call(self.name, options)
         conf, at = self._conf(), when_of(countdown, eta)
-        if conf.task_always_eager:
+        if conf.task_always_eager and collector_of(default_client()) is None:
             return self.apply(args, kwargs, task_id=task_id)
+        arguments = self.job.with_args(*(args or ()), **(kwargs or {})).args
         return enqueue(
             self.job,
-            self.job.with_args(*(args or ()), **(kwargs or {})).args,
+            arguments,
             conf=conf,
-            queue=queue or options.get("routing_key") or self.queue or conf.route_of(self.name),
+            queue=queue
+            or options.get("routing_key")
+            or self.queue
+            or conf.route_of(self.name, arguments),
             at=at,
             expires=expires,
             task_id=task_id,
@@ -277,70 +317,6 @@ class Task(Generic[P, R]):
         )
 
     si = signature = subtask = s
-
-
-def enqueue(
-    declared: object,
-    args: Sequence[Any],
-    *,
-    conf: Conf,
-    queue: str,
-    at: float | None,
-    expires: float | timedelta | datetime | None,
-    task_id: str | None,
-    ignored: bool,
-) -> AsyncResult:
-    """Push a job.
-
-    Args:
-        declared: the job, or its name.
-        args: as they go on the wire.
-        conf: of the application.
-        queue: where the job goes.
-        at: when it runs, epoch seconds; None = now.
-        expires: as Celery's, from now on.
-        task_id: the jid.
-        ignored: no result is kept.
-    """
-    item: dict[str, Any] = {"class": declared, "args": list(args), "queue": queue}
-    if task_id is not None:
-        item["jid"] = task_id
-    if not ignored and conf.result_backend:
-        item["result_ttl"] = conf.result_expires
-    if expires is not None:
-        wait_s = 0.0 if at is None else max(at - time.time(), 0.0)  # expires_in counts from then
-        item["expires_in"] = max(seconds_left(expires) - wait_s, 0.001)
-    at = None if at is None else run_time(at, client_now())
-    item = with_attributes(item) | ({} if at is None else {"at": at})
-    return AsyncResult(default_client().push(item), conf=conf, ignored=ignored)
-
-
-def when_of(countdown: float | None, eta: datetime | float | None) -> float | None:
-    """Epoch seconds at which a job shall run, or None: now.
-
-    Raises:
-        PayloadError: both are given, or `eta` has no time zone.
-    """
-    if countdown is not None and eta is not None:
-        raise PayloadError("give countdown (seconds) or eta (a time), not both")
-    if countdown is not None:
-        return time.time() + float(countdown)
-    if isinstance(eta, datetime):
-        if eta.tzinfo is None:
-            raise PayloadError(f"eta: {eta!r} has no time zone; use datetime.now(UTC) or the like")
-        return eta.timestamp()
-    return eta
-
-
-def seconds_left(expires: float | timedelta | datetime) -> float:
-    """Seconds from now: what `expires` of a call means."""
-    if isinstance(expires, timedelta):
-        return expires.total_seconds()
-    if isinstance(expires, datetime):
-        if expires.tzinfo is None:
-            raise PayloadError(f"expires: {expires!r} has no time zone; use datetime.now(UTC)")
-        return (expires - datetime.now(expires.tzinfo)).total_seconds()
-    return float(expires)
 
 
 def _plain(function: Callable[..., R], call: Callable[..., R]) -> Callable[..., R]:

@@ -1,0 +1,135 @@
+"""The settings of an application: Celery's names, of which each means something here, or is refused."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kiqbridge.compat.celery.options import INSTEAD
+from kiqbridge.compat.celery.routes import Routes
+from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+DAY_S: Final = 86_400.0
+
+_IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
+    "task_serializer": ("json",),
+    "result_serializer": ("json",),
+    "task_acks_late": (True, False),
+    "task_reject_on_worker_lost": (True, False),
+    "task_track_started": (True, False),
+    "enable_utc": (True,),
+    "timezone": ("UTC",),
+    "broker_connection_retry_on_startup": (True,),
+    "worker_prefetch_multiplier": tuple(range(1, 65)),
+    "worker_hijack_root_logger": (True, False),
+    "task_store_eager_result": (False,),
+}
+
+
+_BEGINNINGS: Final = (
+    "task_", "worker_", "result_", "broker_", "beat_", "event_", "redis_", "celery", "imports", "include",
+    "database_", "cache_", "security_", "control_",
+)  # fmt: skip
+
+
+class Conf:
+    """The settings of an application.
+
+    Attributes:
+        task_default_queue: for tasks and calls that name none; `default`.
+        task_routes: which queue a task goes to, see `routes.Routes`.
+        task_always_eager: run each call at once, in the caller, as tests like it.
+        task_eager_propagates: raise the error of such a call in its place; else it is in the result.
+        result_backend: an address of Redis: results are kept, in the Redis of the jobs; None: they are not.
+        result_expires: seconds, or a timedelta, for which they are; a day.
+        task_ignore_result: keep none unless a task says `ignore_result=False`.
+    """
+
+    OWN: ClassVar = frozenset(
+        [
+            "task_default_queue",
+            "task_routes",
+            "task_always_eager",
+            "task_eager_propagates",
+            "result_backend",
+            "result_expires",
+            "task_ignore_result",
+        ]
+    )
+
+    _routes: Routes
+    _on_routed: Callable[[], object]
+
+    def __init__(self, on_routed: Callable[[], object] = lambda: None) -> None:
+        object.__setattr__(self, "_routes", Routes(None))
+        object.__setattr__(self, "_on_routed", on_routed)
+        self.task_default_queue = "default"
+        self.task_routes: Any = None
+        self.task_always_eager = False
+        self.task_eager_propagates = False
+        self.result_backend: str | None = None
+        self.result_expires: float | timedelta = DAY_S
+        self.task_ignore_result = False
+
+    @classmethod
+    def is_setting(cls, name: str) -> bool:
+        """Whether a name is one of Celery's settings, by its own list or by how they begin."""
+        known = name in cls.OWN or name in _IMPLIED_SETTINGS or name in INSTEAD
+        return known or name.startswith(_BEGINNINGS)
+
+    def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """Set several.
+
+        Raises:
+            ConfigError: a setting that has no counterpart; says what to write in its place.
+        """
+        for name, value in {**(settings or {}), **more}.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "result_backend":
+            if value in ("", "disabled://", "rpc://"):
+                value = None
+            is_kept = value is None or str(value).startswith(("redis://", "rediss://", "unix://"))
+        elif name == "result_expires":
+            is_kept = bool(value)
+        elif name == "task_routes":
+            object.__setattr__(self, "_routes", Routes(value))
+            is_kept = True
+        else:
+            is_kept = name in self.OWN
+        if is_kept:
+            object.__setattr__(self, name, value)
+            if name in ("task_routes", "task_default_queue"):
+                self._on_routed()
+            return
+        if name == "accept_content" and set(value) == {"json"}:
+            return
+        if value in _IMPLIED_SETTINGS.get(name, ()):
+            return
+        hint = INSTEAD.get(name, "see docs/reference/settings.md for what a worker takes")
+        raise ConfigError(f"conf.{name}: {value!r} has no counterpart here: {hint}")
+
+    def route_of(
+        self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> str:
+        """The queue that `task_routes` names for a call of a task, else the default."""
+        return self._routes.queue_of(name, args, kwargs) or self.task_default_queue
+
+    def ignores_result(self, said: bool | None) -> bool:  # noqa: FBT001 - what a task or a call says
+        """Whether a result is dropped; `said`: what the task or the call says of it, None: nothing."""
+        return self.task_ignore_result if said is None else bool(said)
+
+
+_latest: Final[list[Conf]] = [Conf()]
+
+
+def latest_conf() -> Conf:
+    """The settings of the application that was made last: what counts where none is named, as in Celery."""
+    return _latest[0]
+
+
+def make_latest(conf: Conf) -> None:
+    """Of an application that was made just now."""
+    _latest[0] = conf
