@@ -27,7 +27,7 @@ from kiqbridge.runtime import redaction
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
-    from kiqbridge.client.current import interrupted, log_context
+    from kiqbridge.client.current import CurrentJob, current_job, interrupted, log_context
     from kiqbridge.client.default_client import configure
     from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.job_handle import JobHandle
@@ -44,6 +44,7 @@ __version__ = "0.1.0"
 # a worker is asked how it shall load them (commands/cli.py) before it has.
 _HOMES = {
     "Client": "client",
+    "CurrentJob": "current",
     "Depends": "kiqbridge.features.depends.filling",
     "IterableJob": "kiqbridge.features.iterable.iterable",
     "Job": "job",
@@ -53,6 +54,7 @@ _HOMES = {
     "Schedules": "kiqbridge.features.dynamic.schedules",
     "Server": "server",
     "configure": "default_client",
+    "current_job": "current",
     "interrupted": "current",
     "job": "job",
     "locale": "kiqbridge.features.current_attributes.middleware",
@@ -64,6 +66,7 @@ __all__ = [
     "ArgumentMismatch",
     "Client",
     "ConfigError",
+    "CurrentJob",
     "Depends",
     "EventError",
     "IterableJob",
@@ -87,6 +90,7 @@ __all__ = [
     "Server",
     "__version__",
     "configure",
+    "current_job",
     "interrupted",
     "job",
     "locale",

@@ -53,6 +53,37 @@ CONTEXT: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_j
 """Payload and queue of the job that runs here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentJob:
+    """The job that runs here.
+
+    Attributes:
+        jid: its id.
+        job_class: its name on the wire.
+        queue: where it came from.
+        attempt: 1 at its first run, 2 at its first retry.
+    """
+
+    jid: str
+    job_class: str
+    queue: str
+    attempt: int
+
+
+def current_job() -> CurrentJob | None:
+    """The job of this thread or task, also in `perform_inline` and in tests; None: none runs here."""
+    if (running := CONTEXT.get()) is None:
+        return None
+    payload, queue = running
+    retries = payload.get("retry_count")
+    return CurrentJob(
+        jid=str(payload.get("jid")),
+        job_class=str(payload.get("class")),
+        queue=queue,
+        attempt=retries + 2 if isinstance(retries, int) else 1,
+    )
+
+
 def interrupted() -> bool:
     """Whether the running job should come to an end soon: its worker is quiet or stops.
 

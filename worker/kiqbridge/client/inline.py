@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client import rails
 from kiqbridge.client.client import Client
+from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import JobDefinition, default_registry
@@ -59,7 +60,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
         return None
     definition = rails.require(payload, default_registry)
     chain = Chain(*server.middleware, *client.server_middleware)
-    with _resources():
+    with _resources(), _current(payload):
         instance = definition.instantiate(payload["jid"])
         args = (instance, payload, payload["queue"])
         if definition.handling.pool == "async":
@@ -73,6 +74,16 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
 
         chain.invoke(args, call)
     return returned
+
+
+@contextlib.contextmanager
+def _current(payload: dict[str, Any]) -> Iterator[None]:
+    """Within, this job runs here."""
+    token = CONTEXT.set((payload, payload["queue"]))
+    try:
+        yield
+    finally:
+        CONTEXT.reset(token)
 
 
 def prepare_inline(client: Client, item: Mapping[str, Any]) -> dict[str, Any] | None:
