@@ -94,6 +94,16 @@ def adopt_default_client(client: Client) -> Client:
         return _default
 
 
+def replace_default_client(client: Client | None) -> Client | None:
+    """Let declared jobs push through this one; None: as if nothing was configured. Returns what counted before."""
+    global _default
+    with _default_lock:
+        if client is not None:
+            client.middleware = _default_middleware.copy()
+        former, _default = _default, client
+    return former
+
+
 def release_default_client(client: Client) -> None:
     """Undo `adopt_default_client`."""
     global _default  # noqa: PLW0603 - as in configure

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Final, Unpack
 
 from kiqbridge.client.registry import default_registry
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing import asking
 from kiqbridge.testing.memory import Memory, Place
 from kiqbridge.testing.passing_time import enqueue_due, pass_time
@@ -35,6 +36,7 @@ class FakeJobs:
     Args:
         performs_at_once: perform each job where it is pushed, as `inline` does.
         raise_errors: of jobs that are performed at once: raise in the place of the push.
+        pool: what jobs push through; default: one that asks what stands in for Redis.
 
     Attributes:
         clock: what is now.
@@ -47,13 +49,14 @@ class FakeJobs:
         *,
         performs_at_once: bool = False,
         raise_errors: bool = True,
+        pool: RedisPool | None = None,
     ) -> None:
         self.clock = VirtualClock(self._passed)
         self.memory = Memory(self.clock.now, on_pushed=self._pushed)
         self.performed: list[PerformedJob] = []
         self._performs_at_once = performs_at_once
         self._raises = raise_errors
-        self._performer = MemoryPerformer(self.memory, self.clock)
+        self._performer = MemoryPerformer(self.memory, self.clock, pool)
 
     def __repr__(self) -> str:
         return (

@@ -264,12 +264,13 @@ class MemoryPerformer:
     Args:
         memory: what stands in for Redis.
         clock: what is now.
+        pool: what jobs push through; default: one that asks what stands in for Redis.
     """
 
-    def __init__(self, memory: Memory, clock: VirtualClock) -> None:
+    def __init__(self, memory: Memory, clock: VirtualClock, pool: RedisPool | None = None) -> None:
         self._memory = memory
         self._jobs = JobPerformer(clock.now)
-        self._pool = RedisPool("redis://fake.invalid:6379/0")
+        self._pool = pool or RedisPool("redis://fake.invalid:6379/0")
         self.close = self._jobs.close
 
     def client(self, keys: Keys) -> Client:

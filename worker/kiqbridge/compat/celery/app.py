@@ -57,8 +57,7 @@ class Celery:
         if backend:
             self.conf.result_backend = backend
         if broker is not None:
-            self._check_broker(broker)
-            configure(broker)
+            self._configure(broker)
         self.conf.update(config)
         if include:
             modules = list(include)
@@ -66,6 +65,11 @@ class Celery:
         make_latest(conf)
         Celery._latest_main = main
         self._route()
+
+    def _configure(self, broker: str) -> None:
+        self._check_broker(broker)
+        configure(broker)
+        self.conf.follow_eager()
 
     def _check_broker(self, broker: str) -> None:
         if not broker.startswith(("redis://", "rediss://", "unix://")):
@@ -197,8 +201,7 @@ class Celery:
         }
         broker = found.pop("broker_url", None)
         if broker:
-            self._check_broker(broker)
-            configure(broker)
+            self._configure(broker)
         self.conf.update(
             {name: value for name, value in found.items() if namespace or Conf.is_setting(name)}
         )

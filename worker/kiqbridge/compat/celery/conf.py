@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from kiqbridge.compat.celery import eager
 from kiqbridge.compat.celery.options import INSTEAD
 from kiqbridge.compat.celery.routes import Routes
 from kiqbridge.errors import ConfigError
@@ -39,7 +40,8 @@ class Conf:
     Attributes:
         task_default_queue: for tasks and calls that name none; `default`.
         task_routes: which queue a task goes to, see `routes.Routes`.
-        task_always_eager: run each call at once, in the caller, as tests like it.
+        task_always_eager: run each call at once, in the caller, as tests like it; so are chains, groups and batches of
+            `kiqbridge.flow`, and all else that the default client pushes.
         task_eager_propagates: raise the error of such a call in its place; else it is in the result.
         result_backend: an address of Redis: results are kept, in the Redis of the jobs; None: they are not.
         result_expires: seconds, or a timedelta, for which they are; a day.
@@ -59,11 +61,13 @@ class Conf:
     )
 
     _routes: Routes
+    _is_eager: bool
     _on_routed: Callable[[], object]
 
     def __init__(self, on_routed: Callable[[], object] = lambda: None) -> None:
         object.__setattr__(self, "_routes", Routes(None))
         object.__setattr__(self, "_on_routed", on_routed)
+        object.__setattr__(self, "_is_eager", False)
         self.task_default_queue = "default"
         self.task_routes: Any = None
         self.task_always_eager = False
@@ -101,6 +105,8 @@ class Conf:
             is_kept = name in self.OWN
         if is_kept:
             object.__setattr__(self, name, value)
+            if name == "task_always_eager":
+                self.follow_eager()
             if name in ("task_routes", "task_default_queue"):
                 self._on_routed()
             return
@@ -110,6 +116,15 @@ class Conf:
             return
         hint = INSTEAD.get(name, "see docs/reference/settings.md for what a worker takes")
         raise ConfigError(f"conf.{name}: {value!r} has no counterpart here: {hint}")
+
+    def follow_eager(self) -> None:
+        """Let the default client do what `task_always_eager` says; called when that, or the client, has changed."""
+        if self.task_always_eager:
+            object.__setattr__(self, "_is_eager", True)
+            eager.switch_on(lambda: self.task_eager_propagates)
+        elif self._is_eager:
+            object.__setattr__(self, "_is_eager", False)
+            eager.switch_off()
 
     def route_of(
         self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -1,0 +1,46 @@
+"""`task_always_eager`, for what is more than a call of one task: chains, groups, batches, and jobs of `@job`.
+
+While it is set, the default client has no server: what is pushed through it is performed in memory before the push
+returns (kiqbridge.testing, loaded by its name when it is needed).
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import replace_default_client
+
+_made: Client | None = None
+"""What stands in for the default client."""
+_former: Client | None = None
+"""What it stands in for; None: nothing was configured."""
+
+
+def switch_on(propagates: Callable[[], bool]) -> None:
+    """From now on nothing that the default client pushes goes to a server.
+
+    Args:
+        propagates: whether an error is raised in the place of the push.
+    """
+    global _made, _former  # noqa: PLW0603 - one default client for the process
+    made: Client = import_module("kiqbridge.testing.eager").eager_client(propagates)
+    former = replace_default_client(made)
+    if former is None or former is not _made:
+        _former = former
+    _made = made
+
+
+def switch_off() -> None:
+    """Undo `switch_on`; a client that was configured since then stays."""
+    global _made, _former  # noqa: PLW0603 - as above
+    former = replace_default_client(_former)
+    if former is not _made:
+        replace_default_client(former)
+    _made = _former = None
+
+
+def performed(jid: str | None) -> Any:
+    """The last execution of a job, a `kiqbridge.testing.PerformedJob`; None: it was not performed in memory."""
+    pool: Any = None if _made is None else _made.pool
+    return None if pool is None or jid is None else pool.performed(jid)
