@@ -1,11 +1,10 @@
 """`task_always_eager`, for what is more than a call of one task: chains, groups, batches, and jobs of `@job`.
 
 While it is set, the default client has no server: what is pushed through it is performed in memory before the push
-returns (kiqbridge.testing, loaded by its name when it is needed).
+returns (kiqbridge.testing, loaded when it is needed).
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from kiqbridge.client.client import Client
@@ -24,7 +23,9 @@ def switch_on(propagates: Callable[[], bool]) -> None:
         propagates: whether an error is raised in the place of the push.
     """
     global _made, _former  # noqa: PLW0603 - one default client for the process
-    made: Client = import_module("kiqbridge.testing.eager").eager_client(propagates)
+    from kiqbridge.testing.eager import eager_client  # noqa: PLC0415 - for tests only
+
+    made = eager_client(propagates)
     former = replace_default_client(made)
     if former is None or former is not _made:
         _former = former
