@@ -144,6 +144,10 @@ class WakeConnection:
     def ask_packed(self, packed: bytes, count: int, *, is_urgent: bool = False) -> list[Any]:
         """As `ask`, for what `pack` made of so many commands; `is_urgent`: a job waits for the replies."""
         self.send(packed)
+        return self.replies(count, is_urgent=is_urgent)
+
+    def replies(self, count: int, *, is_urgent: bool = False) -> list[Any]:
+        """The replies to so many commands that were sent; as `ask_packed`."""
         replies: list[Any] = []
         spin_until = 0.0
         if is_urgent and self._spins_in_vain < SPINS_IN_VAIN:
@@ -187,10 +191,11 @@ class WakeConnection:
             if not waiting.poll(self._timeout_s * 1000):
                 raise redis.exceptions.TimeoutError("Redis takes nothing")
 
-    def receive(self, timeout_s: float) -> Any:
+    def receive(self, timeout_s: float, at_news: Callable[[], bytes] | None = None) -> Any:
         """The next reply or `News`; None when the time is over, or after `interrupt`.
 
-        A reply that is nil is `NIL`.
+        A reply that is nil is `NIL`. When there is something to read, what `at_news` returns is sent first, and
+        `SENT` is returned before anything was read: the server answers while this thread finds out what it was.
 
         Raises:
             RedisError, OSError: as `ask`.
@@ -211,8 +216,17 @@ class WakeConnection:
                 if self._is_interrupted or left <= 0:
                     return None
                 threads.rest()
-                self._sleep(left)
+                is_readable = self._sleep(left)
+                if is_readable and at_news is not None and (packed := at_news()):
+                    self.send(packed)
+                    threads.beat()
+                    return SENT
                 threads.beat()
+
+    def take_news(self) -> list[News]:
+        """What was reported beside the replies that were read last."""
+        news, self._news = self._news, []
+        return news
 
     def pause(self, seconds: float) -> None:
         """Wait, whatever is reported meanwhile; `interrupt` ends it."""
@@ -358,15 +372,18 @@ class WakeConnection:
         self._reader.feed(data)
         return True
 
-    def _sleep(self, seconds: float, *, only_socket: bool = False) -> None:
-        """Until there is something to read, or `interrupt`, for so long at most."""
+    def _sleep(self, seconds: float, *, only_socket: bool = False) -> bool:
+        """Until there is something to read, or `interrupt`, for so long at most; whether it is the socket alone."""
         if only_socket:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN)
-            waiting.poll(seconds * 1000)
-            return
-        if any(descriptor == self._ear for descriptor, _ in _wait(self._poll, seconds * 1000)):
-            self._hear()
+            return bool(waiting.poll(seconds * 1000))
+        ready = _wait(self._poll, seconds * 1000)
+        for descriptor, _ in ready:
+            if descriptor == self._ear:
+                self._hear()
+                return False
+        return bool(ready)
 
     def _hear(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -376,6 +393,8 @@ class WakeConnection:
 
 NIL: Final = object()
 """A reply without a value."""
+SENT: Final = object()
+"""Something is reported, and what was to be sent then is sent."""
 
 
 def _news(message: Sequence[Any]) -> News:

@@ -1,7 +1,7 @@
 """The idle thread of a process that listens for pushes, or waits for its turn to do so (turns.py).
 
-Its connection has read the queues, so a push is reported to it. It claims at once, on the same connection, and the
-claim's script hands the role on. A look is one `EXISTS` of all queues and of the set of paused ones, on that tracked
+Its connection has read the queues, so a push is reported to it. It claims at once, on the same connection, before it
+has even read what is reported, and the claim's script hands the role on. A look is one `EXISTS` of all queues and of the set of paused ones, on that tracked
 connection: 0 means that there is nothing, and that any change from then on is reported. If something is paused, or claims
 brought nothing though there were jobs, it looks closely: the queues that are not paused, and the set itself.
 """
@@ -128,8 +128,19 @@ class Listening(Turns):
             )
             self._look_at = time.monotonic() + look_s
         prepared = self._prepare(pending)
+        sent: list[PreparedClaim] = []
+
+        def claim_at_news() -> bytes:
+            due = self._due(pending, prepared)
+            if due is None or not self._look_at_queues.is_plain:
+                return b""
+            sent.append(due)
+            return due.packed
+
         until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
-        message = connection.receive(until - time.monotonic())
+        message = connection.receive(until - time.monotonic(), claim_at_news)
+        if message is wake_connection.SENT:
+            return self._claimed_at_news(pending, sent[0])
         if isinstance(message, wake_connection.News):
             return self._heard(message, pending, prepared)
         if message is not None:
@@ -186,29 +197,65 @@ class Listening(Turns):
             pending.queues, pending.most, hand_on, sharers=pending.sharers()
         )
 
-    def _claim(
+    def _due(
         self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
-    ) -> "Chunk | _GoOn | None":
-        """Claim on this connection; None: the thread is to claim on its own."""
-        self._is_armed = False
+    ) -> "PreparedClaim | None":
+        """The claim that may be sent now; None: the thread is to claim on its own."""
         if pending is None or prepared is None or self._is_tight():
             return None
         if not pending.claimer.may_send(prepared):
             return None
         if prepared.sharers != pending.sharers():  # changed since it was written
-            prepared = self._prepare(pending) or prepared
-        [reply] = self._connection.ask_packed(prepared.packed, 1, is_urgent=True)
-        if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
-            [reply] = self._connection.ask_packed(prepared.packed_whole(), 1)
-        is_known, chunk = pending.claimer.accept(prepared, reply)
+            return self._prepare(pending)
+        return prepared
+
+    def _claim(
+        self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
+    ) -> "Chunk | _GoOn | None":
+        """Claim on this connection; None: the thread is to claim on its own."""
+        self._is_armed = False
+        due = self._due(pending, prepared)
+        if pending is None or due is None:
+            return None
+        self._connection.send(due.packed)
+        is_known, chunk = self._answered(pending, due)
         if not is_known:
             return None
         self.looked(found=chunk is not None)
-        if chunk is not None and not self.is_alone:
-            self.state = State.HANDED_ON
-        elif chunk is None and not self.is_alone:
-            self._renew()  # another process may listen as well
         return _GO_ON if chunk is None else chunk
+
+    def _claimed_at_news(
+        self, pending: PendingClaim | None, sent: "PreparedClaim"
+    ) -> "Chunk | _GoOn | None":
+        """A claim was sent when something was reported: what has it brought, and what was reported?"""
+        self._is_armed = False
+        assert pending is not None  # noqa: S101 - for the type checker
+        is_known, chunk = self._answered(pending, sent)
+        for news in self._connection.take_news():
+            if news.all:
+                self.state = State.UNKNOWN
+            elif self._look_at_queues.leads_to_claim(news):
+                self.looked(found=chunk is not None)
+            elif chunk is None and self.is_alone and not self._solo_until:
+                self._look_for_company()
+        if not is_known:
+            return None
+        return _GO_ON if chunk is None else chunk
+
+    def _answered(
+        self, pending: PendingClaim, sent: "PreparedClaim"
+    ) -> "tuple[bool, Chunk | None]":
+        """What a claim has brought, as of `Claimer.accept`."""
+        [reply] = self._connection.replies(1, is_urgent=True)
+        if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
+            [reply] = self._connection.ask_packed(sent.packed_whole(), 1)
+        is_known, chunk = pending.claimer.accept(sent, reply)
+        if is_known and not self.is_alone:
+            if chunk is None:
+                self._renew()  # another process may listen as well
+            else:
+                self.state = State.HANDED_ON
+        return is_known, chunk
 
 
 class LookAtQueues:
@@ -237,6 +284,11 @@ class LookAtQueues:
         return bool(self._futile or self._paused)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether nothing is paused, as far as is known, and claims bring what they are to bring."""
+        return self._paused is not None and not self.is_close
+
+    @property
     def pause_s(self) -> float:
         """Seconds to wait before a claim, since the last ones brought nothing."""
         over = self._futile - FUTILE_CLAIMS
@@ -255,8 +307,7 @@ class LookAtQueues:
 
         So whoever got the last job takes the news for a job as well.
         """
-        is_plain = self._paused is not None and not self.is_close
-        if is_plain and not news.keys.isdisjoint(self._queue_keys):
+        if self.is_plain and not news.keys.isdisjoint(self._queue_keys):
             return True
         if self._paused_key in news.keys:
             self._paused = None
