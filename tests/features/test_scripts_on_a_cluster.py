@@ -191,7 +191,7 @@ def listen(url, pool, keys):
     """All scripts of processes that wait for jobs."""
     with EngineProcess(url, namespace="{app}") as process:
         listening = Listening(["woken"], keys, pool.raw_connection)
-        offer = PendingClaim(process.claimer(), ["woken"], 1)
+        offer = PendingClaim(process.claimer(), ["woken"])
         taken = []
         waiting = threading.Thread(target=lambda: taken.append(listening.wait(offer)))
         waiting.start()

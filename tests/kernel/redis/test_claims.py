@@ -155,16 +155,13 @@ class TestClaiming:
         assert run_order(mine) + run_order(theirs) == JOBS[:4]
         assert in_flight(redis) == JOBS[2:4]
 
-    def test_another_thread_can_acknowledge_and_the_owners_own_claim_then_repeats_it(
-        self, redis, process, claimer
-    ):
+    def test_another_thread_can_acknowledge_and_the_owner_can_go_on(self, redis, process, claimer):
         enqueue(redis, *JOBS[:3])
         claimer.claim(["default"], 1)
 
         claimer.acknowledge_for(process.connect())
 
         assert in_flight(redis) == []
-        assert claimer.claim(["default"], 1) is None  # bears the number of the acknowledgement
         assert run_order(claimer.claim(["default"], 1)) == [JOBS[1]]
 
     def test_an_acknowledgement_by_another_thread_loses_nothing_that_the_owner_claimed(
@@ -271,18 +268,39 @@ class TestLostReplies:
         assert [job for chunk in got for job in chunk] == JOBS
         assert waiting(redis) == in_flight(redis) == []
 
-    def test_a_lost_empty_reply_is_repeated_as_empty_even_if_jobs_came_meanwhile(
-        self, redis, process
-    ):
+    def test_a_claim_that_is_delivered_after_its_repetition_takes_nothing(self, redis, process):
         connection = process.connect()
         connection.lose = {1}
         claimer = process.claimer(connection=connection)
         with pytest.raises(RedisUnavailable):
             claimer.claim(["default"], 5)
+        assert (
+            claimer.claim(["default"], 5) is None
+        )  # its reply is known, that of the first one is not
         enqueue(redis, b"job")
 
-        assert claimer.claim(["default"], 5) is None
+        late = process.claimer()  # it sends what the first one has sent
+        assert late.claim(["default"], 5) is None
+        assert waiting(redis) == [b"job"]
         assert run_order(claimer.claim(["default"], 5)) == [b"job"]
+
+    def test_claims_that_bring_nothing_write_nothing_and_use_no_number(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, *JOBS[:2])
+        first = claimer.claim(["default"], 1)
+        assert claimer.claim(["none"], 1) is None
+        redis.config_resetstat()
+        assert claimer.claim(["none"], 1) is None
+        calls = redis.info("commandstats")
+        assert "cmdstat_hset" not in calls
+        assert "cmdstat_del" not in calls
+
+        second = claimer.claim(["default"], 1)
+
+        assert (run_order(first), run_order(second)) == ([JOBS[0]], [JOBS[1]])
+        assert (first.sequence, second.sequence) == (1, 2)
+        assert in_flight(redis) == [JOBS[1]]
 
 
 class TestFencing:

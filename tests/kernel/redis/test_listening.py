@@ -2,6 +2,8 @@
 
 import logging
 import threading
+import time
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -11,7 +13,7 @@ from support.waiting import wait_until
 from support.wake_fleet import Member
 
 from kiqbridge.engine.perform.listening import Listening
-from kiqbridge.engine.perform.turns import State, set_of
+from kiqbridge.engine.perform.turns import SIGN_MS, State, set_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.wake_connection import WakeConnection
 from kiqbridge.wire.keys import Keys
@@ -88,6 +90,37 @@ def test_a_push_is_work_for_one_process_and_the_next_one_for_another(redis, flee
         push_and_wait(redis, members, b"job %d" % number)
 
     assert sorted(len(member.performed) for member in members) == [3, 3, 3]
+
+
+def test_a_push_costs_the_server_few_commands(redis, fleet):
+    members = fleet(3)
+    costs = []
+    for number in range(9):
+        wait_for_roles(members)
+        redis.config_resetstat()
+        push_and_wait(redis, members, b"job %d" % number)
+        wait_for_roles(members)
+        stats = redis.info("commandstats").items()
+        costs.append({name.removeprefix("cmdstat_"): each["calls"] for name, each in stats})
+
+    least = min(costs, key=lambda cost: sum(cost.values()))  # no sign was renewed meanwhile
+    least = {name: least[name] for name in least if not name.startswith(("config", "info"))}
+    claimed = {"evalsha": 1, "sismember": 1, "hget": 1, "exists": 1, "lmove": 1, "hset": 1}
+    acknowledged = {"evalsha": 1, "sismember": 1, "hget": 1, "del": 1, "exists": 1}
+    handed_on = {"rpush": 1, "blpop": 1, "client|caching": 1, "exists": 1}
+    assert least == Counter({"lpush": 1}) + Counter(claimed) + Counter(acknowledged) + Counter(handed_on)  # fmt: skip
+
+
+def test_the_sign_is_renewed_while_the_role_is_handed_on_quickly(redis, fleet):
+    members = fleet(3)
+    wait_for_roles(members)
+    generation = redis.get(SIGN).partition(b":")[0]
+    until = time.monotonic() + 1.5 * SIGN_MS / 1000
+
+    while time.monotonic() < until:
+        push_and_wait(redis, members, b"job %d" % time.monotonic_ns())
+
+    assert redis.get(SIGN).partition(b":")[0] == generation  # nobody took the role over
 
 
 def test_the_standby_takes_the_place_of_a_listener_that_is_gone(redis, fleet, redis_url):
@@ -168,13 +201,13 @@ def test_a_listener_that_stops_leaves_the_role_to_another(redis, fleet):
     wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "a standby")
     [leaving] = [each for each in members if each.listening.state is State.LISTENING]
     [staying] = [each for each in members if each is not leaving]
-    [generation, _] = f"{leaving.listening._generation}:".split(":", 1)
+    generation = leaving.listening._generation.partition(":")[0]
 
     leaving.stop()
     leaving.join()
 
     wait_until(lambda: staying.listening.state is State.LISTENING, PATIENCE_S, "a successor")
-    assert staying.listening._generation.startswith(f"{generation}:")
+    assert staying.listening._generation.partition(":")[0] == generation
 
 
 def test_a_process_that_is_alone_sends_nothing_while_nothing_happens(redis, fleet):

@@ -14,7 +14,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import first_score
 from kiqbridge.store.round_trip import pack
 from kiqbridge.store.tracking_connection import TrackingConnection
-from kiqbridge.store.wake_connection import NIL, News, WakeConnection
+from kiqbridge.store.wake_connection import NIL, SENT, News, WakeConnection
 
 
 def connector(url):
@@ -69,6 +69,23 @@ def test_news_that_come_with_replies_are_kept(redis, waiting):
     waiting.ask(("PING",))
 
     assert waiting.receive(0).keys == {b"queue:a"}
+
+
+def test_what_is_due_at_news_is_sent_before_they_are_read(redis, waiting):
+    waiting.ask_tracked(("EXISTS", "queue:a"))
+    redis.lpush("queue:a", "job")
+
+    assert waiting.receive(10, lambda: pack([("LLEN", "queue:a")])) is SENT
+
+    assert waiting.replies(1) == [1]
+    assert [news.keys for news in waiting.news] == [{b"queue:a"}]
+
+
+def test_where_nothing_is_due_the_news_are_read(redis, waiting):
+    waiting.ask_tracked(("EXISTS", "queue:a"))
+    redis.lpush("queue:a", "job")
+
+    assert waiting.receive(10, lambda: b"").keys == {b"queue:a"}
 
 
 def test_what_is_awaited_comes_beside_the_news(redis, waiting):

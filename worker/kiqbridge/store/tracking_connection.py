@@ -21,7 +21,7 @@ class TrackingConnection(WakeConnection):
             if isinstance(reply, Exception):
                 self.close()
                 raise self.failure(reply, command) from reply
-        self.forget_news()  # of what was read before
+        self.news.clear()  # of what was read before
         return replies
 
     def wait(self, timeout_s: float) -> bool:

@@ -75,6 +75,7 @@ class WakeConnection:
 
     Attributes:
         tracks: whether the server reports changes to this connection, as far as is known.
+        news: what was reported beside replies; whoever waits clears it.
         is_open: whether there is a connection.
     """
 
@@ -101,7 +102,7 @@ class WakeConnection:
         )
         self._timeout_s = REPLY_S
         self._poll = select.poll()
-        self._news: list[News] = []
+        self.news: list[News] = []
         self._is_interrupted = False
         self._ear, self._bell = os.pipe()
         for end in (self._ear, self._bell):
@@ -139,15 +140,11 @@ class WakeConnection:
         Raises:
             RedisError, OSError: to be closed; the next call opens a new connection.
         """
-        return self.ask_packed(pack(commands), len(commands))
-
-    def ask_packed(self, packed: bytes, count: int, *, is_urgent: bool = False) -> list[Any]:
-        """As `ask`, for what `pack` made of so many commands; `is_urgent`: a job waits for the replies."""
-        self.send(packed)
-        return self.replies(count, is_urgent=is_urgent)
+        self.send(pack(commands))
+        return self.replies(len(commands))
 
     def replies(self, count: int, *, is_urgent: bool = False) -> list[Any]:
-        """The replies to so many commands that were sent; as `ask_packed`."""
+        """The replies to so many commands that were sent; `is_urgent`: a job waits for them. Raises as `ask`."""
         replies: list[Any] = []
         spin_until = 0.0
         if is_urgent and self._spins_in_vain < SPINS_IN_VAIN:
@@ -157,7 +154,7 @@ class WakeConnection:
             message = self._reader.gets()
             if message is not _NOTHING:
                 if isinstance(message, hiredis.PushNotification):
-                    self._note(message)
+                    self.news += _news(message)
                 else:
                     replies.append(message)
             elif self._read():
@@ -200,18 +197,17 @@ class WakeConnection:
         Raises:
             RedisError, OSError: as `ask`.
         """
-        if self._news:
-            return self._news.pop(0)
+        if self.news:
+            return self.news.pop(0)
         self.open()
         until = time.monotonic() + timeout_s
         while True:
-            message = self._reader.gets()
-            if message is not _NOTHING:
+            if (message := self._reader.gets()) is not _NOTHING:
                 if not isinstance(message, hiredis.PushNotification):
                     return NIL if message is None else message
-                if message and message[0] == b"invalidate":
-                    return _news(message)
-            elif not self._read():
+                for news in _news(message):
+                    return news
+            elif at_news is not None or not self._read():
                 left = until - time.monotonic()
                 if self._is_interrupted or left <= 0:
                     return None
@@ -221,12 +217,8 @@ class WakeConnection:
                     self.send(packed)
                     threads.beat()
                     return SENT
+                at_news = None
                 threads.beat()
-
-    def take_news(self) -> list[News]:
-        """What was reported beside the replies that were read last."""
-        news, self._news = self._news, []
-        return news
 
     def pause(self, seconds: float) -> None:
         """Wait, whatever is reported meanwhile; `interrupt` ends it."""
@@ -292,10 +284,6 @@ class WakeConnection:
             )
         self.tracks = self._is_tracked = False
 
-    def forget_news(self) -> None:
-        """Forget what was reported up to now."""
-        self._news.clear()
-
     def open(self) -> None:
         """Connect, if that is not done; raises as `ask`."""
         if self._connection is not None:
@@ -318,7 +306,7 @@ class WakeConnection:
         self._reader = hiredis.Reader(
             notEnoughData=_NOTHING, replyError=redis.exceptions.ResponseError
         )
-        self._news.clear()
+        self.news.clear()
         self._is_tracked = False
         self._retry_at = 0.0
         self._spins_in_vain = 0
@@ -357,10 +345,6 @@ class WakeConnection:
         if self._socket is not None:
             self._poll.register(self._socket, select.POLLIN)
 
-    def _note(self, message: Sequence[Any]) -> None:
-        if message and message[0] == b"invalidate":
-            self._news.append(_news(message))
-
     def _read(self) -> bool:
         """Take from the socket what is there; False: nothing."""
         try:
@@ -397,9 +381,11 @@ SENT: Final = object()
 """Something is reported, and what was to be sent then is sent."""
 
 
-def _news(message: Sequence[Any]) -> News:
+def _news(message: Sequence[Any]) -> list[News]:
+    if not message or message[0] != b"invalidate":
+        return []
     keys = message[1] if len(message) > 1 else None
-    return News(keys is None, frozenset(keys or ()))
+    return [News(keys is None, frozenset(keys or ()))]
 
 
 @frames.may_take_long

@@ -26,25 +26,17 @@ _STALE = -2
 SETTLED = (1, 0, FENCED)
 
 
-class HandOn(NamedTuple):
-    """What `claim_hand_on.lua` needs beside a claim."""
-
-    keys: Sequence[str]
-    args: Sequence[str | int]
-
-
 class PreparedClaim(NamedTuple):
-    """A claim as it will be sent, on whichever connection.
+    """A claim of one job as it will be sent, on whichever connection.
 
     Attributes:
-        lease, sequence: under which it is made.
-        sharers: with how many other threads it shares.
+        lease, sequence, is_repeated: under which it is made.
         packed: EVALSHA; `packed_whole` the same as EVAL, for a server that does not know the script.
     """
 
     lease: Lease
     sequence: int
-    sharers: int
+    is_repeated: bool
     packed: bytes
     packed_whole: Callable[[], bytes]
 
@@ -75,6 +67,8 @@ class Claimer:
         self._source = source or keys.queue
         self.last: Chunk | None = None
         self._sequence = 0
+        self._is_acknowledged = False  # Redis has confirmed that of the last chunk
+        self._is_unknown = False  # what a claim of the next number has brought
         self._lease = keeper.current
 
     def claim(
@@ -98,53 +92,50 @@ class Claimer:
             self._keeper.renounce(lease, "another thread found it gone")
             return None
         if lease is not self._lease:
-            self._lease, self._sequence = lease, 0
-        sequence = self._sequence + 1
-        reply = self._ask(
-            self.connection, lease, sequence, queues, _shared(most, sharers), *without
-        )
+            self._begin_under(lease)
+        sequence, asked = self._sequence + 1, self._most(most, sharers)
+        self._is_unknown = True
+        reply = self._ask(self.connection, lease, sequence, queues, asked, *without)
         if isinstance(reply, int):
             self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == FENCED else "its claims are unknown")
             return None
-        return self._taken(lease, sequence, reply)
+        return self._taken(lease, sequence, reply, is_stored=asked.endswith("?"))
 
-    def prepare(
-        self, queues: Sequence[str], most: int, hand_on: HandOn | None, *, sharers: int = 0
-    ) -> PreparedClaim:
-        """The next claim, to be sent when it is due; what it answers is for `accept`.
+    def _begin_under(self, lease: Lease) -> None:
+        self._lease, self._sequence = lease, 0
+        self._is_acknowledged = self._is_unknown = False
+
+    def prepare(self, queues: Sequence[str], wake_list: str, token: str = "") -> PreparedClaim:
+        """The next claim, of one job, to be sent when it is due; what it answers is for `accept`.
 
         Args:
-            queues, most, sharers: as for `claim`.
-            hand_on: what the script hands on if there are jobs (claim_hand_on.lua).
+            queues: as for `claim`.
+            wake_list: where the token is put if there is a job.
+            token: the last argument; empty: there is nobody who waits for it.
         """
         lease = self._keeper.current
-        sequence = self._sequence + 1 if lease is self._lease else 1
-        script, keys = _CLAIM, self._keys_of(lease, sequence, queues)
-        args: list[str | int] = [
-            lease.incarnation,
-            self.tid,
-            sequence,
-            _shared(most, sharers),
-            *queues,
-        ]
-        if hand_on is not None:
-            script = _CLAIM_AND_HAND_ON
-            keys += hand_on.keys
-            args += hand_on.args
-        rest = (len(keys), *keys, *args)
+        if lease is not self._lease:
+            self._begin_under(lease)
+        sequence, asked = self._sequence + 1, self._most(1, 0)
+        keys = [*self._keys_of(lease, sequence, queues), *([wake_list] if token else ())]
+        args = [lease.incarnation, self.tid, sequence, asked, *queues, token]
+        script, rest = _CLAIM_AND_HAND_ON, (len(keys), *keys, *args)
         return PreparedClaim(
             lease,
             sequence,
-            sharers,
+            asked.endswith("?"),
             pack([("EVALSHA", script.sha, *rest)]),
             lambda: pack([("EVAL", script.text, *rest)]),
         )
 
     def may_send(self, prepared: PreparedClaim) -> bool:
-        """Whether what was prepared is still the next claim, under a lease that is not lost."""
+        """Whether what was prepared is still the next claim, under a lease that is not lost; it is sent then."""
         lease = self._keeper.current
-        return prepared.lease is lease and not lease.lost
+        if prepared.lease is not lease or lease.lost:
+            return False
+        self._is_unknown = True
+        return True
 
     def accept(self, prepared: PreparedClaim, reply: object) -> tuple[bool, Chunk | None]:
         """What a prepared claim has brought, as (whether that is known, the chunk).
@@ -153,13 +144,16 @@ class Claimer:
         """
         if not (isinstance(reply, list) and reply and isinstance(reply[0], bytes)):
             return False, None
-        if prepared.lease is not self._lease:
-            self._lease = prepared.lease
-        return True, self._taken(prepared.lease, prepared.sequence, reply)
+        lease, sequence, is_repeated = prepared.lease, prepared.sequence, prepared.is_repeated
+        return True, self._taken(lease, sequence, reply, is_stored=is_repeated)
 
-    def _taken(self, lease: Lease, sequence: int, reply: Sequence[bytes]) -> Chunk | None:
+    def _taken(
+        self, lease: Lease, sequence: int, reply: Sequence[bytes], *, is_stored: bool
+    ) -> Chunk | None:
         if len(reply) == 1:
-            self._sequence = sequence
+            if is_stored:
+                self._sequence = sequence
+            self._is_acknowledged, self._is_unknown = True, False
             return None
         queue = reply[0].decode()
         chunk = Chunk(
@@ -173,6 +167,7 @@ class Claimer:
         )
         # Last: after an error up to here the claim is repeated, and answers the same jobs.
         self.last = chunk
+        self._is_acknowledged = self._is_unknown = False
         self._sequence = sequence
         return chunk
 
@@ -185,7 +180,7 @@ class Claimer:
             RedisUnavailable: not acknowledged.
         """
         if not self._lease.lost:  # else what was dropped because of that would be acknowledged
-            self._ask(connection, self._lease, self._sequence + 1, (), 0)
+            self._ask(connection, self._lease, self._sequence + 1, (), "0")
 
     def _ask(
         self,
@@ -193,7 +188,7 @@ class Claimer:
         lease: Lease,
         sequence: int,
         queues: Sequence[str],
-        most: int | str,
+        most: str,
         *without: str,
     ) -> Any:
         reply = connection.script(
@@ -204,6 +199,12 @@ class Claimer:
         if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
             return reply
         return known_answer(connection, reply, (FENCED, _STALE))
+
+    def _most(self, most: int, sharers: int) -> str:
+        """How many jobs to take, as claim.lua reads it."""
+        shared = f"/{sharers}" if sharers else ""
+        acknowledged, unknown = "!" * self._is_acknowledged, "?" * self._is_unknown
+        return f"{most}{shared}{acknowledged}{unknown}"
 
     def _keys_of(self, lease: Lease, sequence: int, queues: Sequence[str]) -> list[str]:
         keys = self._keys
@@ -217,11 +218,6 @@ class Claimer:
             keys.alone,
             *(self._source(name) for name in queues),
         ]
-
-
-def _shared(most: int, sharers: int) -> int | str:
-    """How many jobs to take, as claim.lua reads it."""
-    return f"{most}/{sharers}" if sharers else most
 
 
 class SpareClaimers:

@@ -136,7 +136,7 @@ class Fetcher:
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between
-            chunk = self._gate.wait_for_work(PendingClaim(self.claimer, self._order(), most))
+            chunk = self._gate.wait_for_work(PendingClaim(self.claimer, self._order()))
             if chunk is not None:
                 self._looked(found=True)
         return chunk

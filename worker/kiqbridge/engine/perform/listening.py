@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kiqbridge.engine.inflight.claims import HandOn
-from kiqbridge.engine.perform.turns import SIGN_MS, State, Turns, raw_name, renewed
+from kiqbridge.engine.perform.turns import State, Turns, raw_name, token_of
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store import wake_connection
 from kiqbridge.store.lean_redis import redis
@@ -37,6 +37,10 @@ FUTILE_CLAIMS: Final = 3
 """After so many claims in a row that brought nothing, pause before the next."""
 
 
+_NO_TIME: Final = b"000\r\n"
+"""How a prepared claim ends that hands a token on: `token_of` with no time left."""
+
+
 class _GoOn(Enum):
     GO_ON = "go on"
 
@@ -45,12 +49,10 @@ _GO_ON = _GoOn.GO_ON
 
 
 class PendingClaim(NamedTuple):
-    """Who would claim, and what: the idle thread that waits here; `sharers` as of `IdleGate`."""
+    """Who would claim, and in which order: the idle thread that waits here."""
 
     claimer: "Claimer"
     queues: Sequence[str]
-    most: int
-    sharers: Callable[[], int] = lambda: 0
 
 
 class Listening(Turns):
@@ -112,6 +114,10 @@ class Listening(Turns):
     def _listen(self, pending: PendingClaim | None) -> "Chunk | _GoOn | None":
         connection = self._connection
         if not self._is_armed:
+            # Here too, since each may find jobs at its first look, and hand the role on.
+            if not self.is_alone and time.monotonic() >= self._renew_at:
+                self._renew()
+                return _GO_ON
             if self._look():
                 # Where it is tight, what was found may be what there is no room for; a free place wakes by itself.
                 pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
@@ -127,20 +133,18 @@ class Listening(Turns):
                 else wake_connection.LOOK_WITHOUT_TRACKING_S
             )
             self._look_at = time.monotonic() + look_s
-        prepared = self._prepare(pending)
-        sent: list[PreparedClaim] = []
+        return self._wait_for_news(pending, self._prepare(pending))
 
-        def claim_at_news() -> bytes:
-            due = self._due(pending, prepared)
-            if due is None or not self._look_at_queues.is_plain:
-                return b""
-            sent.append(due)
-            return due.packed
-
+    def _wait_for_news(
+        self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
+    ) -> "Chunk | _GoOn | None":
+        connection, claim = self._connection, None
+        if pending is not None and prepared is not None and self._look_at_queues.is_plain:
+            claim = partial(self._packed, pending.claimer, prepared)
         until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
-        message = connection.receive(until - time.monotonic(), claim_at_news)
-        if message is wake_connection.SENT:
-            return self._claimed_at_news(pending, sent[0])
+        message = connection.receive(until - time.monotonic(), claim)
+        if pending is not None and prepared is not None and message is wake_connection.SENT:
+            return self._claimed_at_news(pending, prepared)
         if isinstance(message, wake_connection.News):
             return self._heard(message, pending, prepared)
         if message is not None:
@@ -175,7 +179,7 @@ class Listening(Turns):
 
     def _look(self) -> bool:
         """Whether a claim is due: there are jobs in queues that are not paused; arms all of them."""
-        self._connection.forget_news()
+        self._connection.news.clear()
         is_shared = self.is_alone and not self._solo_until
         if is_shared and self._look_at_queues.is_close:
             self._look_for_company()
@@ -190,48 +194,44 @@ class Listening(Turns):
         """The claim that is sent at the news, written before there are any."""
         if pending is None:
             return None
-        hand_on = None
-        if not self.is_alone:
-            hand_on = HandOn((self._list, self._sign), (renewed(self._generation), SIGN_MS))
-        return pending.claimer.prepare(
-            pending.queues, pending.most, hand_on, sharers=pending.sharers()
-        )
+        token = "" if self.is_alone else token_of(self._generation)
+        return pending.claimer.prepare(pending.queues, self._list, token)
 
-    def _due(
-        self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
-    ) -> "PreparedClaim | None":
-        """The claim that may be sent now; None: the thread is to claim on its own."""
-        if pending is None or prepared is None or self._is_tight():
-            return None
-        if not pending.claimer.may_send(prepared):
-            return None
-        if prepared.sharers != pending.sharers():  # changed since it was written
-            return self._prepare(pending)
-        return prepared
+    def _packed(self, claimer: "Claimer", claim: "PreparedClaim") -> bytes:
+        """What is to be sent of a claim; empty: the thread is to claim on its own.
+
+        A job waits for it. If it has a token, that says when the sign is to be renewed.
+        """
+        if self._is_tight() or not claimer.may_send(claim):
+            return b""
+        if self.is_alone:
+            return claim.packed
+        return claim.packed[: -len(_NO_TIME)] + b"%03d\r\n" % self._renew_in_ms
 
     def _claim(
         self, pending: PendingClaim | None, prepared: "PreparedClaim | None"
     ) -> "Chunk | _GoOn | None":
         """Claim on this connection; None: the thread is to claim on its own."""
         self._is_armed = False
-        due = self._due(pending, prepared)
-        if pending is None or due is None:
+        if pending is None or prepared is None:
             return None
-        self._connection.send(due.packed)
-        is_known, chunk = self._answered(pending, due)
+        packed = self._packed(pending.claimer, prepared)
+        if not packed:
+            return None
+        self._connection.send(packed)
+        is_known, chunk = self._answered(pending, prepared)
         if not is_known:
             return None
         self.looked(found=chunk is not None)
         return _GO_ON if chunk is None else chunk
 
     def _claimed_at_news(
-        self, pending: PendingClaim | None, sent: "PreparedClaim"
+        self, pending: PendingClaim, sent: "PreparedClaim"
     ) -> "Chunk | _GoOn | None":
-        """A claim was sent when something was reported: what has it brought, and what was reported?"""
+        """A claim was sent when something was reported; note what that was."""
         self._is_armed = False
-        assert pending is not None  # noqa: S101 - for the type checker
         is_known, chunk = self._answered(pending, sent)
-        for news in self._connection.take_news():
+        for news in self._connection.news:
             if news.all:
                 self.state = State.UNKNOWN
             elif self._look_at_queues.leads_to_claim(news):
@@ -248,7 +248,8 @@ class Listening(Turns):
         """What a claim has brought, as of `Claimer.accept`."""
         [reply] = self._connection.replies(1, is_urgent=True)
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
-            [reply] = self._connection.ask_packed(sent.packed_whole(), 1)
+            self._connection.send(sent.packed_whole())
+            [reply] = self._connection.replies(1)
         is_known, chunk = pending.claimer.accept(sent, reply)
         if is_known and not self.is_alone:
             if chunk is None:
@@ -323,7 +324,7 @@ class LookAtQueues:
             keys = [self._keys.paused, *self._queues.values(), *others]
             count = _number(self._connection.ask_tracked(("EXISTS", *keys))[0])
             # What was reported until now came before the reply, and is seen in it.
-            self._connection.forget_news()
+            self._connection.news.clear()
             if not count:
                 self._paused = set()
                 return False

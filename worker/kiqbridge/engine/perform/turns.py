@@ -6,6 +6,7 @@ All processes that serve the same set of queues share a *role*. In each, one idl
    It claims at once, on the same connection, and the claim's script hands the role on.
 2. It has not: it is *parked* in `BLPOP` on the wake list. The role comes as a token in that list, to the
    process that has been parked for longest. So work goes round, and each push wakes one process.
+   The token says when the sign is to be renewed next, so who hands the role on does not renew it.
 3. A listener that dies leaves its sign (a key with a TTL), which it would have renewed, to expire. One of the
    parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
    another parked one finds it out, which looks now and then. Each renewal changes the text of a sign: one that
@@ -47,7 +48,7 @@ _RENEW = scripts.load("wake_renew")
 _FORGET = scripts.load("wake_forget")
 
 SIGN_MS: Final = 950
-"""How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
+"""How long the sign of who listens outlives its last renewal."""
 RENEW_S: Final = 0.45
 """How often it is renewed: twice may be missed by a process that gets no CPU."""
 STANDBY_MS: Final = 1_900
@@ -152,10 +153,8 @@ class Turns:
                 self._connection.close()
                 self.state = State.HANDED_ON
             elif self.state is State.LISTENING and not self.is_alone:
-                generation = renewed(self._generation)
                 self._connection.ask(
-                    ("SET", self._sign, generation, "PX", SIGN_MS),
-                    ("RPUSH", self._list, generation),
+                    ("RPUSH", self._list, token_of(self._generation, self._renew_in_ms))
                 )
                 self.state = State.HANDED_ON
         except wake_connection.FAILURES as error:
@@ -221,13 +220,19 @@ class Turns:
         elif message[1] == _LOOK:
             self._check()
         else:
-            self._begin(text_of(message[1]))
+            generation, _, renew_in_ms = text_of(message[1]).partition("/")
+            self._begin(generation, int(renew_in_ms or 0) / 1000)
 
-    def _begin(self, generation: str) -> None:
+    def _begin(self, generation: str, renew_in_s: float = RENEW_S) -> None:
         self.state = State.LISTENING
         self.is_alone = self._is_armed = False
         self._generation = generation
-        self._renew_at = time.monotonic() + RENEW_S
+        self._renew_at = time.monotonic() + renew_in_s
+
+    @property
+    def _renew_in_ms(self) -> int:
+        """When the sign is to be renewed, by whoever listens then."""
+        return max(0, int((self._renew_at - time.monotonic()) * 1000))
 
     def _are_places_held(self) -> bool:
         """Whether one read is enough: this is one of many, and somebody listens, and somebody stands by."""
@@ -334,6 +339,11 @@ class Turns:
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
         return reply
+
+
+def token_of(generation: str, renew_in_ms: int = 0) -> str:
+    """What is handed on: under which generation, and when the next one is to renew the sign."""
+    return f"{generation}/{renew_in_ms:03d}"
 
 
 def renewed(generation: str) -> str:

@@ -133,8 +133,6 @@ class IdleGate:
             self._is_read = True
             if self._open:
                 self._listening.interrupt()
-            if pending is not None:
-                pending = pending._replace(sharers=self.sharers)
             chunk = self._listening.wait(pending)
             self._is_read = False
             if self._open:

@@ -15,8 +15,10 @@ end
 if stored + 1 ~= sequence then
   return -2
 end
+local most, sharers, is_acknowledged, is_repeated = string.match(ARGV[4], '^(%d+)/?(%d*)(!?)(%??)$')
+most, sharers = tonumber(most), tonumber(sharers) or 0
 -- Before anything is taken: where the server refuses it, the list would be answered again with what comes into it.
-if queue ~= '' then  -- else the claim before has brought nothing
+if queue ~= '' and is_acknowledged == '' then
   redis.call('DEL', KEYS[4])
 end
 -- Jobs from the tail of a list, newest first: up to `most`, and as many as have 1 MB together, or one that
@@ -82,8 +84,6 @@ local function up_to_left_out(jobs)
 end
 -- Each call from here costs the server more than the command in it: what is asked once is not asked for each
 -- queue, and a single job is moved rather than read, added and cut off.
-local most, sharers = string.match(ARGV[4], '^(%d+)/?(%d*)$')
-most, sharers = tonumber(most), tonumber(sharers) or 0
 local reply, source, is_moved = {''}, nil, false
 -- An idle process asks when there is nothing, or one job: that is found out with one call for all queues.
 local last_queue = #KEYS
@@ -134,6 +134,9 @@ for i = 8, last_queue do
     reply, source = {ARGV[i - 3], unpack(jobs)}, KEYS[i]
     break
   end
+end
+if not source and is_repeated == '' then
+  return reply
 end
 local noted = redis.pcall('HSET', KEYS[2], ARGV[2], ARGV[3] .. ' ' .. reply[1])
 if type(noted) == 'table' then
