@@ -228,25 +228,29 @@ class Listening(Turns):
     def _claimed_at_news(
         self, pending: PendingClaim, sent: "PreparedClaim"
     ) -> "Chunk | _GoOn | None":
-        """A claim was sent when something was reported; note what that was."""
+        """A claim was sent when something was reported; find out what that was while the server answers."""
         self._is_armed = False
-        is_known, chunk = self._answered(pending, sent)
-        for news in self._connection.news:
-            if news.all:
-                self.state = State.UNKNOWN
-            elif self._look_at_queues.leads_to_claim(news):
-                self.looked(found=chunk is not None)
-            elif chunk is None and self.is_alone and not self._solo_until:
-                self._look_for_company()
+        message = self._connection.receive(0)
+        is_news = isinstance(message, wake_connection.News)
+        is_due = is_news and not message.all and self._look_at_queues.leads_to_claim(message)
+        is_known, chunk = self._answered(
+            pending, sent, [] if is_news or message is None else [message]
+        )
+        if is_due:
+            self.looked(found=chunk is not None)
+        elif is_news and message.all:
+            self.state = State.UNKNOWN
+        elif chunk is None and self.is_alone and not self._solo_until:
+            self._look_for_company()
         if not is_known:
             return None
         return _GO_ON if chunk is None else chunk
 
     def _answered(
-        self, pending: PendingClaim, sent: "PreparedClaim"
+        self, pending: PendingClaim, sent: "PreparedClaim", replies: Sequence[Any] = ()
     ) -> "tuple[bool, Chunk | None]":
         """What a claim has brought, as of `Claimer.accept`."""
-        [reply] = self._connection.replies(1, is_urgent=True)
+        [reply] = replies or self._connection.replies(1, is_urgent=True)
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             self._connection.send(sent.packed_whole())
             [reply] = self._connection.replies(1)
