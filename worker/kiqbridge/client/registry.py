@@ -193,11 +193,6 @@ class JobDefinition:
         object.__setattr__(self, "_min", needed)
         object.__setattr__(self, "_max", math.inf if takes_any else len(placed))
 
-    @property
-    def __kiqbridge_job__(self) -> "JobDefinition":
-        """A definition is pushed as what it is the definition of (`MARK`)."""
-        return self
-
     def route(self, queue: str) -> None:
         """Let its jobs, and those of its schedule, go to this queue from now on."""
         for options in (self.options, *(self.schedule.jobs if self.schedule else ())):
@@ -350,8 +345,8 @@ default_registry = Registry()
 
 
 def definition_of(declared: object) -> JobDefinition | None:
-    """The definition behind a declared function or class, if it is one."""
-    definition = getattr(declared, MARK, None)
+    """The definition behind a declared function or class, if it is one; a definition is its own."""
+    definition = getattr(declared, MARK, declared)
     return definition if isinstance(definition, JobDefinition) else None
 
 
