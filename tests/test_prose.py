@@ -8,7 +8,7 @@ INSTEAD = {
     r"told|tells?|telling": "log, report, notify, pass, parse, distinguish",
     r"mend(s|ed|ing)?": "fix",
 }
-READ = ("worker/kiqbridge/**/*.py", "worker/kiqbridge/**/*.lua", "README.md", "docs/*.md")
+READ = ("worker/kiqbridge/**/*.py", "worker/kiqbridge/**/*.lua", "README.md", "docs/**/*.md")
 NOT_READ = {"docs/protocol.md"}
 """The protocol's own words."""
 
