@@ -415,7 +415,7 @@ LAYER_HAS = (
 PAGES_OF_FEATURES = [
     f"features/{each.name}/{place.partition(':')[0]}"
     for each in shipped()
-    for place in (each.now, each.pages, each.source)
+    for place in (each.now, each.pages, each.source, each.history)
     if place
 ]
 

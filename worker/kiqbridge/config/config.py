@@ -357,13 +357,7 @@ class Config:
         help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
         "kiqbridge restore; none = they are gone",
     )
-    keep_done: int = _row(
-        parse=parsers.whole_number(0, 10_000),
-        default=100,
-        feature="done",
-        help="how many jobs that have ended are kept of each class, and a hundred times as many in all: those that were "
-        "done, and as many that ended in another way; 0 = none",
-    )
+    keep_done: int = _row(worker.KEEP_DONE)
     max_payload_bytes: int = _row(ForClients.max_payload_bytes)
     sources: Mapping[str, str] = field(repr=False)
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -220,3 +220,12 @@ def shell_commands(value: Any, source: str, name: str) -> tuple[str, ...]:
                 "anything; write the program, such as /usr/local/bin/backup.sh *"
             )
     return entries
+
+
+KEEP_DONE: Final = Setting(
+    parse=whole_number(0, 10_000),
+    default=100,
+    feature="done",
+    help="how many jobs that have ended are kept on record of each class, and a hundred times as many in all; 0 = none",
+)
+"""The row of the setting `keep_done`."""

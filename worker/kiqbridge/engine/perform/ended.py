@@ -7,7 +7,7 @@ numbers is all that the others cost. Of other ends, and of failures, the process
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.current import Cancelled
 from kiqbridge.engine.perform.job_logger import TID
@@ -15,9 +15,6 @@ from kiqbridge.engine.settle.error_report import error_class, error_message
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.output import NOT_PERFORMED
 from kiqbridge.wire.payload import FLOW, TICK
-
-if TYPE_CHECKING:
-    from kiqbridge.engine.perform.execution import Execution
 
 MOST_OTHERS: Final = 1_000
 """Failures and other ends that are kept until they are taken."""
@@ -63,59 +60,50 @@ class LastEnded:
         self._metrics = metrics
         self._others: deque[Ended] = deque()
 
-    def success(self, execution: "Execution", took_s: float) -> Ended:
+    @staticmethod
+    def success(
+        payload: Mapping[str, Any], name: str, queue: str, took_s: float, result: object
+    ) -> Ended:
         """The record of an execution that has ended now without an error."""
-        result = execution.result
         outcome = "done"
         if result is NOT_PERFORMED:
             outcome = "skipped"
         elif result is Cancelled.CANCELLED:
             outcome = "cancelled"
-        return _record(execution.payload, execution, outcome, time.time(), took_s)
+        jid, tid, name = payload.get("jid"), TID.get(), measured_name(payload, name)
+        return Ended(jid, name, queue, outcome, time.time(), took_s, tid, _marks(payload))
 
-    def failure(
+    def note(
         self,
-        execution: "Execution",
         payload: Mapping[str, Any],
+        queue: str,
         outcome: str,
         at: float,
         error: BaseException,
+        *,
+        name: str = "",
+        took_s: float | None = None,
     ) -> None:
-        """Note an execution that has failed; `payload` is the job as it was fetched."""
-        if self.most and len(self._others) < MOST_OTHERS:
-            took_s = execution.elapsed_s
-            made = _record(payload, execution, outcome, at, took_s)
-            said = made._replace(error=error_class(error), message=error_message(error))
-            self._others.append(said)
+        """Note what has failed, or ended without a success; without `took_s` it was not performed.
 
-    def unperformed(
-        self, payload: Mapping[str, Any], queue: str, outcome: str, at: float, error: BaseException
-    ) -> None:
-        """Note a job that has ended without having been performed."""
+        Args:
+            payload: the job as it was fetched.
+            queue: where it was fetched.
+            outcome, at, error, took_s: see `Ended`.
+            name: the class that is performed; else that of the payload.
+        """
         if self.most and len(self._others) < MOST_OTHERS:
-            name = measured_name(payload, str(payload.get("class")))
+            measured = measured_name(payload, name or str(payload.get("class")))
             said = error_class(error), error_message(error)
             jid, tid = payload.get("jid"), TID.get()
             self._others.append(
-                Ended(jid, name, queue, outcome, at, None, tid, _marks(payload), *said)
+                Ended(jid, measured, queue, outcome, at, took_s, tid, _marks(payload), *said)
             )
 
     def take(self) -> list[Ended]:
         """All that was noted since the last time."""
         rooms = (*self._metrics.rooms(), self._others)
         return [ended for room in rooms if room for ended in _emptied(room)]
-
-
-def _record(
-    payload: Mapping[str, Any],
-    execution: "Execution",
-    outcome: str,
-    at: float,
-    took_s: float,
-) -> Ended:
-    name = measured_name(payload, execution.class_name)
-    jid, tid, marks = payload.get("jid"), TID.get(), _marks(payload)
-    return Ended(jid, name, execution.queue, outcome, at, took_s, tid, marks)
 
 
 def _marks(payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -372,7 +372,8 @@ class JobRunner(Generic[O_co]):
         room = self._measure(execution, elapsed_s, failed)
         ended = self._ended
         if ended is not None and room is not None and len(room) < ended.most and not failed:
-            room.append(ended.success(execution, elapsed_s))
+            name, payload = execution.class_name, execution.payload
+            room.append(ended.success(payload, name, execution.queue, elapsed_s, execution.result))
         self._lines.end(execution.line, message, elapsed_s)
 
     def _measure(

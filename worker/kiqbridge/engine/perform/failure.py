@@ -129,7 +129,15 @@ class Failures:
         }.get(target, "is dropped")
         log_failure(error, outcome, payload, definition)
         if self.ended is not None:
-            self.ended.failure(execution, payload, _OUTCOMES.get(target, "discarded"), now, error)
+            self.ended.note(
+                payload,
+                execution.queue,
+                _OUTCOMES.get(target, "discarded"),
+                now,
+                error,
+                name=execution.class_name,
+                took_s=execution.elapsed_s,
+            )
         # The error holds on to all frames that it went through. Kept for nobody until it is written, those
         # of many jobs made the garbage collector take half of a failing worker's time.
         is_over = target is not Target.RETRY
@@ -258,7 +266,7 @@ class Failures:
         kept = self.policy().failed(payload, error, queue=queue, now=now)
         notify = partial(self._notify, error, payload, kept, "a job was refused")
         if self.ended is not None:
-            self.ended.unperformed(payload, queue, "dead", now, error)
+            self.ended.note(payload, queue, "dead", now, error)
         return dead(self.keys, text, payload, kept, error, now=now, notify=notify)
 
     def _not_performed(
@@ -272,7 +280,7 @@ class Failures:
             CONTEXT.reset(token)
         now, error = self.wall_now(), JobSkipped(why)
         if self.ended is not None:
-            self.ended.unperformed(payload, queue, outcome, now, error)
+            self.ended.note(payload, queue, outcome, now, error)
         effects = ending(self.keys, payload, outcome, now, error=error, kept=payload)
         return Settlement(
             target=Target.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects

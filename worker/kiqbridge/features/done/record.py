@@ -9,14 +9,16 @@ Pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kiqbridge.engine.perform.ended import Ended
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import flow_of
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import TickMark, tick_mark_of
+
+if TYPE_CHECKING:
+    from kiqbridge.engine.perform.ended import Ended
 
 MOST_BYTES: Final = 2_000
 """Of a record: the first executions of a job that fails again and again are forgotten."""
@@ -82,7 +84,7 @@ class DoneJob:
         return self.last.outcome != "failed"
 
 
-def entry_of(ended: Ended, worker: str) -> Entry | None:
+def entry_of(ended: "Ended", worker: str) -> Entry | None:
     """What is kept of this; None: its jid is none that could be looked up."""
     jid = ended.jid
     if not isinstance(jid, str) or not 0 < len(jid) <= MAX_JID or not jid.isprintable():
@@ -96,7 +98,7 @@ def entry_of(ended: Ended, worker: str) -> Entry | None:
     return Entry(f"{name}{SEPARATOR}{kind}", jid, f"{max(0, int(ended.at * 1000)):015d}", line)
 
 
-def _fields(ended: Ended, worker: str) -> Iterator[tuple[str, Any]]:
+def _fields(ended: "Ended", worker: str) -> Iterator[tuple[str, Any]]:
     yield "at", round(ended.at, 3)
     yield "outcome", ended.outcome
     if ended.took_s is not None:

@@ -6,9 +6,7 @@ from typing import Final
 from kiqbridge.api.life import Known, Part, Wait
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.processes import identity_of
-from kiqbridge.engine.settle.retry import whole_number
-from kiqbridge.features.limiters.over_limit import COUNT, LIMITER
-from kiqbridge.features.limiters.store import KINDS, Kind, read_limit
+from kiqbridge.features.limiters.store import COUNT, KINDS, LIMITER, Kind, read_limit
 from kiqbridge.wire.names import text_of
 
 MOST_OWNERS: Final = 5
@@ -19,11 +17,11 @@ def part_of(operator: Operator, known: Known) -> Part | None:
     job = known.job
     if job is None or known.found[0].place != "schedule" or COUNT not in job.item:
         return None
-    times = whole_number(job.item[COUNT])
+    times = job.item[COUNT]
     named = job.item.get(LIMITER)
     kind, _, rest = (named if isinstance(named, str) else "").partition(" ")
     limit, _, name = rest.partition(" ")
-    said = f"put off for the {times}. time"
+    said = f"put off for the {times}. time" if type(times) is int else "put off"
     found = next((each for each in KINDS if each == kind), None)
     text = _how_full(operator, found, limit, name) if found else "a limiter was at its limit"
     wait = Wait(

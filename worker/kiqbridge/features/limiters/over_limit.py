@@ -12,12 +12,7 @@ from typing import Any, Final
 
 from kiqbridge.engine.settle.retry import PutOff, whole_number
 from kiqbridge.errors import OverLimit
-
-COUNT: Final = "kb_over_limit"
-"""Attribute of a payload: how often the job was put off because of a limit."""
-
-LIMITER: Final = "kb_limiter"
-"""Attribute of a payload: `KIND LIMIT NAME` of the limiter that has put it off last."""
+from kiqbridge.features.limiters.store import COUNT, LIMITER
 
 LONGEST_S: Final = 900.0
 """Seconds up to which the delay grows; a job is put off for longer only where the limiter asks for it."""

@@ -26,6 +26,12 @@ from kiqbridge.wire.keys import Keys
 Kind = Literal["concurrent", "window", "bucket", "leaky", "points"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
+COUNT: Final = "kb_over_limit"
+"""Attribute of a payload: how often the job was put off because of a limit."""
+
+LIMITER: Final = "kb_limiter"
+"""Attribute of a payload: `KIND LIMIT NAME` of the limiter that has put it off last."""
+
 LOCKS_TTL_MS: Final = 30 * 86_400_000
 """The locks of a limiter that nobody asked for 30 days are forgotten, and with them a job that ran so long."""
 
