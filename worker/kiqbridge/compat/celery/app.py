@@ -5,16 +5,16 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from kiqbridge.client.default_client import configure
+from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.require import after_loading
 from kiqbridge.compat.celery.conf import Conf, latest_conf, make_latest
 from kiqbridge.compat.celery.options import check_call
 from kiqbridge.compat.celery.request import Request, current_request
 from kiqbridge.compat.celery.result import AsyncResult
-from kiqbridge.compat.celery.sending import enqueue, when_of
-from kiqbridge.compat.celery.task import Task
+from kiqbridge.compat.celery.sending import item_of, when_of
+from kiqbridge.compat.celery.task import SENT, Task
 from kiqbridge.errors import ConfigError, PayloadError
 
 P = ParamSpec("P")
@@ -124,9 +124,10 @@ class Celery:
             raise PayloadError(
                 f"{name}: is not declared here, so the places of {', '.join(kwargs)} are not known; give args=[…]"
             )
-        sent = {each: options.pop(each, None) for each in _SENT}
+        sent = {each: options.pop(each, None) for each in SENT}
         check_call(name, options)
-        return enqueue(
+        ignored = self.conf.ignores_result(options.get("ignore_result"))
+        item = item_of(
             name,
             args or (),
             conf=self.conf,
@@ -136,8 +137,9 @@ class Celery:
             at=when_of(sent["countdown"], sent["eta"]),
             expires=sent["expires"],
             task_id=sent["task_id"],
-            ignored=self.conf.ignores_result(options.get("ignore_result")),
+            ignored=ignored,
         )
+        return AsyncResult(default_client().push(item), conf=self.conf, ignored=ignored)
 
     def AsyncResult(self, id: str) -> AsyncResult:  # noqa: A002, N802 - Celery's name
         """The result of a job of this application by its jid."""
@@ -253,6 +255,3 @@ def _django_apps() -> list[str]:
             "start with: python manage.py kiqbridge worker"
         )
     return [each.name for each in module.apps.get_app_configs()]
-
-
-_SENT: Final = ("queue", "task_id", "countdown", "eta", "expires")

@@ -1,12 +1,16 @@
 """Celery's results: of a job that is performed elsewhere, and of a call that ran at once."""
 
 import math
+import time
 import traceback
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge import seams
 from kiqbridge.compat.celery.conf import Conf, latest_conf
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 _HOLDS: Final = frozenset({"interval", "no_ack", "follow_parents", "disable_sync_subtasks"})
 """Arguments of `get` that are about another way to wait; they may be said."""
@@ -24,6 +28,7 @@ class AsyncResult:
 
     Attributes:
         id: the jid.
+        parent: in a chain, the result of what is before it; else None.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class AsyncResult:
         ignored: bool = False,
     ) -> None:
         self.id = id
+        self.parent: Any = None
         self.ignored = ignored
         self._conf = conf
 
@@ -149,6 +155,81 @@ class AsyncResult:
                 f"the result of {self.id}: none is kept, since the application has no backend; "
                 'write Celery(…, backend="redis://")'
             )
+
+
+class GroupResult:
+    """The results of a group, in its order.
+
+    Args:
+        id: for whoever compares them.
+        results: those of its members, each an `AsyncResult` or a `GroupResult`.
+
+    Attributes:
+        results, children: as given.
+        parent: in a chain, the result of what is before it; else None.
+    """
+
+    def __init__(self, id: str, results: "Sequence[AsyncResult | GroupResult]") -> None:  # noqa: A002
+        self.id = id
+        self.results = self.children = list(results)
+        self.parent: Any = None
+
+    def __repr__(self) -> str:
+        return f"<GroupResult {self.id}: {len(self)}>"
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> "Iterator[AsyncResult | GroupResult]":
+        return iter(self.results)
+
+    def __getitem__(self, index: int) -> "AsyncResult | GroupResult":
+        return self.results[index]
+
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,  # noqa: FBT001, FBT002 - Celery's
+        **options: Any,
+    ) -> list[Any]:
+        """What each of them returned; raises as `AsyncResult.get`.
+
+        Args:
+            timeout: seconds for all of them, None = for ever.
+            propagate: raise the error of the first one that failed; False: it is in the list.
+            options: as of `AsyncResult.get`.
+        """
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        return [
+            each.get(
+                None if timeout is None else max(until - time.monotonic(), 0.0),
+                propagate,
+                **options,
+            )
+            for each in self.results
+        ]
+
+    join = get
+
+    def ready(self) -> bool:
+        """Whether all have ended."""
+        return all(each.ready() for each in self.results)
+
+    def successful(self) -> bool:
+        """Whether all have ended well."""
+        return all(each.successful() for each in self.results)
+
+    def failed(self) -> bool:
+        """Whether one of them has failed for good."""
+        return any(each.failed() for each in self.results)
+
+    def waiting(self) -> bool:
+        """Whether one of them has not ended."""
+        return not self.ready()
+
+    def completed_count(self) -> int:
+        """How many have ended well."""
+        return sum(each.successful() for each in self.results)
 
 
 class EagerResult(AsyncResult):

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from kiqbridge.client.default_client import default_client
 from kiqbridge.compat.celery.conf import Conf
-from kiqbridge.compat.celery.result import AsyncResult
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire.options import with_attributes
 from kiqbridge.wire.payload import run_time
 
 
-def enqueue(
+def item_of(
     declared: object,
     args: Sequence[Any],
     *,
@@ -24,8 +22,8 @@ def enqueue(
     expires: float | timedelta | datetime | None,
     task_id: str | None,
     ignored: bool,
-) -> AsyncResult:
-    """Push a job.
+) -> dict[str, Any]:
+    """What is pushed, as `Client.push` takes it.
 
     Args:
         declared: the job, or its name.
@@ -46,8 +44,7 @@ def enqueue(
         wait_s = 0.0 if at is None else max(at - time.time(), 0.0)  # expires_in counts from then
         item["expires_in"] = max(seconds_left(expires) - wait_s, 0.001)
     at = None if at is None else run_time(at, client_now())
-    item = with_attributes(item) | ({} if at is None else {"at": at})
-    return AsyncResult(default_client().push(item), conf=conf, ignored=ignored)
+    return with_attributes(item) | ({} if at is None else {"at": at})
 
 
 def when_of(countdown: float | None, eta: datetime | float | None) -> float | None:

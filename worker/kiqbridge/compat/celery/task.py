@@ -6,8 +6,9 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
+from kiqbridge import seams
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job import job
@@ -18,7 +19,7 @@ from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.options import check_call, check_task, is_ours
 from kiqbridge.compat.celery.request import Request, called, current_request, is_final, performed
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
-from kiqbridge.compat.celery.sending import enqueue, when_of
+from kiqbridge.compat.celery.sending import item_of, when_of
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError
 from kiqbridge.wire.payload import new_jid
 
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+SENT: Final = frozenset({"countdown", "eta", "expires", "queue", "task_id"})
+"""Options of a call that `Task.item` honours."""
 
 FOREVER: Final = 10_000
 """Retries of a task with `max_retries=None`."""
@@ -140,51 +144,96 @@ class Task(Generic[P, R]):
         """As `delay`, for `call`, `chain`, `group` and `Batch` of `kiqbridge.flow`; returns the jid."""
         return self.apply_async(args, kwargs).id
 
+    @property
+    def is_eager(self) -> bool:
+        """Whether a call runs at once here: `task_always_eager` is set, and no batch or chain takes it."""
+        return self._conf().task_always_eager and collector_of(default_client()) is None
+
     def apply_async(
         self,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        *,
-        countdown: float | None = None,
-        eta: datetime | float | None = None,
-        expires: float | timedelta | datetime | None = None,
-        queue: str | None = None,
-        task_id: str | None = None,
         **options: Any,
     ) -> AsyncResult:
         """Enqueue with options.
 
         Args:
             args, kwargs: of the function; what is given by keyword travels at its position.
+            options: see `item`.
+
+        Raises:
+            PayloadError: an option that has no counterpart, or arguments that the function does not take.
+            KiqbridgeError: as `perform_async`.
+        """
+        if self.is_eager:
+            check_call(self.name, {name: options[name] for name in options.keys() - SENT})
+            when_of(options.get("countdown"), options.get("eta"))
+            return self.apply(args, kwargs, task_id=options.get("task_id"))
+        item, result = self.item(args, kwargs, **options)
+        result.id = default_client().push(item)
+        return result
+
+    def item(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        lacks_first: bool = False,
+        countdown: float | None = None,
+        eta: datetime | float | None = None,
+        expires: float | timedelta | datetime | None = None,
+        queue: str | None = None,
+        task_id: str | None = None,
+        **options: Any,
+    ) -> tuple[dict[str, Any], AsyncResult]:
+        """A call as `Client.push` takes it, and where its result will be; raises as `apply_async`.
+
+        Args:
+            args, kwargs: of the function.
+            lacks_first: its first argument is what the task before it returns.
             countdown: seconds until it runs.
             eta: when it runs: an aware datetime, or epoch seconds.
             expires: as Celery's; `expires_in` of the job's options, seconds.
             queue: in place of the task's, and of `task_routes`.
             task_id: the jid.
             options: Celery's others; those without a counterpart are refused.
-
-        Raises:
-            PayloadError: an option that has no counterpart, or arguments that the function does not take.
-            KiqbridgeError: as `perform_async`.
         """
         check_call(self.name, options)
-        conf, at = self._conf(), when_of(countdown, eta)
-        if conf.task_always_eager and collector_of(default_client()) is None:
-            return self.apply(args, kwargs, task_id=task_id)
-        arguments = self.job.with_args(*(args or ()), **(kwargs or {})).args
-        return enqueue(
+        conf = self._conf()
+        given = self._rest(args or (), kwargs or {}) if lacks_first else self._bound(args, kwargs)
+        ignored = conf.ignores_result(options.get("ignore_result", self._ignores_result))
+        item = item_of(
             self.job,
-            arguments,
+            given,
             conf=conf,
             queue=queue
             or options.get("routing_key")
             or self.queue
-            or conf.route_of(self.name, arguments),
-            at=at,
+            or conf.route_of(self.name, given),
+            at=when_of(countdown, eta),
             expires=expires,
             task_id=task_id,
-            ignored=conf.ignores_result(options.get("ignore_result", self._ignores_result)),
+            ignored=ignored,
         )
+        return item, AsyncResult(task_id, conf=conf, ignored=ignored)
+
+    def _bound(self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Sequence[Any]:
+        return self.job.with_args(*(args or ()), **(kwargs or {})).args
+
+    def _rest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """All arguments but the first."""
+        try:
+            bound = self._definition.signature.bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise PayloadError(
+                f"args: {self.name} cannot be called like this, behind the result of the task before it: {error}; "
+                "write .si(…) if it takes none"
+            ) from error
+        if bound.kwargs:
+            raise PayloadError(
+                f"args: {', '.join(bound.kwargs)} of {self.name} can only be given by keyword"
+            )
+        return bound.args[1:]
 
     def apply(
         self,
@@ -212,7 +261,7 @@ class Task(Generic[P, R]):
         check_call(self.name, options)
         throw = self._conf().task_eager_propagates if throw is None else throw
         jid = task_id or new_jid()
-        arguments = self.job.with_args(*(args or ()), **(kwargs or {})).args
+        arguments = self._bound(args, kwargs)
         setter: Any = self.job.set(jid=jid)
         while True:
             request = Request(self.name, id=jid, retries=retries, args=arguments, is_eager=True)
@@ -305,18 +354,21 @@ class Task(Generic[P, R]):
         pause = min(float(self._backoff) * 2 ** min(count, 40), self._backoff_max_s)
         return max(random.uniform(0, pause) if self._jitter else pause, 0.001)  # noqa: S311 - jitter
 
-    def s(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refused: signatures have other names here.
+    def s(self, *args: Any, **kwargs: Any) -> Any:
+        """A signature: this call as a part of a chain, a group or a chord (features/batches/signatures.py)."""
+        return self.signature(args, kwargs)
 
-        Raises:
-            ConfigError: always; says what to do.
-        """
-        raise ConfigError(
-            f"{self.name}: Celery's signatures (s, si, chain, group, chord) have no counterpart in this module; "
-            "use chain, group and Batch of kiqbridge.flow"
-        )
+    def si(self, *args: Any, **kwargs: Any) -> Any:
+        """A signature that gets no argument from the task before it."""
+        return self.signature(args, kwargs, immutable=True)
 
-    si = signature = subtask = s
+    def signature(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """A signature with options of `apply_async`, and `immutable`."""
+        return seams.call("signature", of="batches")(self, args, kwargs, **options)
+
+    subtask = signature
 
 
 def _plain(function: Callable[..., R], call: Callable[..., R]) -> Callable[..., R]:

@@ -23,6 +23,7 @@ FEATURE = Feature(
     values={"next": "steps:passes_value"},
     effects=["batch_make", "batch_jobs", "batch_seal", "batch_end"],
     open_jobs="gone",
+    calls={"signature": "signatures:signature"},
     consequences="ends:effects_of",
     history="history:part_of",
 )

@@ -41,6 +41,8 @@ class Call:
     item: Mapping[str, Any] = field(repr=False)
     needs_value: bool = False
     """Its first argument is missing: in a chain with `pass_result` it is what the job before it has returned."""
+    takes_value: bool = True
+    """Whether it gets that at all."""
 
     def __repr__(self) -> str:
         return f"<call of {self.item.get('class')}>"
@@ -55,6 +57,7 @@ class Call:
         Raises:
             PayloadError: as `Client.push`, or its first argument is missing.
         """
+        gets_value = gets_value and self.takes_value
         item = self.whole_item(gets_value=gets_value)
         definition = definition_of(item["class"]) if gets_value else None
         if definition is not None and definition.encrypted:
@@ -69,7 +72,10 @@ class Call:
         payload.pop("enqueued_at", None)
         if FLOW in payload:
             payload[MARKS] = payload.pop(FLOW)
-        return {"job": payload} if job.at is None else {"job": payload, "at": job.at}
+        step: Step = {"job": payload} if job.at is None else {"job": payload, "at": job.at}
+        if self.needs_value or not self.takes_value:
+            step["takes_value"] = self.takes_value
+        return step
 
     def whole_item(self, *, gets_value: bool = False) -> Mapping[str, Any]:
         """As for `Client.push`.

@@ -127,18 +127,21 @@ class Group(Flow):
         client: Client,
         depth: int = 0,
         *,
-        gets_value: bool = False,  # noqa: ARG002 - a group passes none on
+        gets_value: bool = False,
     ) -> list[Step] | None:
-        """One step with all of them; see `Flow.steps`."""
+        """One step with all of them; see `Flow.steps`. Those get the value that lack their first argument."""
         if depth >= MOST_DEPTH:
             raise PayloadError(
                 f"group: more than {MOST_DEPTH} groups within each other; flatten them"
             )
         members: list[list[Any]] = []
         for member in self._members:
-            found = steps_of(member, client, depth + 1)
+            gets = gets_value and (isinstance(member, Flow) or member.needs_value)
+            found = steps_of(member, client, depth + 1, gets_value=gets)
             if not found:
                 return None
+            if isinstance(member, Chain):
+                found[0]["passes"] = member.passes_value
             members.append(found)
         return [{"group": members, "bid": new_jid(), "description": self._description}]
 

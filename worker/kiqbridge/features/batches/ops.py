@@ -185,7 +185,7 @@ class StepWriter:
         """
         first, bid = launch["steps"][0], launch.get("bid", "")
         if "group" in first:
-            return self._group(first, launch, bid)
+            return self._group(first, launch, bid, value)
         placed = self.placed(launch, value)
         if bid:
             return member_ops(self._client.keys, bid, [placed], only_new=self._is_first)
@@ -229,7 +229,7 @@ class StepWriter:
         item = payload if at is None else {**payload, "at": at}
         return prepare_job(self._client, item, moved=True)
 
-    def _group(self, step: Step, launch: Launch, parent: str) -> list[Effect]:
+    def _group(self, step: Step, launch: Launch, parent: str, value: str | None) -> list[Effect]:
         keys, following = self._client.keys, after(launch)
         ops: list[Effect] = []
         if parent:
@@ -248,13 +248,14 @@ class StepWriter:
                 "bid": step["bid"],
                 "steps": steps,
             }
-            if "pass" in launch:
-                member["pass"] = launch["pass"]
+            if steps[0].get("passes", launch.get("pass")):
+                member["pass"] = True
             if "group" in steps[0]:
-                ops += self.ops(member)
+                ops += self.ops(member, value)
                 continue
             with suppress(Stopped):  # it counts for nothing then
-                placed.append(self.placed(member))
+                gets = steps[0].get("takes_value", False)
+                placed.append(self.placed(member, value if gets else None))
         ops += member_ops(keys, step["bid"], placed, only_new=self._is_first)
         ops.append(seal_op(keys, step["bid"]))
         return ops

@@ -41,6 +41,10 @@ class Step(TypedDict):
     """Payload of the job, complete but for the times that are set when it is pushed."""
     at: NotRequired[float]
     """When it runs at the earliest, epoch seconds."""
+    takes_value: NotRequired[bool]
+    """Whether it gets the value of the job before it, where its chain passes values; by default it does, in a group not."""
+    passes: NotRequired[bool]
+    """Of the first step of a chain in a group: whether that chain passes values."""
     group: NotRequired[list[list[Any]]]
     """Members of a group, each a list of steps."""
     bid: NotRequired[str]
@@ -115,7 +119,15 @@ def passes_value(flow: Mapping[str, Any]) -> bool:
     if not isinstance(following, dict) or not following.get("pass"):
         return False
     steps: Any = following.get("steps")
-    return are_steps(steps) and "job" in steps[0]
+    return are_steps(steps) and takes_value(steps[0])
+
+
+def takes_value(step: Step) -> bool:
+    """Whether a step whose chain passes values gets that of the job before it, itself or a member of the group."""
+    if "group" not in step:
+        return step.get("takes_value", True)
+    firsts = [member[0] for member in step["group"]]
+    return any(takes_value(each) if "group" in each else each.get("takes_value") for each in firsts)
 
 
 def check_steps(steps: Sequence[Step]) -> None:
