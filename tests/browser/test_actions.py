@@ -32,7 +32,7 @@ def confirm(view):
 
 def test_chosen_dead_jobs_are_deleted(view, shop):
     before = shop.redis.zcard("dead")
-    view.go("/dead?class=ResizeImage")
+    view.go("/dead?q=class:ResizeImage")
     chosen = choose(view, "ResizeImage")
     press(view, "delete")
 

@@ -126,7 +126,7 @@ class TestSets:
         answering("n\n")
         code, out, err = run("dead", "delete", "--class", "Mail")
         assert (code, out) == (1, "")
-        assert err == ("Delete 1,204 dead jobs that match class=Mail? [y/N] Nothing was changed.\n")
+        assert err == ("Delete 1,204 dead jobs that match class:Mail? [y/N] Nothing was changed.\n")
         answering("")
         assert run("dead", "clear")[0] == 1
         assert redis.zcard("dead") == 1204
@@ -155,11 +155,11 @@ class TestSets:
             (["dead", "clear"], "would delete 5 dead jobs"),
             (
                 ["dead", "retry", "--class", "Mail", "--limit", "2"],
-                "would push 2 dead jobs that match class=Mail",
+                "would push 2 dead jobs that match class:Mail",
             ),
             (["retries", "kill", "retry1"], "would kill 1 retry"),
             (["retries", "delete", "--all"], "would delete 5 retries"),
-            (["retries", "retry", "--arg", "retry4"], "would push 1 retry that matches arg=retry4"),
+            (["retries", "retry", "--arg", "retry4"], "would push 1 retry that matches arg:retry4"),
             (
                 ["scheduled", "reschedule", "--all", "--at", "2040-01-01"],
                 "would reschedule 5 scheduled jobs to 2040-01-01T00:00:00Z",
@@ -482,7 +482,7 @@ class TestAudit:
         resume, pause, delete = audited(run)
 
         assert (delete["via"], delete["action"], delete["target"]) == ("cli", "delete", "dead")
-        assert (delete["detail"], delete["count"]) == ("class=Mail", 5)
+        assert (delete["detail"], delete["count"]) == ("class:Mail", 5)
         assert (pause["by"], pause["action"], pause["target"]) == ("ann", "pause", "queue:mail")
         assert (resume["action"], "@" in resume["by"]) == ("resume", True)
         assert [each["action"] for each in audited(run, "--by", "ann")] == ["pause"]

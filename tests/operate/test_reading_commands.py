@@ -212,7 +212,7 @@ class TestSets:
         assert jids("--older-than", "2h") == {"c"}
         assert jids("--newer-than", "2h") == set()
         assert run("dead", "--class", "Never")[1] == (
-            "There is no dead job that matches class=Never; the set has 3 members.\n"
+            "There is no dead job that matches class:Never; the set has 3 members.\n"
         )
 
     def test_more_than_a_page_in_order_and_as_lines(self, run, redis):

@@ -38,10 +38,10 @@ def test_a_filter_finds_what_is_beyond_a_page(browser, operator, redis, monkeypa
     note(operator, 2, by="bob@example.com", action="kill")
     note(operator, 70)
 
-    page = browser.open("/audit?by=BOB")
+    page = browser.open("/audit?q=by:BOB")
 
     assert page.text.count("bob@example.com") == 2
-    assert "Nothing is found." in browser.open("/audit?by=bob&action=retry").text
+    assert "Nothing is found." in browser.open("/audit?q=by:bob+action:retry").text
 
 
 def test_what_matches_is_neither_lost_nor_shown_twice_between_pages(operator, redis, monkeypatch):

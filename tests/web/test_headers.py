@@ -45,7 +45,7 @@ def test_every_answer_has_the_headers(what):
     assert answer.status_code == status
     assert dict(answer.headers) | {
         "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
-        "img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "img-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         "x-content-type-options": "nosniff",
         "x-frame-options": "DENY",
         "referrer-policy": "same-origin",

@@ -25,13 +25,6 @@ def test_a_job_that_is_nowhere_says_where_was_looked(browser):
     assert "4711 is nowhere in this Redis. All queues, the retries" in page.text
 
 
-def test_the_form_in_the_header_leads_to_a_job(browser, redis):
-    redis.zadd("dead", {failed("a/b?c"): time.time() - 10})
-
-    assert "The job is dead." in browser.open("/jobs?jid=%20a/b%3Fc").text
-    assert "Write the id of a job" in browser.open("/jobs?jid=", status=400).text
-
-
 def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis):
     text = failed("j1", error_backtrace=packed("app.py:1", "lib.py:2"), bid="B1", locale="fr")
     redis.zadd("dead", {text: time.time() - 10})
@@ -190,7 +183,7 @@ def test_who_may_not_see_arguments_sees_none_anywhere(operator, redis):
         pages = [Browser(app).request("GET", path) for path in paths]
         assert {page.status_code for page in pages} == {200}
         found = ["positional-1" in page.text or "nested-1" in page.text for page in pages]
-        filtered = Browser(app).request("GET", "/dead?arg=p").status_code
+        filtered = Browser(app).request("GET", "/dead?q=arg:p").status_code
         return found, filtered
 
     assert shown("viewer", "operator") == ([False] * 4, 403)

@@ -52,11 +52,11 @@ def test_classes_are_listed_with_percentiles_and_deployments_in_each_span(
 
 @pytest.mark.usefixtures("system")
 def test_a_filter_is_a_link_and_narrows_plots_and_rows(browser):
-    page = browser.open("/metrics?class=nightly")
+    page = browser.open("/metrics?q=nightly")
 
     assert "of 1 class" in page.text
     assert "Reports::Nightly" in page.text and "SendMail" not in page.text
-    assert "No such class has run." in browser.open("/metrics?class=gone").text
+    assert "No such class has run." in browser.open("/metrics?q=gone").text
 
 
 @pytest.mark.usefixtures("system")
@@ -65,7 +65,7 @@ def test_a_class_has_a_page_with_its_histogram_and_links_to_its_jobs(browser):
 
     assert "How long executions took, in the last 8 h" in page.text
     assert "plot-percentile" in page.html
-    assert "/dead?class=Reports::Nightly" in [link.replace("%3A", ":") for link in page.links]
+    assert "/dead?q=class:Reports::Nightly" in [link.replace("%3A", ":") for link in page.links]
     assert browser.open("/metrics/Reports::Nightly?span=72h").html.count('class="plot-bar"') == 26
 
 

@@ -54,7 +54,7 @@ def refused(redis):
 
 def pages(redis):
     jid = json.loads(redis.zrange("dead", 0, 0)[0])["jid"]
-    return [*PAGES, f"/jobs/{jid}", "/dead?class=Nobody"]
+    return [*PAGES, f"/jobs/{jid}", "/dead?q=class:Nobody", "/search?q=class:Nobody"]
 
 
 def test_a_page_for_viewers_needs_no_right_to_write(under, redis):

@@ -21,7 +21,7 @@ def test_processes_of_python_and_ruby_are_listed_with_what_they_serve_and_do(bro
     assert "3 processes 22 threads 7 busy 1 quiet" in page.text
     assert "rails-1.example.internal:2117 shop reliable" in page.text
     assert "Sidekiq 8.1.7 2 of 5" in page.text
-    assert re.search(r"Kiqbridge \S+ ! mixed 5 of 12", page.text)
+    assert re.search(r"Kiqbridge \S+ mixed 5 of 12", page.text)
     weighted = "critical {0}3, default {0}2, mailers {0}1 bulk (2): low".format(
         "\N{MULTIPLICATION SIGN}"
     )

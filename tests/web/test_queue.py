@@ -88,10 +88,10 @@ def test_a_job_is_found_again_after_others_were_taken_and_pushed(operator, redis
 def test_all_that_match_are_moved_after_a_question(browser, redis):
     push(redis, "mail", job("a"), job("b", "Other"), job("c"))
 
-    question = browser.open("/queues/mail?class=Mail&confirm=move&to=slow")
+    question = browser.open("/queues/mail?q=class:Mail&confirm=move&to=slow")
     assert "Move to slow: 2 jobs in the queue mail?" in question.text
 
-    browser.send("/queues/mail?class=Mail&confirm=move&to=slow", **question.fields)
+    browser.send("/queues/mail?q=class:Mail&confirm=move&to=slow", **question.fields)
     assert (jids(redis, "mail"), jids(redis, "slow")) == (["b"], ["a", "c"])
 
 

@@ -48,9 +48,9 @@ def test_the_last_ticks_are_signs_that_say_in_words_what_they_are(browser):
 
 
 def test_the_list_is_filtered_by_what_people_know(browser):
-    assert "nightly-report" not in browser.open("/schedules?name=syncCustomer").text
-    assert "No schedule matches." in browser.open("/schedules?name=nothing").text
-    assert "clean-up" in browser.open("/schedules?name=paused").text
+    assert "nightly-report" not in browser.open("/schedules?q=syncCustomer").text
+    assert "No schedule matches." in browser.open("/schedules?q=nothing").text
+    assert "clean-up" in browser.open("/schedules?q=paused").text
 
 
 def test_a_schedule_has_a_page_with_its_history(browser, operator):

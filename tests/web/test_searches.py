@@ -41,9 +41,9 @@ def test_what_would_wait_for_long_is_refused_and_pages_without_a_search_go_on(op
 
     paths = [
         "/jobs/unknown",
-        "/dead?class=Mail",
+        "/dead?q=class:Mail",
         "/retries/groups",
-        "/queues/mail?text=a",
+        "/queues/mail?q=a",
         "/dead",
         "/queues/mail",
     ]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from markupsafe import Markup
 
-from kiqbridge.api import JobRecord
+from kiqbridge.api import Histogram, JobRecord
 from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.context import build_templates
@@ -41,6 +41,33 @@ def rendered(source, redactor=None, **values):
 )
 def test_a_duration_has_its_two_largest_units(seconds, text):
     assert shown.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "text"), [(-0.4, "now"), (-2.04, "2 s ago"), (6.0, "in 6 s"), (-125, "2 min ago")]
+)
+def test_how_long_ago_is_said_in_whole_seconds(ahead_s, text):
+    assert shown.ago(ahead_s) == text
+
+
+def test_what_comes_next_and_should_have_come_is_due():
+    assert "in 6 s" in rendered("{{ at | due }}", at=NOW + 6)
+    assert ">due</span>" in rendered("{{ at | due }}", at=NOW - 6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((0, 0, 9), "≤ 45 ms"),  # the longest may have taken 31 ms
+        ((0, 0, 9, 9, 9), "58 ms"),
+        ((1, *[0] * 24, 1), "≥ 5 min 35 s"),
+        ((0,), shown.NONE),
+    ],
+)
+def test_no_percentile_is_beyond_the_longest_execution(counts, text):
+    took = Histogram((*counts, *[0] * (26 - len(counts))))
+
+    assert shown.percentile(took, 0.55) == text
 
 
 @pytest.mark.parametrize(

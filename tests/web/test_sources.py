@@ -67,5 +67,5 @@ def test_stacks_show_what_they_published(browser, redis):
 
     page = browser.open("/sources")
 
-    assert "shop 2 7 ! rolled back" in page.text
-    assert "/schedules?name=shop%2F" in page.links
+    assert "shop 2 7 rolled back" in page.text
+    assert "/schedules?q=shop%2F" in page.links

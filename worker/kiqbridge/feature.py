@@ -80,11 +80,21 @@ class Verb(NamedTuple):
 
 
 class Tab(NamedTuple):
-    """A page in the navigation of the web page: its path, its label, and the path of the tab behind which it stands."""
+    """A page in the navigation of the web page.
+
+    Attributes:
+        path: its address.
+        label: its name there.
+        group: `Jobs`, `Flow`, `Fleet` or `Insight`; empty: that of the page behind which it stands.
+        after: the path of that page; empty: it stands last in its group.
+        key: the letter that opens it after `g`; empty: none.
+    """
 
     path: str
     label: str
-    after: str
+    group: str = ""
+    after: str = ""
+    key: str = ""
 
 
 class Chore(NamedTuple):

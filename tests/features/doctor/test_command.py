@@ -18,7 +18,7 @@ from kiqbridge.features.doctor.examination import CATALOGUE, CHECKS
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import warn_of_eviction
 
-FINDING = {"rule", "area", "status", "what", "why", "action"}
+FINDING = {"rule", "area", "status", "what", "why", "action", "link"}
 
 
 @pytest.fixture

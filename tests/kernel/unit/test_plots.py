@@ -79,7 +79,6 @@ def test_a_series_counts_all_that_it_was_given():
     assert root.find(".//desc").text == (
         "executions per minute from 2026-11-22 12:00 to 2026-11-22 12:03 UTC: executions 7; failures 1"
     )
-    assert [cell.text for cell in root.iterfind(".//tbody/tr/td")] == ["3", "1", "0", "0", "4", "0"]
     titles = [each.text for each in root.iterfind(".//rect/title")]
     assert titles[2] == "2026-11-22 12:02 UTC, minute: executions 4, failures 0"
 
@@ -123,12 +122,9 @@ def test_a_histogram_has_a_bar_for_each_bucket_and_its_percentiles():
     bars = [float(each.get("height")) for each in root.iterfind(".//rect[@class='plot-bar']")]
     assert bars[1] == max(bars)
     assert bars[0] == bars[2] == 0
-    assert root.find(".//desc").text == "11 executions; p50 27 ms, p95 5 min 35 s, p99 5 min 35 s"
-    assert [row.find("th").text for row in root.iterfind(".//tbody/tr")] == [
-        "20 ms to 30 ms",
-        "65 ms to 100 ms",
-        "5 min 35 s or more",
-    ]
+    assert (
+        root.find(".//desc").text == "11 executions; p50 27 ms, p95 ≥ 5 min 35 s, p99 ≥ 5 min 35 s"
+    )
 
 
 @pytest.mark.parametrize(

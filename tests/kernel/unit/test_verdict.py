@@ -219,12 +219,12 @@ FOUND = {
     "failing-class": (
         {"classes": {"Mail::Job": Counts(executions=60, failures=45)}},
         "Mail::Job fails: 45 of 60 executions in the last five minutes.",
-        "/metrics?class=Mail%3A%3AJob",
+        "/metrics?q=Mail%3A%3AJob",
     ),
     "deaths": (
         {"dead_lately": 2},
         "2 jobs died within the last hour; 100 are dead in all.",
-        "/dead?newer_than_s=3600",
+        "/dead?q=newer:3600",
     ),
     "dead-full": (
         {"dead": 8000},
@@ -265,7 +265,7 @@ FOUND = {
     "unknown-class": (
         {"unknown": {"Male in retry": 1, "Female in queue default": 3}},
         "No process that may take them declares Male in retry (1), Female in queue default (3).",
-        "/retries?error_class=NameError",
+        "/retries?q=error_class:NameError",
     ),
     "not-ready": (
         {
@@ -390,4 +390,4 @@ def test_any_bytes_may_be_a_name():
         WELL, queues=[queue("\udcff")], classes={"\udcff": Counts(executions=30, failures=30)}
     )
 
-    assert [fact.link for fact in judge(facts).facts] == ["/queues/%FF", "/metrics?class=%3F"]
+    assert [fact.link for fact in judge(facts).facts] == ["/queues/%FF", "/metrics?q=%3F"]

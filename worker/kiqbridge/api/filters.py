@@ -1,14 +1,33 @@
 """Which jobs of many are meant: by class, error, queue, age, tag, argument, text."""
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.wire.amounts import span_of
 from kiqbridge.wire.job_record import JobRecord
 
 _GLOB: Final = "*?["
+NAMES: Final[Mapping[str, str]] = {
+    "class": "job_class",
+    "error_class": "error_class",
+    "error": "error",
+    "queue": "queue",
+    "tag": "tag",
+    "arg": "arg",
+    "text": "text",
+    "jid": "text",
+    "batch": "text",
+    "older": "older_than_s",
+    "newer": "newer_than_s",
+}
+"""Name in an expression → attribute of a filter."""
+_ALSO_TEXT: Final = ("jid", "batch")
+_TERM: Final = re.compile(r'(?:([a-z_]+):(?!//))?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +37,7 @@ class Filter:
     Attributes:
         job_class: glob for the class as people know it, or as it stands on the wire, such as `Billing::*`.
         error_class: glob for the class of the last error.
-        error: text that the last error's message contains, in any case.
+        error: text that class or message of the last error contain, in any case.
         queue: glob for the queue.
         tag: one of its tags.
         arg: text that its arguments, as JSON, contain.
@@ -41,11 +60,12 @@ class Filter:
         return any(getattr(self, field.name) not in ("", None) for field in fields(self))
 
     def __str__(self) -> str:
-        """As people write it: `class=Mail error_class=OSError`."""
-        names = {"job_class": "class"}
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        """As people write it: `class:Mail error_class:OSError`; `parse_search` reads it."""
+        given = ((name, getattr(self, attribute)) for name, attribute in NAMES.items())
         return " ".join(
-            f"{names.get(name, name)}={value}" for name, value in given if value not in ("", None)
+            f"{name}:{_quoted(value)}"
+            for name, value in given
+            if value not in ("", None) and name not in _ALSO_TEXT
         )
 
     def needle(self) -> bytes:
@@ -67,7 +87,7 @@ class Filter:
                 or fnmatchcase(job.job_class, self.job_class)
             )
             and (not self.error_class or fnmatchcase(job.error_class, self.error_class))
-            and self.error.casefold() in job.error_message.casefold()
+            and self.error.casefold() in f"{job.error_class}: {job.error_message}".casefold()
             and (not self.queue or fnmatchcase(job.queue, self.queue))
             and (not self.tag or self.tag in job.tags)
             and self._matches_text(job)
@@ -91,29 +111,43 @@ class Filter:
         )
 
 
-def parse_filter(values: dict[str, str]) -> Filter:
-    """A filter out of texts, as a query string or the command line gives them; `class` is `job_class`.
+def parse_search(expression: str) -> Filter:
+    """A filter out of one expression, as people write it into the search: `class:Mail* error:timeout older:2h`.
+
+    A word without a name, and jids of jobs and batches, are sought in the whole text of a job. A value with blanks is
+    put into quotation marks: `error:"no reply"`.
 
     Raises:
-        PayloadError: an unknown name, or an age that is no number; names it.
+        PayloadError: an unknown name, a name given twice, or an age that is no duration; names it.
     """
-    known = {field.name for field in fields(Filter)}
     given: dict[str, str | float] = {}
-    for name, value in values.items():
-        attribute = "job_class" if name == "class" else name
-        if attribute not in known:
-            raise PayloadError(
-                f"{name}: there is no such filter; there are {', '.join(sorted(known))}"
-            )
-        if not value:
+    words: list[str] = []
+    for name, quoted, bare in _TERM.findall(expression):
+        value = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
+        if not name:
+            words.append(value)
             continue
+        if name not in NAMES:
+            raise PayloadError(
+                f"{name}: there is no such name to search by; there are {', '.join(NAMES)}. To find the text "
+                f'{name}:{value} itself, write "{name}:{value}"'
+            )
+        attribute = NAMES[name]
+        if attribute in given:
+            raise PayloadError(f"{name}: it is given twice, and all that is given must apply")
         if attribute.endswith("_s"):
-            try:
-                given[attribute] = float(value)
-            except ValueError:
-                raise PayloadError(f"{name}: {value!r} is no number of seconds") from None
-        else:
+            age = span_of(value)
+            if age is None:
+                raise PayloadError(
+                    f"{name}: {value!r} is no duration; write 90, 90s, 15m, 2h or 1d"
+                )
+            given[attribute] = age
+        elif value:
             given[attribute] = value
+    if words:
+        if "text" in given:
+            raise PayloadError("text: it is given twice, and all that is given must apply")
+        given["text"] = " ".join(words)
     return Filter(**given)  # type: ignore[arg-type]
 
 
@@ -123,6 +157,14 @@ def age_starts_at(job: JobRecord) -> float | None:
         if moment is not None:
             return moment
     return None
+
+
+def _quoted(value: str | float) -> str:
+    if not isinstance(value, str):
+        return f"{value:g}"
+    return (
+        value if re.fullmatch(r'[^\s"]+', value) else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+    )
 
 
 def shown_argument(value: object) -> str:

@@ -85,7 +85,7 @@ def _unknown(facts: Facts) -> Iterator[Fact]:
         yield rulebook.UNKNOWN_CLASS.fact(
             "critical",
             f"No process that may take them declares {listed(names)}.",
-            "/retries?error_class=NameError",
+            "/retries?q=error_class:NameError",
         )
 
 
@@ -216,7 +216,7 @@ def _deaths(facts: Facts) -> Iterator[Fact]:
             "warning",
             f"{count_text(facts.dead_lately, 'job')} died within the last hour; {facts.dead:,} "
             f"{are(facts.dead)} dead in all.",
-            f"/dead?newer_than_s={LATELY_S:.0f}",
+            f"/dead?q=newer:{LATELY_S:.0f}",
             f"{rulebook.DEATHS.do} Until then they are kept, the last {facts.dead_bounds.most:,} of them, for "
             f"{span_text(facts.dead_bounds.timeout_s)}.",
         )
@@ -265,7 +265,7 @@ def _failing(facts: Facts) -> Iterator[Fact]:
                 "warning",
                 f"{shown(name)} fails: {counts.failures:,} of {counts.executions:,} executions in the last "
                 "five minutes.",
-                f"/metrics?class={quote(name, safe='', errors='replace')}",
+                f"/metrics?q={quote(name, safe='', errors='replace')}",
             )
 
 

@@ -26,12 +26,14 @@ from kiqbridge.web.pages import (
     busy,
     job,
     job_sets,
+    live,
     metrics,
     monitoring,
     now,
     processes,
     queues,
     schedules,
+    search,
     sources,
 )
 from kiqbridge.web.pages.listing import looks_through
@@ -49,7 +51,8 @@ _OWN: Final[list[BaseRoute]] = [
     Route("/queues/{name:path}", searching(queues.show, looks_through)),
     _post("/queues/{name:path}", queues.post),
     *(route for screen in job_sets.SCREENS.values() for route in job_sets.routes(screen)),
-    Route("/jobs", job.find),
+    Route("/search", searching(search.show)),
+    Route("/live", live.stream),
     Route("/jobs/{jid:path}", searching(job.show)),
     _post("/jobs/{jid:path}", job.act),
     Route("/busy", busy.show),
@@ -132,6 +135,7 @@ def create_app(
         hides_args_from=safe.hides_args_from,
         cache=Cache(),
         searches=Searches(),
+        streams=live.Streams(),
     )
     return app
 

@@ -1,10 +1,13 @@
 """What every page needs: for whom it is shown, from where it is read, and how its URLs are made."""
 
+import contextlib
+import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
-from functools import cache
+from functools import cache, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
@@ -17,6 +20,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from kiqbridge import __version__, seams
 from kiqbridge.api import Operator
+from kiqbridge.config.function_settings import ForFunctions
+from kiqbridge.config.setting import read
+from kiqbridge.errors import RedisRefused
+from kiqbridge.feature import Tab
 from kiqbridge.runtime.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
@@ -25,24 +32,29 @@ from kiqbridge.web.searches import Searches
 from kiqbridge.web.sessions import seal, unseal
 
 FOLDER: Final = Path(__file__).parent
-LINKS: Final = (
-    ("/", "Now"),
-    ("/queues", "Queues"),
-    ("/busy", "Busy"),
-    ("/retries", "Retries"),
-    ("/scheduled", "Scheduled"),
-    ("/dead", "Dead"),
-    ("/schedules", "Schedules"),
-    ("/metrics", "Metrics"),
-    ("/processes", "Processes"),
-    ("/audit", "Audit"),
-    ("/sources", "Sources"),
+TABS: Final = (
+    Tab("/queues", "Queues", "Jobs", key="q"),
+    Tab("/busy", "Busy", "Jobs", key="b"),
+    Tab("/retries", "Retries", "Jobs", key="r"),
+    Tab("/scheduled", "Scheduled", "Jobs", key="s"),
+    Tab("/dead", "Dead", "Jobs", key="d"),
+    Tab("/schedules", "Schedules", "Flow", key="c"),
+    Tab("/processes", "Processes", "Fleet", key="p"),
+    Tab("/sources", "Sources", "Fleet", key="e"),
+    Tab("/metrics", "Metrics", "Insight", key="m"),
+    Tab("/audit", "Audit", "Insight", key="a"),
 )
-"""Path and label, in the order of an operator's questions; those of features stand between them."""
+"""In the order of an operator's questions; those of features stand between them."""
 ZONE_COOKIE: Final = "kiqbridge_zone"
 THEME_COOKIE: Final = "kiqbridge_theme"
 THEMES: Final = ("light", "dark")
 NOTICE_COOKIE: Final = "kiqbridge_notice"
+SOURCES_FRESH_S: Final = 60.0
+_OF_SOURCES: Final = (
+    ForFunctions.mappings,
+    ForFunctions.spill_queue_url,
+    ForFunctions.spill_fifo_queue_url,
+)
 NOTICE_S: Final = 60
 """For so long the cookie waits for the page that shows it."""
 MAX_NOTICE: Final = 300
@@ -62,6 +74,7 @@ class Site:
         hides_args_from: whether a role sees no arguments at all.
         cache: reads that many viewers share.
         searches: bounds what looks through many jobs.
+        streams: the pages that are sent live.
     """
 
     operator: Operator
@@ -71,6 +84,7 @@ class Site:
     hides_args_from: Callable[[Role], bool]
     cache: Cache
     searches: Searches
+    streams: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +205,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
             path=request.url.path.removeprefix(view.base) or "/",
             csrf=csrf_token(request),
             notice=_notice(request),
+            has_sources=status == HTTPStatus.OK and _has_sources(view),
             url=lambda path, **query: url(request, path, **query),
             **values,
         )
@@ -200,6 +215,19 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     if NOTICE_COOKIE in request.cookies:
         answer.delete_cookie(NOTICE_COOKIE, path=view.base or "/")
     return answer
+
+
+def _has_sources(view: View) -> bool:
+    """Whether anything is to be seen on the page Sources."""
+    if any(read(each, os.environ) for each in _OF_SOURCES):
+        return True
+    keys = view.operator.keys
+    with contextlib.suppress(RedisRefused):
+        load = partial(
+            view.operator.pool.run, ("HLEN", keys.manifests), ("ZCARD", keys.guards_until)
+        )
+        return any(view.read(("has sources",), load, SOURCES_FRESH_S))
+    return True
 
 
 def _quotable(text: str) -> bytes:
@@ -252,20 +280,28 @@ def build_templates() -> Environment:
         auto_reload=False,
     )
     templates.filters.update(shown.FILTERS)
-    links = navigation()
-    templates.globals.update(version=__version__, navigation=links)
-    templates.tests["served"] = lambda link: link.startswith(tuple(path for path, _ in links[1:]))
+    groups = navigation()
+    paths = tuple(tab.path for tabs in groups.values() for tab in tabs)
+    templates.globals.update(version=__version__, navigation=groups)
+    templates.tests["served"] = lambda link: link.startswith(paths)
+    templates.filters["page_name"] = lambda link: next(
+        tab.label for tabs in groups.values() for tab in tabs if link.startswith(tab.path)
+    )
     return templates
 
 
-def navigation() -> list[tuple[str, str]]:
-    """The tabs of all pages, that of the page Now first."""
-    links = list(LINKS)
+def navigation() -> Mapping[str, Sequence[Tab]]:
+    """The tabs of all pages but Now, by group."""
+    tabs = list(TABS)
     for tab in (tab for each in seams.shipped() for tab in each.tabs):
-        paths = [path for path, _ in links]
-        place = paths.index(tab.after) + 1 if tab.after in paths else len(links)
-        links.insert(place, (tab.path, tab.label))
-    return links
+        before = next((each for each in tabs if each.path == tab.after), tabs[-1])
+        group = tab.group or before.group
+        place = tabs.index(before) + 1 if before.group == group else len(tabs)
+        tabs.insert(place, tab._replace(group=group))
+    return {
+        group: [tab for tab in tabs if tab.group == group]
+        for group in dict.fromkeys(tab.group for tab in tabs)
+    }
 
 
 def _zone(name: str) -> tuple[str, tzinfo]:

@@ -84,7 +84,9 @@ class WebFunction:
         if security.auth.secret is None:
             auth = replace(security.auth, secret=fetch_shared_key(operator))
             security = replace(security, auth=auth)
-        return create_app(operator=operator, security=security)
+        app = create_app(operator=operator, security=security)
+        app.state.site.streams.longest_s = 0.0
+        return app
 
 
 def fetch_shared_key(operator: Operator) -> bytes:

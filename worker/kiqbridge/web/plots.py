@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from kiqbridge.api import Histogram, TopJobs, bucket_label
 from kiqbridge.web.context import build_templates
-from kiqbridge.web.shown import milliseconds
+from kiqbridge.web.shown import milliseconds, percentile
 from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 
 AT_MOST: Final = 120
@@ -52,7 +52,7 @@ class Series:
 
 
 def time_series(series: Sequence[Series], span: TopJobs, *, name: str, title: str) -> Markup:
-    """Counts over time, as a figure: legend, plot, list of deployments, and the numbers as a folded table.
+    """Counts over time, as a figure: legend, plot, list of deployments.
 
     Args:
         series: of the same length, at least one value each; drawn in this order.
@@ -90,11 +90,7 @@ def time_series(series: Sequence[Series], span: TopJobs, *, name: str, title: st
             for at, label in span.marks.items()
             if starts_at <= at < ends_at
         ],
-        axis=[
-            (*place(at, 1), time_label(at))
-            for at in time_ticks(starts_at, ends_at)
-            if at < ends_at - 2.5 * _EDGE * (ends_at - starts_at)  # there it says UTC
-        ],
+        axis=[(*place(at, 1), time_label(at)) for at in time_ticks(starts_at, ends_at)],
         ends_at=full_time(ends_at),
         rows=rows,
         width=percent(1 / len(rows)),
@@ -116,9 +112,9 @@ def fold(series: Sequence[Series], step_s: float) -> tuple[list[Series], float]:
 
 
 def histogram(took: Histogram, *, name: str, title: str) -> Markup:
-    """How long executions took, as a figure: 26 bars with the percentiles marked, and a folded table."""
+    """How long executions took, as a figure: 26 bars with the percentiles marked."""
     ticks = value_ticks(max(took.counts))
-    known = [("p50", took.p50), ("p95", took.p95), ("p99", took.p99)]
+    known = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)]
     return _macro(
         "histogram",
         name,
@@ -131,10 +127,10 @@ def histogram(took: Histogram, *, name: str, title: str) -> Markup:
         ],
         widths=(percent(0.76 / BUCKETS), percent(1 / BUCKETS)),
         percentiles=[
-            (percent(share), share > 0.7, f"{key} {milliseconds(value)}")  # noqa: PLR2004 - no room
-            for key, value in known
-            if value is not None
-            for share in [place_of(value)]
+            (percent(place), place > 0.7, f"{key} {percentile(took, share)}")  # noqa: PLR2004 - no room
+            for key, share in known
+            if (value := took.percentile(share)) is not None
+            for place in [place_of(value)]
         ],
         axis=[(percent((at + 1) / BUCKETS), bucket_label(at)) for at in range(len(BOUNDS_MS))],
         total=f"{took.count:,}",
@@ -158,14 +154,32 @@ def place_of(value_ms: float) -> float:
     return (BUCKETS - 0.5) / BUCKETS
 
 
-def sparkline(values: Sequence[float], *, label: str) -> Markup:
-    """A short history in a row of a table, the newest at the right; `label` is the same in words."""
-    top, last = max(values) or 1, max(1, len(values) - 1)
+def sparkline(
+    values: Sequence[float | None],
+    *,
+    label: str,
+    tall: int = 24,
+    shade: Shade = "ok",
+    marks: Sequence[float] = (),
+) -> Markup:
+    """A short history, the newest at the right.
+
+    Args:
+        values: at least one; None at the begin: nothing was known then, and nothing is drawn.
+        label: the same in words.
+        tall: pixels; more than 24 fill the width of their place.
+        shade: of its line and ground.
+        marks: where deployments were, as shares of the width.
+    """
+    top = max((value for value in values if value is not None), default=0) or 1
+    last = max(1, len(values) - 1)
     points = [
-        f"{100 * place / last:.4g},{2 + 20 * (1 - value / top):.4g}"
+        f"{100 * place / last:.4g},{2 + 21 * (1 - value / top):.4g}"
         for place, value in enumerate(values)
+        if value is not None
     ]
-    return _macro("sparkline", points, label)
+    places = [f"{100 * share:.4g}" for share in marks]
+    return _macro("sparkline", points or ["0,23"], label, tall, shade, places)
 
 
 def value_ticks(most: float) -> list[float]:

@@ -31,11 +31,15 @@ class Server(uvicorn.Server):
     Args:
         config: uvicorn's.
         on_ready: called once, when connections are accepted.
+        on_end: called once, before it waits for what is being answered.
     """
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], on_end: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_end = on_end
         self._awaited: dict[H11Protocol, tuple[_State, float]] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -43,6 +47,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, end the streams, wait for the other answers."""
+        self._on_end()
+        await super().shutdown(sockets=sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second; closes connections that wait for a silent client."""
@@ -106,7 +115,8 @@ def serve(
     if security.hosts is None and is_loopback(host):
         security = replace(security, hosts=LOOPBACK_HOSTS)
     base = parse_base_path(base_path)
-    app = below(base, create_app(security=security))
+    page = create_app(security=security)
+    app = below(base, page)
     with listen(host, port) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -123,7 +133,11 @@ def serve(
             timeout_graceful_shutdown=END_WITHIN_S,
             ws="none",
         )
-        server = Server(config, lambda: on_ready(f"http://{shown}:{port}{base}/"))
+        server = Server(
+            config,
+            lambda: on_ready(f"http://{shown}:{port}{base}/"),
+            on_end=page.state.site.streams.end,
+        )
         server.run(sockets=[listener])
     return 0 if server.started else 1
 

@@ -5,6 +5,7 @@ are shown as their code points; a long text is cut, and its length named.
 """
 
 import json
+import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -14,8 +15,9 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from kiqbridge.api import JobRecord
+from kiqbridge.api import Histogram, JobRecord
 from kiqbridge.wire.amounts import is_ahead, size_text
+from kiqbridge.wire.measures import BOUNDS_MS
 
 ROW_CHARACTERS: Final = 160
 """Of a text in a row of a table."""
@@ -115,6 +117,20 @@ def milliseconds(value: float | None) -> str:
     return duration(None if value is None else value / 1000)
 
 
+def percentile(took: Histogram, share: float) -> str:
+    """Within how long this share of executions ended: `1.4 s`, and `≤ 44 s` where only the width of its bucket is known.
+
+    Within the longest bucket that holds any, a value between its edges could be longer than each execution was.
+    """
+    found = took.percentile(share)
+    if found is not None and found >= BOUNDS_MS[-1]:
+        return f"≥ {milliseconds(found)}"
+    longest = max((place for place, number in enumerate(took.counts) if number), default=0)
+    if found is None or (longest and found <= BOUNDS_MS[longest - 1]):
+        return milliseconds(found)
+    return f"≤ {milliseconds(BOUNDS_MS[longest])}"
+
+
 @pass_context
 def time(context: Context, value: float | None, *, is_absolute: bool = False) -> Markup:
     """Epoch seconds as `5 min ago`; the moment itself, with its zone, is in the title."""
@@ -129,18 +145,29 @@ def time(context: Context, value: float | None, *, is_absolute: bool = False) ->
 
 
 @pass_context
+def due(context: Context, value: float | None) -> Markup:
+    """The same of what comes next: what should have come already is `due`, and since when is in the title."""
+    shown = time(context, value)
+    late_s = context["view"].now - (value or math.inf)
+    return (
+        shown
+        if late_s < _SECOND
+        else Markup('<span title="{}">due</span>').format(shown.striptags())
+    )
+
+
+@pass_context
 def moment(context: Context, value: float | None) -> Markup:
     """Epoch seconds as `2026-11-22 18:05:03 UTC`; how long ago is in the title."""
     return time(context, value, is_absolute=True)
 
 
 def ago(seconds: float) -> str:
-    """`now`, `5 min ago`, `in 3 h`; seconds before now are negative."""
-    if abs(seconds) < _SECOND:
-        return "now"
+    """`now`, `5 s ago`, `in 3 h`; seconds before now are negative."""
     past = abs(seconds)
-    unit = _SECOND if past < _MINUTE else _MINUTE
-    length = duration(past // unit * unit)
+    if past < _SECOND:
+        return "now"
+    length = f"{past:.0f} s" if past < _MINUTE else duration(past // _MINUTE * _MINUTE)
     return f"in {length}" if seconds > 0 else f"{length} ago"
 
 
@@ -254,6 +281,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     each.__name__: each
     for each in (
         *(text, plain, count, noun, size, duration, waited, oldest, milliseconds),
-        *(time, moment, args, message, field),
+        *(time, due, moment, percentile, args, message, field),
     )
 }

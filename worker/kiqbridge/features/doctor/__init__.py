@@ -17,5 +17,5 @@ FEATURE = Feature(
         )
     ],
     pages="page:routes",
-    tabs=[Tab("/doctor", "Doctor", after="/processes")],
+    tabs=[Tab("/doctor", "Doctor", "Insight", after="/metrics", key="o")],
 )

@@ -1,7 +1,7 @@
 """What a rule is, and what it finds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -48,6 +48,7 @@ class Finding:
         what: what was found.
         why: why that matters; empty where all is well.
         action: what to do about it; empty where all is well.
+        link: path of the page that shows more, if there is one.
     """
 
     rule: str
@@ -56,6 +57,7 @@ class Finding:
     what: str
     why: str = ""
     action: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,8 @@ class Rule:
     def judged(self, fact: Fact) -> Finding:
         """What the list of the page Now found."""
         make = self.problem if fact.severity == "critical" else self.warning
-        return make(plain(fact.what)[:LONGEST_WHAT], action=plain(fact.do))
+        found = make(plain(fact.what)[:LONGEST_WHAT], action=plain(fact.do))
+        return replace(found, link=fact.link)
 
     def _found(self, status: Status, what: str, why: str, action: str) -> Finding:
         return Finding(

@@ -16,13 +16,13 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from kiqbridge.api import Applied, JobRecord, JobSet, Page, Queue, QueuedJob, SortedEntry
 from kiqbridge.api.sets import score_text
-from kiqbridge.web.context import redirect, render, view_of
+from kiqbridge.web.context import redirect, render, url, view_of
 from kiqbridge.web.guard import Role, require_role
-from kiqbridge.web.pages.listing import Listing, Rows, parse_listing, read_shared
+from kiqbridge.web.pages.listing import Listing, Rows, named_by, parse_listing, read_shared
 
 DELAYS: Final[Mapping[str, str]] = {
     "60": "in 1 min",
@@ -105,6 +105,8 @@ def show_jobs(
         template: of the page.
         more: what else it shows.
     """
+    if path := named_by(request):
+        return RedirectResponse(url(request, path), status_code=303)
     view = view_of(request)
     asked = parse_listing(request.query_params, view)
     is_usual = not isinstance(place.jobs, Queue) and place.jobs.newest_first
@@ -117,6 +119,12 @@ def show_jobs(
         request,
         template,
         here=place.path,
+        search={
+            "path": place.path,
+            "what": place.name.removeprefix("under "),
+            "q": asked.q,
+            "more": {name: text for name, text in asked.filter_query.items() if name != "q"},
+        },
         listing=asked,
         rows=rows,
         token_of=token_of,

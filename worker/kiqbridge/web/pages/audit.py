@@ -1,5 +1,6 @@
 """Audit: who has done what, to which jobs, queues and processes, and how many they were."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
@@ -12,13 +13,15 @@ ROWS: Final = 50
 LOOKED_AT: Final = 5_000
 """Entries that one page of a filtered list looks at; the next page goes on where it ended."""
 _AT_ONCE: Final = 500
-FIELDS: Final = ("by", "via", "action", "target")
+FIELDS: Final[Mapping[str, str]] = {"by": "by", "via": "via", "action": "action", "of": "target"}
+"""Name in the search → field of an entry."""
 
 
 def show(request: Request) -> Response:
     """A page of entries, the latest first."""
     view = view_of(request)
-    wanted = {name: text for name in FIELDS if (text := request.query_params.get(name, "").strip())}
+    q = request.query_params.get("q", "").strip()
+    wanted = parse(q)
     before = request.query_params.get("before", "") or None
     key = ("audit", tuple(wanted.items()), before)
     entries, older = view.read(key, lambda: fetch(view.operator, wanted, before))
@@ -27,10 +30,24 @@ def show(request: Request) -> Response:
         "audit.html",
         entries=entries,
         older=older,
-        wanted=wanted,
-        fields=FIELDS,
+        search={
+            "path": "/audit",
+            "what": "the audit",
+            "q": q,
+            "hint": "by:ana action:delete of:dead via:web",
+        },
         is_first=before is None,
     )
+
+
+def parse(q: str) -> dict[str, str]:
+    """Field → text that it contains; words without a name are sought in all fields together (`""`)."""
+    wanted: dict[str, str] = {}
+    for word in q.split():
+        name, colon, text = word.partition(":")
+        field = FIELDS.get(name, "") if colon else ""
+        wanted[field] = f"{wanted.get(field, '')} {text if field else word}".strip()
+    return wanted
 
 
 def fetch(
@@ -62,6 +79,9 @@ def fetch(
 
 
 def _matches(entry: AuditEntry, wanted: dict[str, str]) -> bool:
-    return all(
-        text.casefold() in str(getattr(entry, name)).casefold() for name, text in wanted.items()
-    )
+    return all(text.casefold() in _text_of(entry, name).casefold() for name, text in wanted.items())
+
+
+def _text_of(entry: AuditEntry, field: str) -> str:
+    names = [field] if field else [*FIELDS.values(), "detail"]
+    return " ".join(str(getattr(entry, name)) for name in names)

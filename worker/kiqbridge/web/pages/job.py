@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from kiqbridge.api import (
     Found,
@@ -18,7 +18,7 @@ from kiqbridge.api import (
     history_of,
 )
 from kiqbridge.errors import PayloadError
-from kiqbridge.web.context import View, redirect, render, url, view_of
+from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.job_text import remarks
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
@@ -65,14 +65,6 @@ def show(request: Request) -> Response:
         delays=DELAYS,
         known=_KNOWN if job.tags else _KNOWN - {"tags"},
     )
-
-
-def find(request: Request) -> Response:
-    """From the form in the header to the page of the job with this id."""
-    jid = request.query_params.get("jid", "").strip()
-    if not jid:
-        raise HTTPException(400, "Write the id of a job: the 24 letters and digits of its jid.")
-    return RedirectResponse(url(request, f"/jobs/{jid}"), status_code=303)
 
 
 @requires("operator")

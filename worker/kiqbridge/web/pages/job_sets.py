@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import DeadSet, JobSet, RetrySet, ScheduledSet
+from kiqbridge.api import DeadSet, Filter, JobSet, RetrySet, ScheduledSet
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.acting import Place, act, show_jobs
@@ -117,10 +117,10 @@ class Group:
     @property
     def query(self) -> dict[str, str]:
         """The filter that finds them; a class with signs of a glob is found as well."""
-        found = {"class": glob.escape(self.job_class)}
-        if self.error_class:
-            found["error_class"] = glob.escape(self.error_class)
-        return found
+        where = Filter(
+            job_class=glob.escape(self.job_class), error_class=glob.escape(self.error_class)
+        )
+        return {"q": str(where)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ A page without a filter is one round trip, however long the list is. A filter lo
 one, in the order of the list, at most `LOOK_AT` for an answer; the next ones are a link.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -13,13 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from kiqbridge.api import Filter, JobRecord, Page
-from kiqbridge.api.filters import parse_filter
+from kiqbridge.api.filters import parse_search
 from kiqbridge.web.context import View
 
-FILTERS: Final = (
-    *("class", "error_class", "error", "queue", "tag", "arg", "text"),
-    *("older_than_s", "newer_than_s"),
-)
 HIDDEN_FILTERS: Final = ("arg", "text", "error")
 """They look into what may be hidden: who may not see it could guess it by them, letter by letter."""
 ROWS: Final = (25, 50, 100)
@@ -28,6 +25,7 @@ LOOK_AT: Final = 5_000
 CHUNK: Final = 500
 """Jobs of one read: well below a millisecond at the server."""
 FILTERED_FRESH_S: Final = 5.0
+_NAMED: Final = re.compile(r"[0-9a-f]{24}|jid:(?P<jid>\S+)|batch:(?P<bid>\S+)", re.ASCII)
 _MOST_PAGES: Final = 10**9
 
 Row = TypeVar("Row", bound=JobRecord)
@@ -40,7 +38,7 @@ class Listing:
     """What an address asks for.
 
     Attributes:
-        given: the filter as it stands in the address, name → text.
+        q: the filter as it stands in the address.
         where: the filter.
         number: of the page, from 1 on.
         per: rows of a page.
@@ -48,7 +46,7 @@ class Listing:
         start: how many jobs a filter passes over, which it has looked at for the page before.
     """
 
-    given: dict[str, str]
+    q: str
     where: Filter
     number: int = 1
     per: int = ROWS[0]
@@ -65,12 +63,12 @@ class Listing:
         """Filter, order and length of the pages, from its first job on."""
         per = {"per": str(self.per)} if self.per != ROWS[0] else {}
         order = {"order": self.order} if self.order else {}
-        return {**self.given, **per, **order}
+        return {**({"q": self.q} if self.q else {}), **per, **order}
 
     @property
     def key(self) -> tuple[object, ...]:
         """All of it, for the cache."""
-        return (*sorted(self.given.items()), self.number, self.per, self.order, self.start)
+        return (self.q, self.number, self.per, self.order, self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,42 +97,60 @@ class Rows(Generic[Row]):
 
 def looks_through(request: Request) -> bool:
     """Whether the address has a filter, or asks what an action on all would be done to."""
-    return any(request.query_params.get(name) for name in (*FILTERS, "confirm"))
+    return any(request.query_params.get(name) for name in ("q", "confirm"))
+
+
+def named_by(request: Request) -> str:
+    """The path of the job or batch that alone is sought; else empty."""
+    found = _NAMED.fullmatch(request.query_params.get("q", "").strip())
+    if not found:
+        return ""
+    return f"/batches/{found['bid']}" if found["bid"] else f"/jobs/{found['jid'] or found[0]}"
 
 
 def parse_listing(query: QueryParams, view: View) -> Listing:
     """What the address asks for; numbers that are none become the first ones.
 
     Raises:
-        PayloadError: an age that is no number.
+        PayloadError: a filter that cannot be read.
         HTTPException: 403, a filter that looks into what is hidden from who asks.
     """
-    given = {name: query[name] for name in FILTERS if query.get(name)}
-    if view.hides_some and any(name in given for name in HIDDEN_FILTERS):
+    q = query.get("q", "").strip()
+    where = parse_search(q)
+    if view.hides_some and any(getattr(where, name) for name in HIDDEN_FILTERS):
         raise HTTPException(
             403,
-            f"The filters {', '.join(HIDDEN_FILTERS)} look into what is hidden from the role {view.role}: "
-            "filter by class, error class, queue, tag or age.",
+            f"Words without a name, and the filters {', '.join(HIDDEN_FILTERS)}, look into what is hidden from the "
+            f"role {view.role}: search by class, error_class, queue, tag, older or newer, as in class:Mail*.",
         )
     per = number_of(query.get("per", ""), ROWS[0])
     order = query.get("order", "")
     return Listing(
+<<<<<<< HEAD
         given=given,
         where=parse_filter(given),
         number=number_of(query.get("page", ""), 1),
+=======
+        q=q,
+        where=where,
+        number=_number(query.get("page", ""), 1),
+>>>>>>> 5cd794ff (Give the page four groups, one search, four cards on Now, keys and a live stream)
         per=per if per in ROWS else ROWS[0],
         order=order if order in ("newest", "oldest") else "",
         start=number_of(query.get("start", ""), 0, least=0) // CHUNK * CHUNK,
     )
 
 
-def fetch_rows(read: ReadPage[Row], listing: Listing, now: float) -> Rows[Row]:
+def fetch_rows(
+    read: ReadPage[Row], listing: Listing, now: float, look_at: int = LOOK_AT
+) -> Rows[Row]:
     """The rows of a page.
 
     Args:
         read: reads a page of the list, in the order that is shown.
         listing: which.
         now: epoch seconds, for ages.
+        look_at: jobs that a filter looks at.
     """
     if not listing.where:
         page = read(listing.number, listing.per)
@@ -142,7 +158,7 @@ def fetch_rows(read: ReadPage[Row], listing: Listing, now: float) -> Rows[Row]:
     first = (listing.number - 1) * listing.per
     matching: list[Row] = []
     matches = looked_at = total = 0
-    for number in range(listing.start // CHUNK + 1, (listing.start + LOOK_AT) // CHUNK + 1):
+    for number in range(listing.start // CHUNK + 1, (listing.start + look_at) // CHUNK + 1):
         chunk = read(number, CHUNK)
         total = chunk.total
         looked_at += len(chunk.rows)

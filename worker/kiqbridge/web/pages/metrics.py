@@ -1,13 +1,23 @@
 """Metrics: what each class did in a span of time, how long it took, and what was deployed meanwhile."""
 
+import glob
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import ClassCounts, Histogram, TopJobs, complete_until, job_metrics, top_jobs
+from kiqbridge.api import (
+    ClassCounts,
+    Filter,
+    Histogram,
+    TopJobs,
+    complete_until,
+    job_metrics,
+    top_jobs,
+)
 from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.plots import Series, Shade, fold, histogram, sparkline, time_series
@@ -22,6 +32,8 @@ MEASURED: Final = 12
 """Classes whose percentiles are computed for the list: each costs two commands."""
 SHOWN: Final = 100
 DRAWN: Final = 5
+FEWEST: Final = 10
+"""Steps of a plot."""
 FRESH_S: Final = 10.0
 """Workers write measurements every 10 s."""
 _LINES: Final[tuple[Shade, ...]] = ("1", "2", "3", "4", "5")
@@ -32,7 +44,7 @@ def show(request: Request) -> Response:
     """All classes, those that took the most time first."""
     view = view_of(request)
     span = span_of(request)
-    wanted = request.query_params.get("class", "").strip()
+    wanted = request.query_params.get("q", "").strip()
 
     def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup], float | None]:
         found, until = fetch_top(view, span)
@@ -57,6 +69,13 @@ def show(request: Request) -> Response:
         "metrics.html",
         span=span,
         spans=SPANS,
+        search={
+            "path": "/metrics",
+            "what": "classes",
+            "q": wanted,
+            "hint": "a part of the name",
+            "more": {"span": span},
+        },
         wanted=wanted,
         rows=list(zip(classes, trends, strict=False)),
         took=took,
@@ -95,6 +114,7 @@ def show_class(request: Request) -> Response:
         took=took,
         took_span=_took_span(span),
         plot=plot,
+        where=str(Filter(job_class=glob.escape(name))),
         bars=histogram(
             took, name="took", title=f"How long executions took, in the last {_took_span(span)}"
         )
@@ -115,9 +135,16 @@ def fetch_top(view: View, span: str) -> tuple[TopJobs, float | None]:
     def load() -> tuple[TopJobs, float | None]:
         until = complete_until(view.operator)  # before: what is written meanwhile is not claimed
         minutes, hours = MINUTES.get(span, 0), HOURS.get(span)
-        return top_jobs(minutes, hours=hours, operator=view.operator), until
+        return begun(top_jobs(minutes, hours=hours, operator=view.operator)), until
 
     return view.read(("top jobs", span), load, FRESH_S)
+
+
+def begun(found: TopJobs) -> TopJobs:
+    """The same from where anything was measured on, so that no plot begins with nothing."""
+    first = min((min(each.series) for each in found.classes.values() if each.series), default=0.0)
+    known = [at for at in found.buckets if at >= first]
+    return replace(found, buckets=found.buckets[-max(len(known), FEWEST) :])
 
 
 def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:

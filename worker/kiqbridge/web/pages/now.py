@@ -1,18 +1,22 @@
-"""Now: whether all is well, else the worst facts with what to do; then counts, throughput, what comes, who died."""
+"""Now: whether all is well, else the worst facts with what to do; then four cards, what comes, who died."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge import seams
-from kiqbridge.api import DeadSet, Operator, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
+from kiqbridge.api import Counts, DeadSet, Operator, ScheduleSet, TopJobs, fetch_facts, judge
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.errors import RedisRefused
 from kiqbridge.web.context import View, render, view_of
-from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
+from kiqbridge.web.pages.metrics import FRESH_S, fetch_top
+from kiqbridge.web.plots import Shade, sparkline
+from kiqbridge.web.shown import NONE, count, noun, plain, waited
 
 WORST: Final = 3
 MORE: Final = 50
@@ -20,7 +24,28 @@ MORE: Final = 50
 NEXT: Final = 5
 DEATHS: Final = 5
 SCHEDULES_FRESH_S: Final = 10.0
+CARD_TALL: Final = 56
+"""Pixels of the plot of a card."""
 _MINUTE_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A number of now, and its last hour.
+
+    Attributes:
+        title: what it counts.
+        value: now.
+        note: what the number is made of.
+        path: of the page that shows more.
+        plot: its last hour; empty: nothing was measured.
+    """
+
+    title: str
+    value: str
+    note: str
+    path: str
+    plot: str = ""
 
 
 def show(request: Request) -> Response:
@@ -29,23 +54,89 @@ def show(request: Request) -> Response:
     now = view.read(("now",), lambda: fetch(view))
     facts = now["verdict"].facts
 
-    def draw() -> tuple[float, str]:
+    def draw() -> tuple[float, TopJobs, Mapping[str, Markup]]:
         top, _ = fetch_top(view, "1h")
-        classes = list(top.classes.values())
-        plot = throughput(top, classes, title="Executions in the last hour") if classes else ""
-        return rate_per_minute(top), plot
+        return rate_per_minute(top), top, _plots(top, now["gauges"]["concurrency"])
 
-    rate, plot = view.read(("plot of now",), draw, FRESH_S)
+    rate, top, plots = view.read(("plots of now",), draw, FRESH_S)
     return render(
         request,
         "now.html",
         worst=facts[:WORST],
         more=facts[WORST : WORST + MORE],
         rest=max(0, len(facts) - WORST - MORE),
-        rate=rate,
-        plot=plot,
+        cards=list(_cards(now, rate, top, plots)),
+        marks=[(at, label) for at, label in top.marks.items() if at >= top.buckets[0]],
         **now,
     )
+
+
+def _cards(
+    now: Mapping[str, Any], rate: float, top: TopJobs, plots: Mapping[str, Markup]
+) -> Iterator[Card]:
+    gauges, queues = now["gauges"], [each for each in now["facts"].queues if each.size]
+    slowest = max(queues, key=lambda each: each.latency_s, default=None)
+    yield Card(
+        title="Latency",
+        value=waited(slowest.latency_s) if slowest else "0 s",
+        note=f"{count(gauges['jobs_enqueued'])} waiting in {count(len(queues))} {noun(len(queues), 'queue')}"
+        + (f", {plain(slowest.name, 40)} the longest" if slowest and len(queues) > 1 else ""),
+        path="/queues",
+        plot=plots.get("latency", ""),
+    )
+    total = sum((each.total for each in top.classes.values()), Counts())
+    yield Card(
+        title="Throughput",
+        value=f"{count(rate)} / min",
+        note=f"{count(total.executions)} {noun(total.executions, 'execution')} in the last hour",
+        path="/metrics",
+        plot=plots.get("executions", ""),
+    )
+    share = total.failures / total.executions if total.executions else 0.0
+    yield Card(
+        title="Failures",
+        value=f"{share:.1%}".replace("%", " %"),
+        note=f"{count(total.failures)} of them; {count(gauges['jobs_retrying'])} "
+        f"{noun(gauges['jobs_retrying'], 'retry', 'retries')}, {count(gauges['jobs_dead'])} dead",
+        path="/retries",
+        plot=plots.get("failures", ""),
+    )
+    busy, threads = gauges["busy"], gauges["concurrency"]
+    yield Card(
+        title="Utilisation",
+        value=f"{busy / threads:.0%}".replace("%", " %") if threads else NONE,
+        note=f"{count(busy)} of {count(threads)} {noun(threads, 'thread')} busy",
+        path="/busy",
+        plot=plots.get("utilisation", ""),
+    )
+
+
+def _plots(top: TopJobs, threads: int) -> Mapping[str, Markup]:
+    """The last hour of each card, by minute, without the minute that still grows."""
+    classes = top.classes.values()
+    if not classes:
+        return {}
+    minutes = [
+        sum((each.series[at] for each in classes if at in each.series), Counts())
+        for at in top.buckets[:-1]
+    ]
+    span = top.bucket_s * len(minutes)
+    marks = [(at - top.buckets[0]) / span for at in top.marks if at >= top.buckets[0]]
+
+    def draw(values: list[float | None], label: str, shade: Shade = "ok") -> Markup:
+        return sparkline(
+            values, label=f"{label} by minute", tall=CARD_TALL, shade=shade, marks=marks
+        )
+
+    capacity = threads * top.bucket_s * 1000
+    return {
+        "executions": draw([each.executions for each in minutes], "Executions"),
+        "failures": draw([each.failures for each in minutes], "Failures", "bad"),
+        "utilisation": draw(
+            [min(1.0, each.ms / capacity) if capacity else 0.0 for each in minutes],
+            "Share of the threads' time that jobs took",
+        ),
+    }
 
 
 def fetch(view: View) -> Mapping[str, Any]:
@@ -59,7 +150,6 @@ def fetch(view: View) -> Mapping[str, Any]:
         "gauges": read_gauges(facts),
         "verdict": judge(facts),
         "parts": list(_parts(view.operator)),
-        "today": fetch_history(1, operator=view.operator),
         "deaths": DeadSet(view.operator).page(1, DEATHS).rows,
         "upcoming": [each for each in schedules if each.next_at is not None][:NEXT],
     }
@@ -74,8 +164,9 @@ def _parts(operator: Operator) -> Iterator[tuple[str, object]]:
 
 
 def rate_per_minute(top: TopJobs) -> float:
-    """Executions a minute in the last five whole minutes, as workers measured them."""
-    buckets = top.buckets[-6:-1]
+    """Executions a minute in the last five whole minutes, as workers measured them, and of fewer where they began later."""
+    first = min((min(each.series) for each in top.classes.values() if each.series), default=0.0)
+    buckets = [at for at in top.buckets[-6:-1] if at >= first]
     done = sum(
         each.series[at].executions
         for each in top.classes.values()

@@ -41,7 +41,7 @@ _BAD: Final = ("dead", "discarded", "expired")
 def show(request: Request) -> Response:
     """All schedules, the next to fire first."""
     view = view_of(request)
-    wanted = request.query_params.get("name", "").strip()
+    wanted = request.query_params.get("q", "").strip()
     found = view.read(("schedules",), lambda: ScheduleSet(view.operator).fetch(last=TICKS), FRESH_S)
     matching = [each for each in found if wanted.casefold() in searched(each)]
     return render(
@@ -50,6 +50,12 @@ def show(request: Request) -> Response:
         page=page_of(matching, request, ROWS),
         total=len(found),
         wanted=wanted,
+        search={
+            "path": "/schedules",
+            "what": "schedules",
+            "q": wanted,
+            "hint": "name, class, origin or state",
+        },
         ticks_of=ticks_of,
         zoned=zoned,
         can_act=can_act,

@@ -1,4 +1,4 @@
-// Kiqbridge's pages work without this file. It adds: live refresh, select all, zone of times, colours.
+// Kiqbridge's pages work without this file. It adds: live refresh, keys, select all, zone of times, colours.
 "use strict";
 (() => {
   const body = document.body;
@@ -59,15 +59,43 @@
   };
   reveal();
 
-  // Live: the same address is fetched again, and its <main> takes the place of this one.
+  // Keys: / searches, j and k walk the rows, x chooses one, g and a letter opens a page, ? shows all of them.
+  const help = document.getElementById("help");
+  const search = document.querySelector("[data-search]");
+  button("keys", () => help.showModal());
+  let waits = false;
+  const walk = (step) => {
+    const rows = [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a"));
+    const here = rows.indexOf(document.activeElement.closest("tr"));
+    const next = rows[here < 0 ? 0 : Math.min(Math.max(here + step, 0), rows.length - 1)];
+    if (next) next.querySelector("th a, td a").focus();
+  };
+  document.addEventListener("keydown", (event) => {
+    const inField = event.target.closest("input:not([type=checkbox]), select, textarea, dialog");
+    if (event.ctrlKey || event.metaKey || event.altKey || inField) return;
+    const follows = waits;
+    waits = event.key === "g";
+    const page = follows && help.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    const chosen = document.activeElement.closest("tr")?.querySelector("input[type=checkbox]");
+    if (page) page.click();
+    else if (event.key === "/") search.focus();
+    else if (event.key === "?") help.showModal();
+    else if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
+    else if (event.key === "x" && chosen) chosen.click();
+    else return;
+    event.preventDefault();
+  });
+
+  // Live: a stream sends the lines of this page that have changed; its <main> takes the place of this one.
   const seconds = Number(body.dataset.refresh) || 0;
   if (!seconds) return;
   let live = kept("kiqbridge_live") ? kept("kiqbridge_live") === "on" : !matchMedia("(prefers-reduced-motion: reduce)").matches;
-  let waits = 0;
+  let source = null;
+  let lines = [];
+  let isNew = false;
   const toggle = button("live", () => {
     live = !live;
     keep("kiqbridge_live", live ? "on" : "off");
-    say();
     plan();
   });
   const say = (problem) => {
@@ -83,38 +111,48 @@
     const selection = getSelection();
     return document.hidden || inForm || chosen || (selection && !selection.isCollapsed);
   };
-  const refresh = async () => {
-    if (!live || isBusy()) return plan();
-    try {
-      const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error", signal: AbortSignal.timeout(10000) });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const next = page.getElementById("main");
-      if (next && live && !isBusy()) {
-        const notice = main().querySelector("[data-notice]");
-        if (notice) notice.remove();
-        const opened = new Set([...main().querySelectorAll("details[open][id]")].map((each) => each.id));
-        for (const each of next.querySelectorAll("details[id]")) each.open = each.open || opened.has(each.id);
-        for (const each of next.querySelectorAll("[data-notice]")) each.remove();
-        if (next.innerHTML !== main().innerHTML) main().replaceChildren(...next.childNodes);
-        const fetched = page.getElementById("fetched");
-        if (fetched) document.getElementById("fetched").replaceChildren(...fetched.childNodes);
-        reveal();
-      }
-      waits = 0;
-      say();
-    } catch {
-      waits = Math.min(waits + 1, 4);
-      say("No answer");
-    }
-    plan();
+  const show = () => {
+    if (!isNew || !live || isBusy()) return;
+    isNew = false;
+    const page = new DOMParser().parseFromString(lines.join("\n"), "text/html");
+    const next = page.getElementById("main");
+    if (!next) return;
+    const notice = main().querySelector("[data-notice]");
+    if (notice) notice.remove();
+    const opened = new Set([...main().querySelectorAll("details[open][id]")].map((each) => each.id));
+    for (const each of next.querySelectorAll("details[id]")) each.open = each.open || opened.has(each.id);
+    for (const each of next.querySelectorAll("[data-notice]")) each.remove();
+    if (next.innerHTML !== main().innerHTML) main().replaceChildren(...next.childNodes);
+    const fetched = page.getElementById("fetched");
+    if (fetched) document.getElementById("fetched").replaceChildren(...fetched.childNodes);
+    reveal();
   };
-  let timer = 0;
   const plan = () => {
-    clearTimeout(timer);
-    // Not all viewers at the same moment; and less often while the server does not answer.
-    if (live) timer = setTimeout(refresh, (seconds + Math.random()) * 1000 * 2 ** waits);
+    say();
+    if (source && (!live || document.hidden)) {
+      source.close();
+      source = null;
+    }
+    if (source || !live || document.hidden) return;
+    const here = "/" + location.pathname.slice(path.length) + location.search;
+    source = new EventSource(`${path}live?every=${seconds}&page=${encodeURIComponent(here)}`);
+    source.onopen = () => { lines = []; };
+    source.onmessage = (event) => {
+      for (const [place, gone, come] of JSON.parse(event.data)) lines.splice(place, gone, ...come);
+      isNew = true;
+      say();
+      show();
+    };
+    source.addEventListener("reload", () => location.reload());
+    source.onerror = () => {
+      say("No answer");
+      if (source.readyState !== EventSource.CLOSED) return; // it tries again by itself
+      source = null;
+      setTimeout(plan, 15000);
+    };
   };
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) plan(); });
+  document.addEventListener("visibilitychange", plan);
+  setInterval(show, 1000);
+  setTimeout(plan, seconds * 1000);
   say();
-  plan();
 })();
