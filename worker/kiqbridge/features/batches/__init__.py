@@ -18,12 +18,11 @@ FEATURE = Feature(
     ],
     pages="page:routes",
     tabs=[Tab("/batches", "Batches", after="/schedules")],
-    calls={"show_batch": "command:show_batch"},
+    calls={"show_batch": "command:show_batch", "signature": "signatures:signature"},
     barrier="cancelled:CancelledBatches",
     values={"next": "steps:passes_value"},
     effects=["batch_make", "batch_jobs", "batch_seal", "batch_end"],
     open_jobs="gone",
-    calls={"signature": "signatures:signature"},
     consequences="ends:effects_of",
     history="history:part_of",
 )

@@ -126,15 +126,9 @@ def parse_listing(query: QueryParams, view: View) -> Listing:
     per = number_of(query.get("per", ""), ROWS[0])
     order = query.get("order", "")
     return Listing(
-<<<<<<< HEAD
-        given=given,
-        where=parse_filter(given),
-        number=number_of(query.get("page", ""), 1),
-=======
         q=q,
         where=where,
-        number=_number(query.get("page", ""), 1),
->>>>>>> 5cd794ff (Give the page four groups, one search, four cards on Now, keys and a live stream)
+        number=number_of(query.get("page", ""), 1),
         per=per if per in ROWS else ROWS[0],
         order=order if order in ("newest", "oldest") else "",
         start=number_of(query.get("start", ""), 0, least=0) // CHUNK * CHUNK,
