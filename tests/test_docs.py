@@ -494,6 +494,7 @@ COMMANDS = {
         (
             "kiqbridge stats",
             "kiqbridge ps",
+            "kiqbridge done",
             "kiqbridge retries",
             "kiqbridge dead",
             "kiqbridge scheduled",
