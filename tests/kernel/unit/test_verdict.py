@@ -7,11 +7,11 @@ import pytest
 
 from kiqbridge.api import Counts, Facts, HeldJob, JobRecord, Process, Work, judge
 from kiqbridge.api.facts import MissedFact, QueueFacts, SetFacts
-from kiqbridge.api.memory import Memory
 from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.wording import IF_STUCK, STUCK
 from kiqbridge.engine.inflight.incarnations import Incarnation
 from kiqbridge.store.pauses import Pause
+from kiqbridge.store.server_memory import Memory
 from kiqbridge.wire.dead_bounds import DeadBounds
 
 NOW = 1_770_015_780.0

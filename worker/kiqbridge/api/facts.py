@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any, Final
 
 from kiqbridge.api.in_flight import HeldJob, fetch_in_flight
-from kiqbridge.api.memory import Memory, parse_memory
 from kiqbridge.api.metrics import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import (
@@ -29,6 +28,7 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.store.pauses import Pause, pauses_of, server_time
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import is_clustered, parse_info
+from kiqbridge.store.server_memory import Memory, parse_memory
 from kiqbridge.wire.dead_bounds import (
     DEFAULT_BOUNDS,
     FIELD,

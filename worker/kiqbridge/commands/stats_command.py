@@ -17,11 +17,11 @@ from kiqbridge.api import (
     fetch_memory_by_kind,
     open_operator,
 )
-from kiqbridge.api.memory import parse_memory
 from kiqbridge.api.verdict import LIMITS
 from kiqbridge.commands import output
 from kiqbridge.commands.arguments import add, add_example, add_json, duration
 from kiqbridge.errors import RedisRefused
+from kiqbridge.store.server_memory import parse_memory
 from kiqbridge.wire.amounts import size_text
 from kiqbridge.wire.names import shown
 

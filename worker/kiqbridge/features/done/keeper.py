@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kiqbridge.api.memory import parse_memory
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.ended import Ended, LastEnded
 from kiqbridge.errors import RedisRefused
@@ -24,6 +23,7 @@ from kiqbridge.runtime import threads
 from kiqbridge.runtime.role import Role
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.server_memory import parse_memory
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
