@@ -40,8 +40,15 @@ def loads(text: bytes) -> Any:
     Raises:
         MalformedJSON: not UTF-8, not JSON, NaN/Infinity literals, lone surrogates, too deep.
     """
-    value = _loads(text)
-    if text.count(b"[") + text.count(b"{") > _MAX_DEPTH and _is_too_deep(value):
+    if _LONG_NUMBER in text.translate(_DIGITS):
+        value = _loads_with_care(text)
+    else:
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:  # also for 1e400
+            value = _loads_with_care(text)
+    may_be_deep = len(text) > 2 * _MAX_DEPTH and text.count(b"[") + text.count(b"{") > _MAX_DEPTH
+    if may_be_deep and _is_too_deep(value):
         raise MalformedJSON(f"nested deeper than {_MAX_DEPTH} levels")
     return value
 
@@ -64,17 +71,12 @@ def dumps_moved(value: Any, original: bytes) -> bytes:
     A number out of a double's range, such as 1e400, is legal JSON and reads as infinity here and
     in Ruby; it is written as 1e400 again, since orjson would turn it into null.
     """
-    if _OUT_OF_RANGE.search(original) or _has_long_number(original):
+    if _OUT_OF_RANGE.search(original) or _LONG_NUMBER in original.translate(_DIGITS):
         return _dumps_with_care(value)
     return dumps(value)
 
 
-def _loads(text: bytes) -> Any:
-    if not _has_long_number(text):
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError:  # also for 1e400
-            pass
+def _loads_with_care(text: bytes) -> Any:
     try:
         decoded = text.decode("utf-8")
         value = json.loads(decoded, parse_constant=_refuse_constant)
@@ -85,10 +87,6 @@ def _loads(text: bytes) -> Any:
     except ValueError as error:
         raise MalformedJSON(str(error)) from error
     return value
-
-
-def _has_long_number(text: bytes) -> bool:
-    return _LONG_NUMBER in text.translate(_DIGITS)
 
 
 def _is_too_deep(value: Any) -> bool:
