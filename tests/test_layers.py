@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "dev": "wire config schedule store client",
     "dev/scaffold": "",
     "testing": "runtime wire schedule store client engine/inflight engine/settle engine/outbox engine/perform",
-    "compat": "runtime wire client testing",
+    "compat": "runtime wire client api testing",
     "web": "runtime wire config store api",
     "commands": "runtime runtime/logs wire config schedule store client engine/inflight engine/host engine/settle engine/perform engine api aws dev dev/scaffold web",
     "contrib": "runtime wire config client engine/settle engine/perform commands",

@@ -2,11 +2,12 @@
 
 import pytest
 
-from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.compat.celery import Celery, shared_task
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultOmitted, ResultTimeout
 from kiqbridge.testing import fake
+from kiqbridge.testing.performing import apply_ends
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +120,19 @@ def test_by_name_with_the_options_of_any_call(app):
     assert (other.queue, other.payload["jid"]) == ("low", "a" * 24)
     assert other.payload["flow"]["result_ttl_s"] == 86_400
     assert other.payload["expires_in"] == 60
+
+
+def test_revoke_deletes_a_task_that_waits_and_ends_none_that_runs(redis, redis_url):
+    app = Celery("shop", broker=redis_url, backend=redis_url)
+    task = app.task(name="t")(lambda: None)
+    first, second, third = task.delay(), task.apply_async(countdown=60), task.delay()
+
+    app.control.revoke([first.id, "0" * 24])
+    second.revoke()
+
+    assert (redis.llen("queue:default"), redis.zcard("schedule")) == (1, 0)
+    assert third.id in redis.lindex("queue:default", 0).decode()
+    apply_ends(default_client())
+    assert (first.state, third.state) == ("REVOKED", "PENDING")
+    with pytest.raises(PayloadError, match="terminate"):
+        app.control.revoke(third.id, terminate=True)

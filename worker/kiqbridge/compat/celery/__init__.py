@@ -15,6 +15,7 @@ counterpart is refused with what to write in its place; docs/how_to/migrate.md l
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kiqbridge.compat.celery import edits
 from kiqbridge.compat.celery.app import Celery, current_task, shared_task
 from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.request import Request
@@ -52,6 +53,8 @@ __all__ = [
     "shared_task",
     "signature",
 ]
+
+edits.install()
 
 
 def __getattr__(name: str) -> Any:

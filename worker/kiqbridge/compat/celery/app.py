@@ -10,11 +10,13 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.require import after_loading
 from kiqbridge.compat.celery.conf import Conf, latest_conf, make_latest
-from kiqbridge.compat.celery.options import check_call
+from kiqbridge.compat.celery.control import Control
+from kiqbridge.compat.celery.edits import check_body, listed
+from kiqbridge.compat.celery.options import SENT, check_call
 from kiqbridge.compat.celery.request import Request, current_request
 from kiqbridge.compat.celery.result import AsyncResult
 from kiqbridge.compat.celery.sending import item_of, when_of
-from kiqbridge.compat.celery.task import SENT, Task
+from kiqbridge.compat.celery.task import Task
 from kiqbridge.errors import ConfigError, PayloadError
 
 P = ParamSpec("P")
@@ -35,7 +37,8 @@ class Celery:
         config: passed to `conf.update`.
 
     Attributes:
-        conf: the settings, see `options.Conf`.
+        conf: the settings, see `conf.Conf`.
+        control: see `control.Control`.
         tasks: name → task; those of `shared_task` included.
     """
 
@@ -53,7 +56,8 @@ class Celery:
         self.main = main
         self.tasks = ChainMap[str, Task[..., Any]]({}, _shared_tasks)
         self._conf_of: Callable[[], Conf] = lambda: conf
-        self.conf = conf = Conf(self._route)
+        self.control = Control()
+        self.conf = conf = Conf(self._route, listed)
         if backend:
             self.conf.result_backend = backend
         if broker is not None:
@@ -101,7 +105,12 @@ class Celery:
     def _declare(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         given = dict(options)
         name = given.pop("name", None) or f"{_module_of(function, self)}.{function.__name__}"
-        task: Task[..., Any] = Task(function, name=name, conf=self._conf_of, options=given)
+        try:
+            if given.get("bind"):
+                check_body(function, name)
+            task: Task[..., Any] = Task(function, name=name, conf=self._conf_of, options=given)
+        except ConfigError as error:
+            raise ConfigError(listed(str(error))) from error
         self.tasks[name] = task
         return task
 

@@ -61,12 +61,18 @@ class Conf:
     )
 
     _routes: Routes
+    _listed: Callable[[str], str]
     _is_eager: bool
     _on_routed: Callable[[], object]
 
-    def __init__(self, on_routed: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        on_routed: Callable[[], object] = lambda: None,
+        listed: Callable[[str], str] = str,
+    ) -> None:
         object.__setattr__(self, "_routes", Routes(None))
         object.__setattr__(self, "_on_routed", on_routed)
+        object.__setattr__(self, "_listed", listed)
         object.__setattr__(self, "_is_eager", False)
         self.task_default_queue = "default"
         self.task_routes: Any = None
@@ -115,7 +121,7 @@ class Conf:
         if value in _IMPLIED_SETTINGS.get(name, ()):
             return
         hint = INSTEAD.get(name, "see docs/reference/settings.md for what a worker takes")
-        raise ConfigError(f"conf.{name}: {value!r} has no counterpart here: {hint}")
+        raise ConfigError(self._listed(f"conf.{name}: {value!r} has no counterpart here: {hint}"))
 
     def follow_eager(self) -> None:
         """Let the default client do what `task_always_eager` says; called when that, or the client, has changed."""

@@ -29,6 +29,9 @@ HONOURED: Final = frozenset(
 )
 """Options of a task that this module translates."""
 
+SENT: Final = frozenset({"countdown", "eta", "expires", "queue", "task_id"})
+"""Options of a call that `Task.item` honours."""
+
 _TRANSLATED: Final = frozenset({"name", "retry", "retry_in", "timeout_s"})
 """Options of `job` that are translations of Celery's; its others, such as `cron`, `pool` or `unique`, are taken as they are."""
 
@@ -65,6 +68,38 @@ INSTEAD: Final[Mapping[str, str]] = {
     "include": "write Celery(include=[…])",
     "task_annotations": "give the options at the task",
 }
+
+OF_TASK: Final[Mapping[str, str]] = {
+    "update_state": "write progress where your application keeps it; there are no states of your own",
+    "send_event": "use server.on of kiqbridge",
+    "replace": "return, and let the next task of a chain do it",
+    "add_to_chord": "let the task add to its batch: current_batch().add(…) of kiqbridge.flow",
+    "app": "import the application",
+    "backend": "ask an AsyncResult",
+    "AsyncResult": "import AsyncResult from kiqbridge.compat.celery",
+    "chunks": "use perform_bulk of the task's job",
+    "map": "use a group",
+    "starmap": "use a group",
+}
+"""Attributes of a bound task that are missing."""
+
+OF_REQUEST: Final[Mapping[str, str]] = {
+    "eta": "give the time as an argument",
+    "expires": "give the time as an argument",
+    "headers": "give it as an argument, or use current attributes (docs/reference/api.md)",
+    "root_id": "give an id of your own as an argument",
+    "parent_id": "give an id of your own as an argument",
+    "correlation_id": "use request.id",
+    "reply_to": "results are kept in Redis",
+    "group": "ask current_batch() of kiqbridge.flow",
+    "chord": "ask current_batch() of kiqbridge.flow",
+    "timelimit": "it is declared at the task",
+    "origin": "give it as an argument",
+    "callbacks": "use a chain",
+    "errbacks": "use server.death_handler",
+    "stamps": "use current attributes",
+}
+"""Attributes of a request that are missing."""
 
 
 def check_task(name: str, options: Mapping[str, Any]) -> None:

@@ -1,12 +1,14 @@
 """What a task knows of its call: `self.request` and `current_task.request`."""
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.compat.celery.exceptions import Retry
+from kiqbridge.compat.celery.options import OF_REQUEST
 
 
 class Request:
@@ -20,6 +22,7 @@ class Request:
         kwargs: of a function that is called directly; of a job empty, since arguments travel by position.
         delivery_info: `{"routing_key": QUEUE}` of a job.
         is_eager: whether it runs at once, in the caller.
+        hostname: of this machine.
         called_directly: whether it is no job: the function is called, or nothing runs here.
         has_begun: whether the function was called.
         again: what `retry(throw=False)` has returned: the job is tried again when its function has ended.
@@ -48,6 +51,16 @@ class Request:
         self.has_begun = False
         self.again: Retry | None = None
         self.most: int | None = None
+
+    @property
+    def hostname(self) -> str:
+        """Of this machine."""
+        return socket.gethostname()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = OF_REQUEST.get(name)
+        said = f" here: {hint}" if hint else ""
+        raise AttributeError(f"request.{name} has no counterpart{said}")
 
     def __repr__(self) -> str:
         return f"<Request {self.task} {self.id}, retries {self.retries}>"

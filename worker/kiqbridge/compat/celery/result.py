@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge import seams
 from kiqbridge.compat.celery.conf import Conf, latest_conf
+from kiqbridge.compat.celery.control import Control
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultTimeout
 
 if TYPE_CHECKING:
@@ -89,6 +90,10 @@ class AsyncResult:
 
     wait = get
 
+    def revoke(self, *, terminate: bool = False) -> None:
+        """Delete the task if it waits; see `Control.revoke`."""
+        Control().revoke(self.id or "", terminate=terminate)
+
     def ready(self) -> bool:
         """Whether it has ended."""
         return self.state != "PENDING"
@@ -103,14 +108,17 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """SUCCESS, FAILURE, REVOKED (expired or cancelled), or PENDING: it has not ended, or its result is gone.
+        """SUCCESS, FAILURE, REVOKED (expired, cancelled or deleted), or PENDING: it has not ended, or its result is gone.
 
         Raises:
             ConfigError: the application has no `backend`, so no result is kept.
         """
         self._require_backend()
         found = seams.call("fetch_result")(self.id or "")
-        return "PENDING" if found is None else _STATES.get(found.outcome, "FAILURE")
+        if found is None:
+            return "PENDING"
+        was_deleted = found.error.rpartition(".")[2] == "JobRemoved"
+        return "REVOKED" if was_deleted else _STATES.get(found.outcome, "FAILURE")
 
     @property
     def status(self) -> str:
@@ -222,6 +230,11 @@ class GroupResult:
     def failed(self) -> bool:
         """Whether one of them has failed for good."""
         return any(each.failed() for each in self.results)
+
+    def revoke(self, *, terminate: bool = False) -> None:
+        """Delete those tasks that wait; see `Control.revoke`."""
+        for each in self.results:
+            each.revoke(terminate=terminate)
 
     def waiting(self) -> bool:
         """Whether one of them has not ended."""

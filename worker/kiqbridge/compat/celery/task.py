@@ -16,7 +16,7 @@ from kiqbridge.client.middleware import collector_of
 from kiqbridge.client.registry import MARK
 from kiqbridge.compat.celery.conf import Conf
 from kiqbridge.compat.celery.exceptions import MaxRetriesExceededError, Retry
-from kiqbridge.compat.celery.options import check_call, check_task, is_ours
+from kiqbridge.compat.celery.options import SENT, check_call, check_task, is_ours
 from kiqbridge.compat.celery.request import Request, called, current_request, is_final, performed
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
 from kiqbridge.compat.celery.sending import item_of, when_of
@@ -30,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-SENT: Final = frozenset({"countdown", "eta", "expires", "queue", "task_id"})
-"""Options of a call that `Task.item` honours."""
 
 FOREVER: Final = 10_000
 """Retries of a task with `max_retries=None`."""
