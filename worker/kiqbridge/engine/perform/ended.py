@@ -73,6 +73,11 @@ class LastEnded:
         jid, tid, name = payload.get("jid"), TID.get(), measured_name(payload, name)
         return Ended(jid, name, queue, outcome, time.time(), took_s, tid, _marks(payload))
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `note` keeps another one."""
+        return len(self._others) < MOST_OTHERS and self.most > 0
+
     def note(
         self,
         payload: Mapping[str, Any],
@@ -92,7 +97,7 @@ class LastEnded:
             outcome, at, error, took_s: see `Ended`.
             name: the class that is performed; else that of the payload.
         """
-        if self.most and len(self._others) < MOST_OTHERS:
+        if self.has_room:
             measured = measured_name(payload, name or str(payload.get("class")))
             said = error_class(error), error_message(error)
             jid, tid = payload.get("jid"), TID.get()

@@ -128,7 +128,7 @@ class Failures:
             Target.DEAD: "is dead, no tries are left",
         }.get(target, "is dropped")
         log_failure(error, outcome, payload, definition)
-        if self.ended is not None:
+        if self.ended is not None and self.ended.has_room:
             self.ended.note(
                 payload,
                 execution.queue,

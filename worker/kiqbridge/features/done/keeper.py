@@ -2,7 +2,7 @@
 
 1. Each second it takes what was noted (engine/perform/ended.py). If that is nothing, it asks Redis for nothing.
 2. Of each class and kind it keeps the last ones, as many as Redis would.
-3. One script for each hundred writes them. The more were written, the longer it waits until the next turn: so a flood
+3. One script for each fifty writes them. The more were written, the longer it waits until the next turn: so a flood
    costs a process some hundred records a second at most, whatever it performs.
 4. While the server uses more than four fifths of its memory nothing is written, and what ended meanwhile is not on record.
 
@@ -42,7 +42,7 @@ RECORDS_A_SECOND: Final = 100
 MOST_AT_ONCE: Final = 1_000
 """Records of one turn."""
 
-BATCH: Final = 100
+BATCH: Final = 50
 """Records that one script writes: about a millisecond at the server."""
 
 FULL: Final = 0.8
