@@ -338,9 +338,9 @@ def test_the_page_lists_them_and_links_to_their_lives(browser, keep):
     assert "2 on record" in page.text
     assert {"/jobs/a", "/jobs/b"} <= set(page.links)
     assert "It has ended: dead. OSError: <no> route" in browser.open("/jobs/b").text
-    assert "/jobs/a" not in browser.open("/done?outcome=bad&longer_than_s=0.1").links
-    assert "Nothing is found." in browser.open("/done?class=None").text
-    browser.open("/done?longer_than_s=x", status=400)
+    assert "/jobs/a" not in browser.open("/done?q=outcome:bad+longer:1s").links
+    assert "Nothing is found." in browser.open("/done?q=None").text
+    browser.open("/done?q=longer:x", status=400)
 
 
 def test_a_long_list_is_read_in_bounded_steps(redis, operator, keep):

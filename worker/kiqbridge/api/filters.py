@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Final
@@ -120,35 +120,53 @@ def parse_search(expression: str) -> Filter:
     Raises:
         PayloadError: an unknown name, a name given twice, or an age that is no duration; names it.
     """
+    terms, words = parse_terms(expression, NAMES)
     given: dict[str, str | float] = {}
+    for name, value in terms.items():
+        if NAMES[name] in given:
+            raise PayloadError(f"{name}: it is given twice, and all that is given must apply")
+        given[NAMES[name]] = parse_age(name, value) if NAMES[name].endswith("_s") else value
+    if words:
+        if "text" in given:
+            raise PayloadError("text: it is given twice, and all that is given must apply")
+        given["text"] = words
+    return Filter(**given)  # type: ignore[arg-type]
+
+
+def parse_terms(expression: str, names: Collection[str]) -> tuple[dict[str, str], str]:
+    """The values of an expression by name, and all words without one.
+
+    Raises:
+        PayloadError: another name than these, or one that is given twice.
+    """
+    given: dict[str, str] = {}
     words: list[str] = []
     for name, quoted, bare in _TERM.findall(expression):
         value = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
         if not name:
             words.append(value)
-            continue
-        if name not in NAMES:
+        elif name not in names:
             raise PayloadError(
-                f"{name}: there is no such name to search by; there are {', '.join(NAMES)}. To find the text "
+                f"{name}: there is no such name to search by; there are {', '.join(names)}. To find the text "
                 f'{name}:{value} itself, write "{name}:{value}"'
             )
-        attribute = NAMES[name]
-        if attribute in given:
+        elif name in given:
             raise PayloadError(f"{name}: it is given twice, and all that is given must apply")
-        if attribute.endswith("_s"):
-            age = span_of(value)
-            if age is None:
-                raise PayloadError(
-                    f"{name}: {value!r} is no duration; write 90, 90s, 15m, 2h or 1d"
-                )
-            given[attribute] = age
-        elif value:
-            given[attribute] = value
-    if words:
-        if "text" in given:
-            raise PayloadError("text: it is given twice, and all that is given must apply")
-        given["text"] = " ".join(words)
-    return Filter(**given)  # type: ignore[arg-type]
+        else:
+            given[name] = value
+    return given, " ".join(words)
+
+
+def parse_age(name: str, value: str) -> float:
+    """Seconds out of the value that a term of this name has.
+
+    Raises:
+        PayloadError: it is no duration.
+    """
+    age = span_of(value)
+    if age is None:
+        raise PayloadError(f"{name}: {value!r} is no duration; write 90, 90s, 15m, 2h or 1d")
+    return age
 
 
 def age_starts_at(job: JobRecord) -> float | None:

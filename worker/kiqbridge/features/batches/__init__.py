@@ -17,7 +17,7 @@ FEATURE = Feature(
         )
     ],
     pages="page:routes",
-    tabs=[Tab("/batches", "Batches", after="/schedules")],
+    tabs=[Tab("/batches", "Batches", "Flow", key="t")],
     calls={"show_batch": "command:show_batch", "signature": "signatures:signature"},
     barrier="cancelled:CancelledBatches",
     values={"next": "steps:passes_value"},

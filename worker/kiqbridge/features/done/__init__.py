@@ -14,5 +14,5 @@ FEATURE = Feature(
     worker="keeper:roles",
     history="reading:part_of",
     pages="page:routes",
-    tabs=[Tab("/done", "Done", after="/dead")],
+    tabs=[Tab("/done", "Done", "Jobs", after="/dead", key="f")],
 )

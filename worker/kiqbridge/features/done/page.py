@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from kiqbridge.api import Operator
+from kiqbridge.api.filters import parse_age, parse_terms
+from kiqbridge.errors import PayloadError
 from kiqbridge.features.done.reading import (
     DoneFilter,
     Position,
@@ -16,21 +17,22 @@ from kiqbridge.features.done.reading import (
     scan_done,
 )
 from kiqbridge.features.done.record import DoneJob
-from kiqbridge.web.context import render, view_of
+from kiqbridge.web.context import render, url, view_of
+from kiqbridge.web.pages.listing import named_by
 
 ROWS: Final = 50
 LOOKED_AT: Final = 5_000
 """Records that one page of a filtered list looks at, in ten round trips; the next page goes on where it ended."""
 
 FIELDS: Final = {
-    "class": "Class",
-    "queue": "Queue",
-    "tag": "Tag",
-    "outcome": "Outcome",
-    "error_class": "Error",
-    "longer_than_s": "Took at least (s)",
+    "class": "job_class",
+    "queue": "queue",
+    "tag": "tag",
+    "outcome": "outcome",
+    "error_class": "error_class",
+    "longer": "longer_than_s",
 }
-_MOST_CHARACTERS: Final = 200
+"""Name in the search → attribute of a filter."""
 
 
 def routes() -> list[Route]:
@@ -41,19 +43,24 @@ def routes() -> list[Route]:
 def show(request: Request) -> Response:
     """A page of jobs."""
     view, given = view_of(request), request.query_params
-    wanted = {name: given.get(name, "").strip()[:_MOST_CHARACTERS] for name in FIELDS}
-    wanted = {name: text for name, text in wanted.items() if text}
+    if path := named_by(request):
+        return RedirectResponse(url(request, path), status_code=303)
+    q = given.get("q", "").strip()
     before = parse_position(given.get("before", ""))
-    where = _filter(wanted)
-    key = ("done", tuple(wanted.items()), before)
+    where = _filter(q)
+    key = ("done", q, before)
     jobs, older = view.read(key, lambda: fetch(view.operator, where, before))
     return render(
         request,
         "done.html",
         jobs=jobs,
         older=older,
-        wanted=wanted,
-        fields=FIELDS,
+        search={
+            "path": "/done",
+            "what": "done jobs",
+            "q": q,
+            "hint": "class:Mail outcome:dead longer:10s",
+        },
         is_first=before is None,
         total=view.read(("done count",), lambda: count_done(view.operator)),
     )
@@ -73,13 +80,9 @@ def fetch(
     return found, last if looked_at >= LOOKED_AT else None
 
 
-def _filter(wanted: dict[str, str]) -> DoneFilter:
-    try:
-        longer_than_s = float(wanted.get("longer_than_s", 0))
-    except ValueError:
-        raise HTTPException(400, "Write a number of seconds.") from None
-    names = {"class": "job_class"}
-    texts = {
-        names.get(name, name): text for name, text in wanted.items() if name != "longer_than_s"
-    }
-    return DoneFilter(**texts, longer_than_s=longer_than_s)
+def _filter(q: str) -> DoneFilter:
+    given, words = parse_terms(f"class:{q}" if q and ":" not in q else q, FIELDS)
+    if words:
+        raise PayloadError(f"Write what {words!r} is: {', '.join(FIELDS)}, as in class:Mail.")
+    texts = {FIELDS[name]: text for name, text in given.items() if name != "longer"}
+    return DoneFilter(**texts, longer_than_s=parse_age("longer", given.get("longer", "0")))

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.api import AuditEntry, Operator, read_audit
+from kiqbridge.api.filters import parse_terms
 from kiqbridge.web.context import render, view_of
 
 ROWS: Final = 50
@@ -42,12 +43,8 @@ def show(request: Request) -> Response:
 
 def parse(q: str) -> dict[str, str]:
     """Field → text that it contains; words without a name are sought in all fields together (`""`)."""
-    wanted: dict[str, str] = {}
-    for word in q.split():
-        name, colon, text = word.partition(":")
-        field = FIELDS.get(name, "") if colon else ""
-        wanted[field] = f"{wanted.get(field, '')} {text if field else word}".strip()
-    return wanted
+    given, words = parse_terms(q, FIELDS)
+    return {FIELDS[name]: text for name, text in given.items()} | ({"": words} if words else {})
 
 
 def fetch(
