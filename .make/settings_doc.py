@@ -19,9 +19,8 @@ _HEAD = """\
 <!-- Made by: make docs -->
 
 Precedence: defaults < file < environment < command line. An empty variable counts as not set. Every \
-error names the setting, its value and where that came from. Times are in seconds. `read by` says who reads \
-a setting: the worker (`kiqbridge worker`), a client wherever it is, the enqueue function, or the web page; clients and functions \
-read their environment only.
+error names the setting, its value and where that came from. Times are in seconds. \
+Clients and functions read their environment only.
 
 ## The worker
 
@@ -66,30 +65,31 @@ The command's flags go before the variables; `create_app` has arguments for the 
 
 def text() -> str:
     """The whole document."""
-    columns = ["setting", "environment", "default", "read by", ""]
-    with_flags = ["setting", "environment", "flags", "default", "read by", ""]
-    worker = _table(with_flags, SETTINGS)
-    client = _table(columns, CLIENT_ONLY_SETTINGS)
-    function = _table(columns, FUNCTION_SETTINGS)
-    page = _table(with_flags, WEB_SETTINGS)
+    worker = _table("worker", SETTINGS)
+    client = _table("client", CLIENT_ONLY_SETTINGS)
+    function = _table("function", FUNCTION_SETTINGS)
+    page = _table("web", WEB_SETTINGS)
     return "\n".join(
         [_HEAD, *worker, _QUEUES + _CLIENT, *client, _FUNCTION, *function, _PAGE, *page, ""]
     )
 
 
-def _table(columns: list[str], settings: Iterable[Setting]) -> Iterator[str]:
-    yield _row(columns)
-    yield _row(["---"] * len(columns))
+def _table(reader: str, settings: Iterable[Setting]) -> Iterator[str]:
+    yield _row(["setting, flags, environment", "default", "meaning"])
+    yield _row(["---"] * 3)
     for setting in settings:
-        cells = {
-            "setting": setting.name,
-            "environment": _code([*setting.env, *filter(None, [setting.provider])]),
-            "flags": _code([*setting.flags, *setting.switches]),
-            "default": _code([shown_default(setting)]) if shown_default(setting) != "none" else "",
-            "read by": ", ".join(setting.read_by),
-            "": f"{setting.help}{_in_file(setting)}",
-        }
-        yield _row([cells[column] for column in columns])
+        flags = _code([*setting.flags, *setting.switches])
+        environment = _code([*setting.env, *filter(None, [setting.provider])])
+        others = [each for each in setting.read_by if each != reader]
+        default = shown_default(setting)
+        yield _row(
+            [
+                "<br>".join(filter(None, [setting.name, flags, environment])),
+                _code([default]) if default != "none" else "",
+                f"{setting.help}{_in_file(setting)}"
+                + (f". Also read by: {', '.join(others)}" if others else ""),
+            ]
+        )
 
 
 def _code(names: Iterable[str]) -> str:

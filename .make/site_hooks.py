@@ -2,8 +2,12 @@
 
 # ruff: noqa: INP001 - a script of the Makefile, in no package
 
+import os
 import posixpath
 import re
+import subprocess
+import tomllib
+from functools import cache
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -20,11 +24,83 @@ FROM_ELSEWHERE = {
 }
 """Page of the site → the file that it is made of."""
 
+BOOSTS = {"how_to": 3, "tutorial": 2, "reference": 1.5, "decisions": 0.2}
+"""Folder → how much more a hit of the search counts there; 1 elsewhere."""
+RECORDING = re.compile(
+    r'<div class="recording">.*?<code>(?P<text>.*?)</code></pre></div>\s*</div>', re.DOTALL
+)
+
 _FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
 )
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """The version below each page; with `SITE_REPO_URL`, which this repository does not know, a link that edits it."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    config.copyright = f"Kiqbridge {version}, MIT licence"
+    if url := os.environ.get("SITE_REPO_URL"):
+        config.repo_url, config.edit_uri = url, "edit/main/docs/"
+        config.theme["features"].append("content.action.edit")
+
+
+def on_page_content(html: str, page: Page, **_more: object) -> str:
+    """Let the recorded terminal play: each line appears after the one before, by CSS alone."""
+    return RECORDING.sub(_played, html) if page.file.src_uri == "index.md" else html
+
+
+def _played(block: re.Match[str]) -> str:
+    lines = re.sub(r"<[^>]+>", "", block["text"]).strip("\n").split("\n")
+    shown = "".join(
+        f'<span style="--line: {number}">{line or " "}</span>' for number, line in enumerate(lines)
+    )
+    return (
+        f'<div class="recording" id="recording"><pre tabindex="0"><code>{shown}</code></pre></div>'
+    )
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write llms.txt: what each page is about, for programs that read."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    for section, entries in ((next(iter(each)), next(iter(each.values()))) for each in config.nav):
+        lines += [f"## {section}", "", *map(_line, _pages_in(entries)), ""]
+    (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _pages_in(entries: object) -> list[str]:
+    if isinstance(entries, str):
+        return [entries]
+    values = entries.values() if isinstance(entries, dict) else entries
+    return [page for each in values for page in _pages_in(each)]  # type: ignore[attr-defined]
+
+
+def _line(page: str) -> str:
+    return f"- [{_titles.get(page, page)}]({page.removesuffix('.md')}.html)"
+
+
+_titles: dict[str, str] = {}
+
+
+@cache
+def _changes() -> dict[str, str]:
+    """File → the day of its last commit; none in a tree without history."""
+    log = subprocess.run(  # noqa: S603 - without arguments of anybody
+        ["git", "log", "--format=%cs", "--name-only", "--", "docs", *FROM_ELSEWHERE.values()],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[str, str] = {}
+    day = ""
+    for line in filter(None, log.stdout.splitlines()):
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", line):
+            day = line
+        else:
+            found.setdefault(line, day)
+    return found
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -43,6 +119,11 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -
     if own in ADDED:
         markdown = f"{markdown}\n{ADDED[own]()}"
     source = FROM_ELSEWHERE.get(own, f"docs/{own}")
+    page.meta.setdefault("search", {"boost": BOOSTS.get(own.partition("/")[0], 1)})
+    if day := _changes().get(source):
+        page.meta.setdefault("revision_date", day)
+    heading = re.search(r"^# (.+)$", markdown, re.MULTILINE)
+    _titles[own] = heading[1] if heading else own
 
     def relative(path: str) -> str | None:
         """From this page to the page of a file, named from the root of the repository; None if it has none."""
