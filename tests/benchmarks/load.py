@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def pushes(number: int, count: int) -> Iterator[tuple[bytes, int]]:
-    """Single pushes as clients send them: two commands in one packet."""
+    """Single pushes as Sidekiq sends them: two commands in one packet."""
     queue = packed(b"SADD", b"queues", b"default")
     for each in range(count):
         job = JOB % (each, number << 40 | each)
