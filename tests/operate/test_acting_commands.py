@@ -120,6 +120,46 @@ class TestSets:
         assert scores["schedule0"] == 2_208_985_200
         assert scores["schedule1"] == pytest.approx(time.time() + 7200, abs=60)
 
+    def test_jobs_of_a_window_are_moved_by_a_time_and_keep_their_distances(self, run, redis):
+        new_year = 1_893_456_000
+        due = {f"j{hour}": new_year + hour * 3600.5 for hour in range(1, 700)}
+        redis.zadd("schedule", {text(jid): at for jid, at in due.items()})
+        window = "--due-after", "2030-01-01T02:00:00Z", "--due-before", "2030-01-02T00:00:00Z"
+
+        assert run("scheduled", "reschedule", *window, "--by", "2h")[:2] == (
+            0,
+            "rescheduled 22 jobs by 2 h\n",
+        )
+        run("scheduled", "reschedule", "--all", "--by=-30m")
+
+        scores = redis.zrange("schedule", 0, -1, withscores=True)
+        assert {json.loads(each)["jid"]: at for each, at in scores} == {
+            jid: at + (7200 if jid in list(due)[1:23] else 0) - 1800 for jid, at in due.items()
+        }
+
+    def test_one_instant_for_many_is_asked_and_may_be_spread(self, run, redis, answering):
+        fill(redis, "retry", 300)
+        at = "--at", "2040-01-01T00:00:00Z"
+
+        answering("n\n")
+        code, _, err = run("retries", "reschedule", "--all", *at)
+        assert code == 1
+        assert err.startswith(
+            "All of them are due at one instant then; --spread 30m distributes them, --by 2h keeps their distances. "
+            "Reschedule 300 retries to 2040-01-01T00:00:00Z? [y/N]"
+        )
+        code, out, _ = run("retries", "reschedule", "--all", *at, "--spread", "30m")
+
+        assert (code, out) == (
+            0,
+            "rescheduled 300 jobs to 2040-01-01T00:00:00Z and up to 30 min later\n",
+        )
+        scores = [score for _, score in redis.zrange("retry", 0, -1, withscores=True)]
+        assert 2_208_988_800 <= min(scores) and max(scores) <= 2_208_988_800 + 1800
+        assert len(set(scores)) > 250
+        code, _, err = run("retries", "reschedule", "--all", "--by", "2h", "--spread", "1h")
+        assert (code, "keep their distances" in err) == (2, True)
+
     def test_before_jobs_are_destroyed_the_number_is_asked(self, run, redis, answering):
         fill(redis, "dead", 1204)
 

@@ -36,6 +36,9 @@ from kiqbridge.wire.tick_mark import EndKind
 Action = Literal["retry", "kill", "delete", "reschedule", "move"]
 """`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one."""
 
+Moment = float | Callable[["PlacedJob"], float]
+"""Epoch seconds, or a function of a job that returns them."""
+
 Progress = Callable[[int, int], None]
 """Called after each batch with the jobs that were moved, and those that were looked at."""
 
@@ -113,7 +116,7 @@ class Operation(Generic[_Placed]):
         jobs: the queue or the set.
         action: what is done.
         detail: which jobs, for the audit log.
-        at: the new time for `reschedule`, epoch seconds.
+        at: the new time for `reschedule`.
         to: the queue for `move`.
 
     Raises:
@@ -130,7 +133,7 @@ class Operation(Generic[_Placed]):
         action: Action,
         detail: str,
         *,
-        at: float | None = None,
+        at: Moment | None = None,
         to: str | None = None,
     ) -> None:
         if action not in jobs.actions:
@@ -147,7 +150,9 @@ class Operation(Generic[_Placed]):
                 raise PayloadError(f"to: the jobs are in {to} already")
         self._jobs = jobs
         self._action = action
-        self._at = None if at is None else float(epoch_seconds(at))
+        self._moment = at if callable(at) else None
+        self._at = None if at is None or callable(at) else float(epoch_seconds(at))
+        self._rescheduled: set[int] = set()
         self._to = to or ""
         self._operator = jobs.operator
         self._note = new_note(
@@ -211,17 +216,27 @@ class Operation(Generic[_Placed]):
             done.refused, done.reason = len(self._refused), _reason(self._first)
         return done
 
-    def is_own(self, score: float) -> bool:
+    def is_own(self, job: _Placed) -> bool:
         """Whether this action itself has put a member of a set where it is."""
+        if self._moment is not None:
+            return hash(job.text) in self._rescheduled
         if self._action == "reschedule":
-            return score == self._at
-        return self._action == "kill" and self._jobs.name == "dead" and score >= self.started_at
+            return job.place == self._at
+        is_bury = self._action == "kill" and self._jobs.name == "dead"
+        return is_bury and (job.place or 0.0) >= self.started_at
+
+    def _own_score(self, job: _Placed) -> bytes:
+        """What the job's own time is to be; nothing: that of all."""
+        if self._moment is None:
+            return b""
+        self._rescheduled.add(hash(job.text))
+        return repr(float(epoch_seconds(self._moment(job)))).encode()
 
     def _act(self, job: _Placed, now: float) -> operating.Act:
         read = job.text, job.place
         has_ended = self._jobs.target == "dead"
         if self._action == "reschedule" or (self._action == "kill" and has_ended):
-            return operating.Act(*read, "score")
+            return operating.Act(*read, "score", self._own_score(job))
         if self._action == "move":
             return operating.Act(*read, "push", _moved(job, self._to), self._to)
         if self._action == "retry":

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Final
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.amounts import span_of
+from kiqbridge.wire.amounts import instant_text, span_of
 from kiqbridge.wire.job_record import JobRecord
 
 _GLOB: Final = "*?["
@@ -24,8 +25,11 @@ NAMES: Final[Mapping[str, str]] = {
     "batch": "text",
     "older": "older_than_s",
     "newer": "newer_than_s",
+    "due_after": "due_after",
+    "due_before": "due_before",
 }
 """Name in an expression → attribute of a filter."""
+_DUE: Final = ("due_after", "due_before")
 _ALSO_TEXT: Final = ("jid", "batch")
 _TERM: Final = re.compile(r'(?:([a-z_]+):(?!//))?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 
@@ -44,6 +48,7 @@ class Filter:
         text: text that the whole job, as it lies in Redis, contains.
         older_than_s: seconds since it failed last, or else was enqueued, or created.
         newer_than_s: likewise.
+        due_after, due_before: epoch seconds between which it is due; of what is in no set nothing matches.
     """
 
     job_class: str = ""
@@ -55,16 +60,18 @@ class Filter:
     text: str = ""
     older_than_s: float | None = None
     newer_than_s: float | None = None
+    due_after: float | None = None
+    due_before: float | None = None
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) not in ("", None) for field in fields(self))
 
     def __str__(self) -> str:
         """As people write it: `class:Mail error_class:OSError`; `parse_search` reads it."""
-        given = ((name, getattr(self, attribute)) for name, attribute in NAMES.items())
+        given = ((name, each, getattr(self, each)) for name, each in NAMES.items())
         return " ".join(
-            f"{name}:{_quoted(value)}"
-            for name, value in given
+            f"{name}:{instant_text(value) if attribute in _DUE else _quoted(value)}"
+            for name, attribute, value in given
             if value not in ("", None) and name not in _ALSO_TEXT
         )
 
@@ -92,12 +99,23 @@ class Filter:
             and (not self.tag or self.tag in job.tags)
             and self._matches_text(job)
             and self._matches_age(job, now)
+            and self._matches_due(job)
         )
 
     def _matches_text(self, job: JobRecord) -> bool:
         if self.text and _bytes_of(self.text) not in job.text:
             return False
         return not self.arg or any(self.arg in shown_argument(each) for each in job.display_args)
+
+    def _matches_due(self, job: JobRecord) -> bool:
+        if self.due_after is None and self.due_before is None:
+            return True
+        at: float | None = getattr(job, "at", None)
+        return (
+            at is not None
+            and (self.due_after is None or at >= self.due_after)
+            and (self.due_before is None or at < self.due_before)
+        )
 
     def _matches_age(self, job: JobRecord, now: float) -> bool:
         if self.older_than_s is None and self.newer_than_s is None:
@@ -125,12 +143,18 @@ def parse_search(expression: str) -> Filter:
     for name, value in terms.items():
         if NAMES[name] in given:
             raise PayloadError(f"{name}: it is given twice, and all that is given must apply")
-        given[NAMES[name]] = parse_age(name, value) if NAMES[name].endswith("_s") else value
+        given[NAMES[name]] = _parsed(name, value)
     if words:
         if "text" in given:
             raise PayloadError("text: it is given twice, and all that is given must apply")
         given["text"] = words
     return Filter(**given)  # type: ignore[arg-type]
+
+
+def _parsed(name: str, value: str) -> str | float:
+    if NAMES[name].endswith("_s"):
+        return parse_age(name, value)
+    return _epoch_of(name, value) if name in _DUE else value
 
 
 def parse_terms(expression: str, names: Collection[str]) -> tuple[dict[str, str], str]:
@@ -167,6 +191,16 @@ def parse_age(name: str, value: str) -> float:
     if age is None:
         raise PayloadError(f"{name}: {value!r} is no duration; write 90, 90s, 15m, 2h or 1d")
     return age
+
+
+def _epoch_of(name: str, value: str) -> float:
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise PayloadError(f"{name}: {value!r} is no time with a zone; write 2026-03-28T00:00:00Z")
+    return found.timestamp()
 
 
 def age_starts_at(job: JobRecord) -> float | None:

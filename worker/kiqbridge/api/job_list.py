@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from kiqbridge.api.actions import Action, Applied, Jobs, Operation, PlacedJob, Progress, clear_jobs
+from kiqbridge.api.actions import (
+    Action,
+    Applied,
+    Jobs,
+    Moment,
+    Operation,
+    PlacedJob,
+    Progress,
+    clear_jobs,
+)
 from kiqbridge.api.filters import Filter
 
 READ_AT_ONCE: Final = 100
@@ -80,7 +89,7 @@ class JobList(Jobs, Generic[Listed]):
         action: Action,
         jobs: Sequence[Listed],
         *,
-        at: float | None = None,
+        at: Moment | None = None,
         to: str | None = None,
     ) -> Applied:
         """Do the same to several jobs, in their order.
@@ -89,7 +98,7 @@ class JobList(Jobs, Generic[Listed]):
             action: of a set `retry` (push now), `kill`, `delete` or `reschedule`; of a queue `delete`, `kill` (to
                 the dead set) or `move` (to another queue, behind what waits there).
             jobs: as they were read from here.
-            at: the new time for `reschedule`, epoch seconds.
+            at: the new time for `reschedule`, epoch seconds, or a function of each job that returns them.
             to: name of the queue to move to.
 
         Returns:
@@ -111,7 +120,7 @@ class JobList(Jobs, Generic[Listed]):
         action: Action,
         where: Filter | None = None,
         *,
-        at: float | None = None,
+        at: Moment | None = None,
         to: str | None = None,
         limit: int | None = None,
         progress: Progress | None = None,

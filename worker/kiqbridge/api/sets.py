@@ -177,7 +177,7 @@ class JobSet(JobList[SortedEntry]):
             meant = [
                 entry
                 for entry in entries
-                if not running.is_own(entry.score) and where.matches(entry, running.started_at)
+                if not running.is_own(entry) and where.matches(entry, running.started_at)
             ]
             refused = running.run(meant if limit is None else meant[: limit - running.done])
             taken = set(map(id, meant)).difference(map(id, refused))

@@ -48,6 +48,7 @@ class Plan:
         where: which.
         count: how many there are now.
         ending: what else a sentence about it says, such as ` to mail`.
+        warning: what is to be known before the answer, a sentence; with it any verb asks.
     """
 
     verb: str
@@ -56,6 +57,7 @@ class Plan:
     where: Filter
     count: int
     ending: str = ""
+    warning: str = ""
 
     @property
     def sentence(self) -> str:
@@ -81,7 +83,9 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
     done = Applied(plan.count)
     if done and not options.dry_run:
         question = plan.sentence[0].upper() + plan.sentence[1:] + "?"
-        if plan.verb in ASKED and not confirm(question, options):
+        if plan.warning:
+            question = f"{plan.warning} {question}"
+        if (plan.verb in ASKED or plan.warning) and not confirm(question, options):
             return REFUSED
         with progress(VERBS.get(plan.verb, plan.verb), plan.count) as advance:
             answered = do(advance)

@@ -225,7 +225,7 @@ def _attempt(attempt: Attempt) -> str:
 
 def _act(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
-    at, to = destination_of(options)
+    at, to, goal, _ = destination_of(options)
     found = find_job(options.jid, operator)
     if not found:
         _say_missing(options.jid)
@@ -246,7 +246,7 @@ def _act(options: argparse.Namespace) -> int:
         raise PayloadError(
             f"{printable(options.jid)}: it waits in queue {printable(entry.name)} already, and needs no {options.verb}"
         )
-    goal = f" to queue {to}" if to else "" if at is None else f" to {instant_text(at)}"
+    goal = f" to queue {to}" if to else goal
     plan = Plan(
         verb=options.verb,
         target=f"queue:{entry.name}" if entry.place == "queue" else entry.name,

@@ -4,6 +4,7 @@ Retries failed and are due again, dead jobs have used up their retries, schedule
 """
 
 import argparse
+import random
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -20,10 +21,11 @@ from kiqbridge.api import (
     SortedEntry,
     open_operator,
 )
+from kiqbridge.api.actions import Moment
 from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import Advance, Plan, carry_out
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.amounts import count_text, instant_text, oldest_text
+from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, took_text
 from kiqbridge.wire.names import printable
 
 LIMIT: Final = 25
@@ -53,6 +55,8 @@ _HELP: Final = {
     "move": "move jobs to another queue, behind what waits there",
     "clear": "delete all jobs; of a queue also its name from the list of queues",
 }
+ONE_INSTANT: Final = "All of them are due at one instant then; --spread 30m distributes them, --by 2h keeps their distances."
+
 MORE: Final = {"move": " --to low", "reschedule": " --in 2h"}
 """What the examples of some verbs have besides."""
 
@@ -69,8 +73,13 @@ _FILTERS: Final = {
         "it failed, or was enqueued, longer ago: 90, 15m, 2h, 1d",
     ),
     "newer_than_s": ("--newer-than DURATION", "it failed, or was enqueued, since then"),
+    "due_after": ("--due-after TIME", "it is due then or later: ISO 8601 with a zone"),
+    "due_before": ("--due-before TIME", "it is due before that"),
 }
 """Attribute of a filter → its option, and the help of that."""
+_DUE: Final = ("due_after", "due_before")
+_LEFT_OUT: Final = {"queue": ("queue", *_DUE), "dead": _DUE}
+"""Kind → attributes of a filter that say nothing of its jobs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
@@ -124,10 +133,10 @@ def _add_acting(verbs: "arguments.Verbs[Any]", kind: str) -> None:
 def _add_filters(parser: argparse.ArgumentParser, kind: str) -> None:
     group = parser.add_argument_group("which jobs", "All that is given must apply.")
     for name, (words, text) in _FILTERS.items():
-        if (kind, name) != ("queue", "queue"):
-            arguments.add(
-                group, words, text, dest=name, default=None if name.endswith("_s") else ""
-            )
+        if name in _LEFT_OUT.get(kind, ()):
+            continue
+        default = None if name.endswith("_s") or name.startswith("due_") else ""
+        arguments.add(group, words, text, dest=name, default=default)
 
 
 def add_destination(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -138,19 +147,73 @@ def add_destination(parser: argparse.ArgumentParser, verb: str) -> None:
         when = parser.add_mutually_exclusive_group(required=True)
         arguments.add(when, "--at TIME", "ISO 8601 with a zone")
         arguments.add(when, "--in DURATION", "90, 15m, 2h, 1d")
-    parser.set_defaults(at=None, in_=None, to=None)
+        when.add_argument(
+            "--by",
+            metavar="DURATION",
+            type=_shift,
+            help="so much later than it is due now, or, as in --by=-2h, earlier",
+        )
+        text = "each at a time of its own within so long after --at or --in"
+        arguments.add(parser, "--spread DURATION", text)
+    parser.set_defaults(at=None, in_=None, to=None, by=None, spread=None)
 
 
-def destination_of(options: argparse.Namespace) -> tuple[float | None, str | None]:
-    """The epoch seconds and the queue that `add_destination` asked for, None what it did not."""
+def _shift(text: str) -> float:
+    seconds = arguments.duration(text.removeprefix("-"))
+    return -seconds if text.startswith("-") else seconds
+
+
+class Destination(NamedTuple):
+    """Where jobs go, or when.
+
+    Attributes:
+        at: epoch seconds, or a function of a job; None: it is about no time.
+        to: the queue, or None.
+        text: what a sentence says of it, such as ` to mail`.
+        is_instant: all are due at one and the same time.
+    """
+
+    at: Moment | None = None
+    to: str | None = None
+    text: str = ""
+    is_instant: bool = False
+
+
+def destination_of(options: argparse.Namespace) -> Destination:
+    """What `add_destination` asked for.
+
+    Raises:
+        PayloadError: --spread with --by, which keeps the distances of the jobs.
+    """
+    by, spread = options.by, options.spread
+    if by is not None:
+        if spread is not None:
+            raise PayloadError(
+                "--spread: jobs that are moved --by keep their distances; leave it out"
+            )
+        text = f" by {'-' if by < 0 else ''}{took_text(abs(by))}"
+        return Destination(lambda job: (job.place or 0.0) + by, text=text)
     if options.in_ is not None:
-        return time.time() + float(options.in_), options.to
-    return None if options.at is None else options.at.timestamp(), options.to
+        at = time.time() + float(options.in_)
+    elif options.at is not None:
+        at = options.at.timestamp()
+    else:
+        return Destination(to=options.to, text=f" to {options.to}" if options.to else "")
+    text = f" to {instant_text(at)}"
+    if spread is None:
+        return Destination(at, text=text, is_instant=True)
+    return Destination(
+        lambda _job: at + random.uniform(0, spread),  # noqa: S311 - to come one after the other
+        text=f"{text} and up to {took_text(spread)} later",
+    )
 
 
 def _filter_of(options: argparse.Namespace) -> Filter:
-    given = vars(options)
-    return Filter(**{name: given[name] for name in _FILTERS if name in given})
+    given = {name: getattr(options, name) for name in _FILTERS if hasattr(options, name)}
+    for name in _DUE:
+        if given.get(name) is not None:
+            given[name] = given[name].timestamp()
+    return Filter(**given)
 
 
 def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
@@ -234,8 +297,7 @@ def _act(options: argparse.Namespace) -> int:
     jobs: Any = _jobs_of(options)
     is_all = options.verb == "clear"
     where = Filter() if is_all else _selection_of(options)
-    at, to = destination_of(options)
-    goal = f" to {to}" if to else "" if at is None else f" to {instant_text(at)}"
+    at, to, goal, is_instant = destination_of(options)
     if isinstance(jobs, Queue):
         goal += f" {'from' if to else 'of'} queue {jobs.name}"
     named = [] if is_all else _named(jobs, options.jids)[: options.limit]
@@ -264,6 +326,7 @@ def _act(options: argparse.Namespace) -> int:
         where=where,
         count=total,
         ending=goal,
+        warning=ONE_INSTANT if is_instant and total > 1 else "",
     )
     return carry_out(options, plan, do)
 

@@ -51,7 +51,7 @@ class Act(NamedTuple):
         member: its text as read.
         place: its score as read; in a queue how many were to be taken before it, None = not known.
         effect: pushed, kept in the dead set, dropped, or given another score.
-        text: to push, or to keep.
+        text: to push, or to keep; of `score` one in the place of the batch's, or nothing.
         queue: to push to.
         effects: of its end (engine/settle/ending.py).
     """

@@ -10,7 +10,7 @@
 --      set, 6 `list` or `zset`, what KEYS 1 is, 7 jobs that are near an end, 8 jobs to look at around a place, 9 `all`
 --      to look through the whole list for what is not in its place, 10 number n of queue lists, n names of queues,
 --      then for each job: its text, its score as read, or how many were to be taken before it, or '', `push`, `bury`,
---      `drop` or `score`, the text to push or to keep, number of its queue list or '', the effects of its end
+--      `drop` or `score`, the text to push or to keep, or a score in place of that to set, number of its queue list or '', the effects of its end
 --      (parts/each_effect.lua)
 -- Returns the count of the audit entry: how many jobs all its batches have moved.
 -- Repeated: a batch that was noted changes nothing; one that was not moves what is still as it was read.
@@ -101,7 +101,7 @@ while i <= #ARGV do
     if effect == 'push' then
       enqueue(KEYS[3], ARGV[10 + list], KEYS[6 + list], text)
     elseif effect == 'score' then
-      redis.call('ZADD', KEYS[1], ARGV[5], member)
+      redis.call('ZADD', KEYS[1], text ~= '' and text or ARGV[5], member)
     end
     _, key, i = leave(effect == 'bury' and KEYS[2] or nil, ARGV[5], text, key, i + 5)
     moved = moved + 1
