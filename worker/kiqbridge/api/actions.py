@@ -272,6 +272,25 @@ class Operation(Generic[_Placed]):
         )
 
 
+class Look(Operation[_Placed]):
+    """Does nothing to jobs but show them; an `Operation` by which a queue or a set is gone through."""
+
+    def __init__(self, seen: Callable[[Sequence[_Placed]], object]) -> None:
+        self._seen = seen
+        self.done = 0
+        self.started_at = time.time()
+
+    def run(self, jobs: Sequence[_Placed], *, thorough: bool = False) -> list[_Placed]:  # noqa: ARG002 - see `Operation`
+        """Show them; all stay."""
+        if jobs:
+            self._seen(jobs)
+        return list(jobs)
+
+    def is_own(self, job: _Placed) -> bool:  # noqa: ARG002 - see `Operation`
+        """None is."""
+        return False
+
+
 def clear_jobs(jobs: Jobs) -> int:
     """Delete all jobs of a queue or a set at once, and end those whose end somebody waits for (protocol §22).
 

@@ -1,7 +1,7 @@
 """What queues and sorted sets of jobs have in common: reading them in parts, and acting on their jobs."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -9,6 +9,7 @@ from kiqbridge.api.actions import (
     Action,
     Applied,
     Jobs,
+    Look,
     Moment,
     Operation,
     PlacedJob,
@@ -148,6 +149,16 @@ class JobList(Jobs, Generic[Listed]):
             if limit is not None and running.done >= limit:
                 break
         return running.finish()
+
+    def visit(self, where: Filter, seen: Callable[[Sequence[Listed]], object]) -> None:
+        """Show all jobs that match, part by part, in the order in which `apply_all` takes them; nothing is changed.
+
+        Args:
+            where: which; an empty one: all.
+            seen: called with each part; what workers take meanwhile lets some come twice.
+        """
+        for _ in self._carry_out(Look(seen), where, None):
+            pass
 
     @abstractmethod
     def _carry_out(

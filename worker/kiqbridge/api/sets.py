@@ -15,6 +15,8 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.retrying import edited
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.operating import LOOK, SEEN, Act, Batch, operate, read_set
+from kiqbridge.store.process_set import read_infos
+from kiqbridge.wire.dead_bounds import FIELD, DeadBounds, fleet_bounds
 
 
 class SortedEntry(ListedJob):
@@ -218,6 +220,12 @@ class DeadSet(JobSet):
 
     name = "dead"
     newest_first = True
+
+    @property
+    def bounds(self) -> DeadBounds:
+        """How much it keeps, by what the living workers publish."""
+        published = read_infos(self.operator.pool.run, self.operator.keys, field=FIELD)
+        return fleet_bounds(published.values())
 
     def retry_all(self, where: Filter | None = None) -> Applied:
         """Push all that match now, the lowest score first; how many."""

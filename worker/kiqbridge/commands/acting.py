@@ -3,8 +3,8 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 
@@ -49,6 +49,7 @@ class Plan:
         count: how many there are now.
         ending: what else a sentence about it says, such as ` to mail`.
         warning: what is to be known before the answer, a sentence; with it any verb asks.
+        more: what the JSON document has besides.
     """
 
     verb: str
@@ -58,6 +59,7 @@ class Plan:
     count: int
     ending: str = ""
     warning: str = ""
+    more: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -110,6 +112,7 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
         "left": left,
         "refused": done.refused,
         "reason": done.reason,
+        **plan.more,
     }
     return answer(options, document, [said])
 

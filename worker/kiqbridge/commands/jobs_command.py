@@ -14,6 +14,7 @@ from kiqbridge.api import (
     DeadSet,
     Filter,
     JobSet,
+    Operator,
     Queue,
     QueuedJob,
     RetrySet,
@@ -109,7 +110,7 @@ def _add_listing(
     verb = arguments.add_verb(verbs, name, _show, text, *examples, kind=kind)
     if kind == "queue":
         arguments.add(verb, "NAME")
-    _add_filters(verb, kind)
+    add_filters(verb, kind)
     arguments.add_listing(verb, LIMIT, "for sets of any size")
 
 
@@ -125,12 +126,13 @@ def _add_acting(verbs: "arguments.Verbs[Any]", kind: str) -> None:
             arguments.add(verb, "[JID...]", "these jobs; or a filter, or --all", dest="jids")
             arguments.add(verb, "--all", "all jobs")
             arguments.add(verb, "--limit N", "at most so many")
-            _add_filters(verb, kind)
+            add_filters(verb, kind)
         add_destination(verb, word)
         arguments.add_changing(verb, asks=True)
 
 
-def _add_filters(parser: argparse.ArgumentParser, kind: str) -> None:
+def add_filters(parser: argparse.ArgumentParser, kind: str) -> None:
+    """Which jobs of this kind."""
     group = parser.add_argument_group("which jobs", "All that is given must apply.")
     for name, (words, text) in _FILTERS.items():
         if name in _LEFT_OUT.get(kind, ()):
@@ -208,12 +210,26 @@ def destination_of(options: argparse.Namespace) -> Destination:
     )
 
 
-def _filter_of(options: argparse.Namespace) -> Filter:
+def filter_of(options: argparse.Namespace) -> Filter:
+    """What `add_filters` asked for."""
     given = {name: getattr(options, name) for name in _FILTERS if hasattr(options, name)}
     for name in _DUE:
         if given.get(name) is not None:
             given[name] = given[name].timestamp()
     return Filter(**given)
+
+
+def kill_warning(operator: Operator, count: int) -> str:
+    """What the dead set would drop if so many more jobs were killed, a sentence; nothing if it keeps all."""
+    dead = DeadSet(operator)
+    bounds, size = dead.bounds, dead.size
+    dropped = bounds.overflow(size + count) - bounds.overflow(size)
+    if not dropped:
+        return ""
+    return (
+        f"The dead set keeps {bounds.most:,} jobs and has {size:,}: the oldest {dropped:,} of them and of these would be "
+        "dropped; kiqbridge jobs delete --save FILE keeps them in a file."
+    )
 
 
 def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
@@ -222,7 +238,7 @@ def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
 
 
 def _show(options: argparse.Namespace) -> int:
-    jobs, where, now = _jobs_of(options), _filter_of(options), time.time()
+    jobs, where, now = _jobs_of(options), filter_of(options), time.time()
     if options.jsonl and isinstance(jobs, JobSet):  # in no order: it reads 1,000,000 in less time
         matching: Iterator[Any] = jobs.scan(where, now=now)
     else:
@@ -326,9 +342,15 @@ def _act(options: argparse.Namespace) -> int:
         where=where,
         count=total,
         ending=goal,
-        warning=ONE_INSTANT if is_instant and total > 1 else "",
+        warning=_warning(jobs, options.verb, total, is_instant=is_instant),
     )
     return carry_out(options, plan, do)
+
+
+def _warning(jobs: Any, verb: str, total: int, *, is_instant: bool) -> str:
+    if is_instant and total > 1:
+        return ONE_INSTANT
+    return kill_warning(jobs.operator, total) if verb == "kill" else ""
 
 
 def _selection_of(options: argparse.Namespace) -> Filter:
@@ -337,7 +359,7 @@ def _selection_of(options: argparse.Namespace) -> Filter:
     Raises:
         PayloadError: nothing is named, or jids and something else.
     """
-    where = _filter_of(options)
+    where = filter_of(options)
     if sum((bool(where), bool(options.jids), options.all)) != 1:
         raise PayloadError(
             "say which jobs: JIDs, or a filter such as --class, or --all; one of the three"

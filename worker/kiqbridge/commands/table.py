@@ -39,6 +39,9 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
     "act on jobs, queues and processes": (
         Verb("job", "show one job; retry, move, kill or delete it"),
         Verb(
+            "jobs", "delete, kill or move jobs of all queues and sets", "commands.all_jobs_command"
+        ),
+        Verb(
             "queue",
             "list and pause queues; show, move, kill and delete their jobs",
             _PAUSES,

@@ -11,6 +11,7 @@ _ACTS = "act on jobs, queues and processes"
 
 FEATURE = Feature(
     package=__name__,
+    calls={"save_jobs": "saving:save_jobs"},
     verbs=[
         Verb(
             "export",

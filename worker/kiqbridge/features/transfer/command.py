@@ -90,7 +90,7 @@ def _export(options: argparse.Namespace) -> int:
         own = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
         write = sys.stdout.buffer.write
         try:
-            header = _header(operator, options.id or own)
+            header = header_of(operator, options.id or own)
             _write_all(
                 operator,
                 places,
@@ -109,7 +109,7 @@ def _export(options: argparse.Namespace) -> int:
     if os.path.lexists(path):
         raise PayloadError(f"{path}: it exists; name another file, or remove it")
     with whole_file(path) as file:
-        header = _header(operator, options.id or os.urandom(_ID_BYTES).hex())
+        header = header_of(operator, options.id or os.urandom(_ID_BYTES).hex())
         counts = _write_all(operator, places, header, file.write, is_all=options.all)
     return _report(options, "exported", counts, count_left(operator.pool, operator.keys, counts))
 
@@ -154,7 +154,8 @@ def _write_all(
     return counts
 
 
-def _header(operator: Operator, name: str) -> Header:
+def header_of(operator: Operator, name: str) -> Header:
+    """The first line of an export of this name."""
     return Header(
         id=name,
         at=round(time.time(), 3),
@@ -184,7 +185,7 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
         count = count_text(sum(sizes.values()), "job")
         if where and not confirm(f"Take {count} out of {where} into {file.path}?", options):
             return REFUSED
-        header = written.header or _header(operator, options.id or os.urandom(_ID_BYTES).hex())
+        header = written.header or header_of(operator, options.id or os.urandom(_ID_BYTES).hex())
         if written.header is None:
             file.write(header)
             file.sync()

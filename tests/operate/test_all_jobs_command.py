@@ -1,0 +1,97 @@
+"""`kiqbridge jobs`: one filter over all queues and sets, with the counts of each place before anything is done."""
+
+import io
+import json
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    def answering(text):
+        terminal = io.StringIO(text)
+        terminal.isatty = lambda: True
+        monkeypatch.setattr(sys, "stdin", terminal)
+
+    return answering
+
+
+def text(jid, name="Mail"):
+    return json.dumps({"class": name, "args": [jid], "jid": jid, "queue": "default", "retry": True})
+
+
+@pytest.fixture
+def filled(redis):
+    """Three of Mail and one of Bill in each place."""
+    for key in ("retry", "schedule", "dead"):
+        redis.zadd(key, {text(f"{key}{n}"): n for n in range(3)} | {text(f"{key}b", "Bill"): 9})
+    for queue in ("default", "low"):
+        redis.sadd("queues", queue)
+        redis.lpush(
+            f"queue:{queue}", text(f"{queue}b", "Bill"), *(text(f"{queue}{n}") for n in range(3))
+        )
+    return redis
+
+
+def sizes(redis):
+    sets = {key: redis.zcard(key) for key in ("retry", "schedule", "dead")}
+    return sets | {name: redis.llen(f"queue:{name}") for name in ("default", "low")}
+
+
+def test_what_matches_goes_from_all_places_and_is_counted_by_place_before(run, filled, answering):
+    answering("n\n")
+    code, out, err = run("jobs", "delete", "--class", "Mail", "--text", "0")
+    assert code == 1
+    assert [line.split() for line in out.splitlines()] == [
+        ["PLACE", "JOBS"],
+        *([place, "1"] for place in ("queue:default", "queue:low", "retry", "schedule", "dead")),
+    ]
+    assert err.startswith("Delete 5 jobs that match class:Mail text:0 in 5 places? [y/N] ")  # fmt: skip
+
+    code, out, _ = run("jobs", "delete", "--class", "Mail", "--text", "0", "--yes", "--json")
+
+    assert json.loads(out)["places"] == dict.fromkeys(
+        ["queue:default", "queue:low", "retry", "schedule", "dead"], 1
+    )
+    assert json.loads(out)["count"] == 5
+    assert set(sizes(filled).values()) == {3}
+
+
+def test_kill_takes_none_that_is_dead_and_move_those_of_other_queues(run, filled):
+    assert run("jobs", "kill", "--class", "Bill", "--yes")[1].splitlines()[-1] == (
+        "killed 4 jobs in 4 places"
+    )
+    assert sizes(filled) == {"retry": 3, "schedule": 3, "dead": 8, "default": 3, "low": 3}
+
+    assert run("jobs", "move", "--class", "Mail", "--to", "low", "--yes")[1].splitlines()[-1] == (
+        "moved 3 jobs to low in 1 place"
+    )
+    assert (filled.llen("queue:default"), filled.llen("queue:low")) == (0, 6)
+
+
+def test_a_filter_that_matches_everything_is_asked_for_whatever_is_done(run, filled, answering):
+    answering("n\n")
+    code, _, err = run("jobs", "move", "--text", "jid", "--to", "high")
+    assert (code, err.startswith("That is every job in these places. Move 8 jobs")) == (1, True)
+
+    for args in (["delete"], ["delete", "--all", "--class", "Mail"]):
+        code, _, err = run("jobs", *args, "--yes")
+        assert (code, "say which jobs" in err) == (2, True)
+    assert sum(sizes(filled).values()) == 20
+
+
+@pytest.mark.parametrize("command", [["retries", "kill", "--all"], ["jobs", "kill", "--all"]])
+def test_kill_says_what_the_dead_set_would_drop(run, redis, answering, command):
+    redis.zadd("dead", {f"d{n}": n for n in range(9_990)})
+    redis.zadd("retry", {text(f"j{n}"): n for n in range(20)})
+
+    answering("n\n")
+    code, _, err = run(*command)
+
+    assert code == 1
+    assert (
+        "The dead set keeps 9,999 jobs and has 9,990: the oldest 11 of them and of these would be dropped"
+        in err
+    )
+    assert redis.zcard("retry") == 20

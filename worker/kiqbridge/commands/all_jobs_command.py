@@ -1,0 +1,131 @@
+"""`kiqbridge jobs`: delete, kill or move jobs wherever they wait: in all queues and sets at once.
+
+How many there are in each place is shown first.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kiqbridge import seams
+from kiqbridge.api import (
+    Applied,
+    DeadSet,
+    Filter,
+    Operator,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+    open_operator,
+)
+from kiqbridge.commands import arguments, output
+from kiqbridge.commands.acting import Advance, Plan, carry_out
+from kiqbridge.commands.jobs_command import add_destination, add_filters, filter_of, kill_warning
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire.amounts import count_text
+
+_HELP: Final = {
+    "delete": "delete jobs in all queues, of the retries, the scheduled and the dead ones",
+    "kill": "move jobs of all queues, of the retries and the scheduled ones to the dead set",
+    "move": "move jobs of all other queues to a queue; those in sets stay",
+}
+_SETS: Final = {
+    "delete": (RetrySet, ScheduledSet, DeadSet),
+    "kill": (RetrySet, ScheduledSet),
+    "move": (),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs."""
+    verbs = arguments.add_verbs(parser, "")
+    for word, text in _HELP.items():
+        more = " --to low" if word == "move" else " --save gone.jsonl"
+        example = f"kiqbridge jobs {word} --class 'Mail*' --text 4711{more} --dry-run"
+        verb = arguments.add_verb(verbs, word, _act, text, example, verb=word)
+        arguments.add(verb, "--all", "all jobs")
+        saved = "write them into this file before, for kiqbridge restore; NAME.gz is compressed"
+        arguments.add(verb, "--save FILE", saved)
+        add_filters(verb, "everywhere")
+        add_destination(verb, word)
+        arguments.add_changing(verb, asks=True)
+
+
+def _act(options: argparse.Namespace) -> int:
+    operator, where = open_operator(via="cli"), filter_of(options)
+    if bool(where) == options.all:
+        raise PayloadError(
+            "say which jobs: a filter such as --class or --text, or --all; one of the two"
+        )
+    file = None if options.save is None else Path(options.save)
+    if file is not None and os.path.lexists(file):
+        raise PayloadError(f"{file}: it exists; name another file, or remove it")
+    places = _places(operator, options)
+    counts = {place.target: _count(place, where) for place in places}
+    found = [place for place in places if counts[place.target]]
+    total = sum(counts.values())
+    if not options.json and total:
+        output.write_table(
+            ["place", ">jobs"], [[each.target, f"{counts[each.target]:,}"] for each in found]
+        )
+
+    def do(advance: Advance) -> Applied:
+        which = where
+        if file is not None:
+            which = seams.call("save_jobs", of="transfer")(operator, file, found, where)
+        return _apply(options, found, which, advance)
+
+    plan = Plan(
+        verb=options.verb,
+        target="all",
+        noun="job",
+        where=where,
+        count=total,
+        ending=f"{f' to {options.to}' if options.to else ''} in {count_text(len(found), 'place')}",
+        warning=_warning(operator, options, places, total),
+        more={"places": {target: count for target, count in counts.items() if count}},
+    )
+    return carry_out(options, plan, do)
+
+
+def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Any]:
+    queues = [each for each in Queue.all(operator) if each.name != options.to]
+    return [*queues, *(each(operator) for each in _SETS[options.verb])]
+
+
+def _count(place: Any, where: Filter) -> int:
+    return sum(1 for _ in place.scan(where, now=time.time())) if where else int(place.size)
+
+
+def _warning(
+    operator: Operator, options: argparse.Namespace, places: Sequence[Any], total: int
+) -> str:
+    said = []
+    if total > 1 and total >= sum(place.size for place in places):
+        said.append("That is every job in these places.")
+    if options.verb == "kill":
+        said.append(kill_warning(operator, total))
+    return " ".join(filter(None, said))
+
+
+def _apply(
+    options: argparse.Namespace, places: Sequence[Any], where: Filter, advance: Advance
+) -> Applied:
+    done, refused, reason = 0, 0, ""
+    for place in places:
+        before = done
+        applied = place.apply_all(
+            options.verb,
+            where or None,
+            to=options.to,
+            progress=lambda count, _seen, before=before: advance(before + count),
+        )
+        done += applied
+        refused += applied.refused
+        reason = reason or applied.reason
+    result = Applied(done)
+    result.refused, result.reason = refused, reason
+    return result
