@@ -5,7 +5,7 @@ import time
 
 from support.spoiled import live, spoil, text
 
-from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
+from kiqbridge.api import DeadSet, RetrySet, fetch_facts, fetch_verdict, open_operator
 
 ORPHAN = "v2:host:1:aaa:1"
 
@@ -149,3 +149,14 @@ def test_what_workers_without_a_heartbeat_hold_is_read_only_when_there_are_some(
         *(("host:3:ccc", f"ccc:4-{n}") for n in range(3)),
     ]
     assert (well.held, len(trips)) == ((), 2)
+
+
+def test_what_operators_killed_is_counted_among_the_deaths_of_the_last_hour(redis, operator):
+    redis.zadd("retry", {f'{{"class":"Mail","jid":"j{n}","args":[]}}': n for n in range(4)})
+    RetrySet(operator).apply_all("kill", limit=3)
+    DeadSet(operator).apply_all("kill")
+    redis.zadd("dead", {"died by itself": time.time()})
+
+    facts = fetch_facts(operator)
+
+    assert (facts.dead_lately, facts.killed_lately) == (4, 3)

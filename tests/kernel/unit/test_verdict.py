@@ -226,6 +226,11 @@ FOUND = {
         "2 jobs died within the last hour; 100 are dead in all.",
         "/dead?q=newer:3600",
     ),
+    "deaths killed": (
+        {"dead_lately": 20, "killed_lately": 18},
+        "20 jobs died within the last hour, 18 of them killed by operators; 100 are dead in all.",
+        "/dead?q=newer:3600",
+    ),
     "dead-full": (
         {"dead": 8000},
         "8,000 jobs are dead, and the set keeps 9,999: then the oldest are dropped.",

@@ -5,10 +5,12 @@ import time
 from dataclasses import dataclass
 
 from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.errors import RedisRefused
 from kiqbridge.store.audit_log import Note, Noted, read_notes, write_note
 from kiqbridge.wire import json_text
 
 _MICROSECONDS = 1_000_000
+_KILLS_READ = 500
 _MOST_TEXT = 500
 """Characters of a target or a detail that are kept."""
 
@@ -55,6 +57,19 @@ def read_audit(
     """
     whose = operator or default_operator()
     return [_entry(noted) for noted in read_notes(whose.pool, whose.keys, most, before)]
+
+
+def killed_since(operator: Operator, at: float) -> int:
+    """How many jobs operators have killed since then (epoch seconds), by the last 500 actions; 0 if that is not known."""
+    try:
+        entries = read_audit(operator, most=_KILLS_READ)
+    except RedisRefused:
+        return 0
+    return sum(
+        each.count
+        for each in entries
+        if each.action == "kill" and each.target != "dead" and each.at >= at
+    )
 
 
 def record_audit(

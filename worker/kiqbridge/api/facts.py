@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from kiqbridge.api.audit import killed_since
 from kiqbridge.api.in_flight import HeldJob, fetch_in_flight
 from kiqbridge.api.metrics import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
@@ -115,6 +116,7 @@ class Facts:
         pauses: queues and classes that are paused.
         retry, schedule: what becomes due.
         dead, dead_lately: members of the dead set, and those that died within `LATELY_S`.
+        killed_lately: how many of these operators have killed.
         dead_dropped: those that were dropped within a day, since the set was full.
         dead_bounds: those of the dead set, by what the living workers publish.
         missed: ticks of the last day that did not come in time, newest first.
@@ -142,6 +144,7 @@ class Facts:
     schedule: SetFacts = SetFacts()
     dead: int = 0
     dead_lately: int = 0
+    killed_lately: int = 0
     dead_dropped: int = 0
     dead_bounds: DeadBounds = DEFAULT_BOUNDS
     missed: Sequence[MissedFact] = ()
@@ -158,7 +161,7 @@ class Facts:
 
 
 def fetch_facts(operator: Operator | None = None, *, queues: Iterable[str] = ()) -> Facts:
-    """The state now: two round trips, and eight more only if a worker of ours is silent.
+    """The state now: two round trips, one more if a job has died lately, and eight more if a worker of ours is silent.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -228,6 +231,7 @@ class _Fetching:
             schedule=_set_facts(sets[3:], now),
             dead=dead or 0,
             dead_lately=dead_lately or 0,
+            killed_lately=killed_since(self._operator, begun - LATELY_S) if dead_lately else 0,
             dead_dropped=dropped_in(notes or []),
             dead_bounds=fleet_bounds(each.fields.get(FIELD) for each in found["processes"]),
             leases=leases,

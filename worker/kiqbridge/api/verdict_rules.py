@@ -19,6 +19,7 @@ from kiqbridge.api.wording import (
     are,
     describe_stuck,
     ending,
+    killed_text,
     listed,
     megabytes,
     pause_text,
@@ -214,7 +215,7 @@ def _deaths(facts: Facts) -> Iterator[Fact]:
     if facts.dead_lately > facts.limits.deaths:
         yield rulebook.DEATHS.fact(
             "warning",
-            f"{count_text(facts.dead_lately, 'job')} died within the last hour; {facts.dead:,} "
+            f"{count_text(facts.dead_lately, 'job')} died within the last hour{killed_text(facts.killed_lately)}; {facts.dead:,} "
             f"{are(facts.dead)} dead in all.",
             f"/dead?q=newer:{LATELY_S:.0f}",
             f"{rulebook.DEATHS.do} Until then they are kept, the last {facts.dead_bounds.most:,} of them, for "

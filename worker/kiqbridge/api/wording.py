@@ -61,6 +61,11 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown(name) for name in names[:_NAMED]) + more
 
 
+def killed_text(count: int) -> str:
+    """A clause: how many of those that died operators have killed; empty if none."""
+    return f", {count:,} of them killed by operators" if count else ""
+
+
 def megabytes(count: int) -> str:
     """Bytes: `1,204 MB`."""
     return f"{count / 1_000_000:,.0f} MB"
