@@ -11,10 +11,15 @@ from types import MappingProxyType
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
     """The end of a message about an unknown name: `; did you mean mail or mails?`, or `otherwise`."""
+    near = near_names(name, known, most)
+    return f"; did you mean {' or '.join(near)}?" if near else otherwise
+
+
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those that resemble a name, the nearest first."""
     import difflib  # noqa: PLC0415 - only to help with an error
 
-    near = difflib.get_close_matches(name, list(known), n=most)
-    return f"; did you mean {' or '.join(near)}?" if near else otherwise
+    return difflib.get_close_matches(name, list(known), n=most)
 
 
 class KiqbridgeError(Exception):

@@ -13,7 +13,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `wired` | at a declaration, or a push, with an option that has another form in the payload | `function(options: Mapping) -> dict`: as they go on the wire; raises `PayloadError` |
 | `gates` | before a job begins whose payload has this attribute | `function(payload, now) -> Refusal`, or None: it may run |
 | `barrier` | once in each worker; read when the beat of its lease says that something has changed | `function(keys: Keys) -> Barrier`, of engine/settle/ending.py |
-| `begins` | before a job begins whose end somebody watches for, by the name of a part `scripts/parts/begin_NAME.lua` (store/scripts/begin.lua) | `function(keys: Keys, payload) -> Ask`, of store/begin.py, or None |
+| `begins` | before a job begins that has this member of `flow`, by whose name there is a part `scripts/parts/begin_NAME.lua` (store/begin.py) | `function(keys: Keys, payload) -> Ask`, of store/begin.py, or None |
 | `puts_off` | when a job ends with this error, `module:Class`, or one derived from it | `function(payload, error) -> PutOff`, or None: it has failed |
 | `seals` | for jobs whose definition, or payload, says that arguments are encrypted | a module: `kiqbridge.client.sealing.Sealing` |
 | `ends` | at the end of each job that has the attribute | `function(ended: EndedJob) -> Sequence[Effect]` |
@@ -21,7 +21,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `consequences` | when the end of a job with `flow` is applied (engine/outbox) | `function(end: FlowEnd, client: Client) -> Sequence[Effect]`, of jobs prepared by it; may raise: it is tried again |
 | `effects` | when the end of a job with `flow` is applied, by the names of its consequences | a part `scripts/parts/effect_NAME.lua`, see store/scripts/parts/effects.lua |
 | `open_jobs` | each hour, by the search for jobs whose end nobody noted | a module: `kiqbridge.features.gone_jobs.search.OpenJobs` |
-| `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> ConnectionPool`; raises `ValueError` |
+| `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> Factory`, of store/redis_address.py; raises `ValueError` |
 | `calls` | by what the kernel calls so, such as a public method | `function(…)`: see there |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |
 | `prepare` | once in each worker, before it loads the jobs | `function(config: Config) -> None`; raises `ConfigError` |

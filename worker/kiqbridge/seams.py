@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
+from os import listdir
 from typing import Any, Final, Literal
 
 from kiqbridge.errors import ConfigError, PayloadError
@@ -43,11 +44,19 @@ class Claim:
 def shipped() -> Sequence[Feature]:
     """The features of this package, by name."""
     from importlib import import_module  # noqa: PLC0415 - a function asks for no feature at its start
-    from pkgutil import iter_modules  # noqa: PLC0415 - as the line above
 
     folder = f"{__package__}.features"
-    names = sorted(each.name for each in iter_modules(import_module(folder).__path__))
-    return [import_module(f"{folder}.{name}").FEATURE for name in names]
+    [path] = import_module(folder).__path__
+    try:
+        found = listdir(path)  # noqa: PTH208 - it is asked for at each start
+        names = [name for name in found if name.isidentifier() and not name.startswith("_")]
+    except NotADirectoryError:  # in a zip; this looks into each folder
+        from pkgutil import iter_modules  # noqa: PLC0415 - as the line above
+
+        names = [each.name for each in iter_modules([path])]
+    modules = [import_module(f"{folder}.{name}") for name in sorted(names)]
+    # Of one that was taken away, its bytecode may have been left behind.
+    return [each.FEATURE for each in modules if each.__file__]
 
 
 @cache
@@ -113,8 +122,8 @@ def loaded() -> Sequence[Feature]:
 
 
 @cache
-def claims(seam: Literal["gates", "puts_off"]) -> Mapping[str, Claim]:
-    """What features do at a seam whose names are those of errors or attributes."""
+def claims(seam: Literal["begins", "gates", "puts_off"]) -> Mapping[str, Claim]:
+    """What features do at a seam whose names are those of errors, attributes or members of `flow`; loaded when it is called."""
     return {
         name: Claim(feature, place)
         for feature in loaded()
@@ -133,7 +142,7 @@ def owner_of(option: str) -> Feature | None:
 
 @cache
 def by_name(
-    seam: Literal["begins", "ends", "values", "pools", "addresses"],
+    seam: Literal["ends", "values", "pools", "addresses"],
 ) -> Mapping[str, Callable[..., Any]]:
     """The functions of a seam by the attribute of a payload, member of `flow`, kind of pool or of address that they are for."""
     return {

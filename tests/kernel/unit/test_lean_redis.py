@@ -8,7 +8,7 @@ import sys
 import kiqbridge.store.lean_redis
 assert "redis.connection" in sys.modules
 assert not {"redis", "redis.client", "redis.cluster", "redis.asyncio"} & sys.modules.keys()
-assert not {"asyncio", "opentelemetry.metrics", "opentelemetry.sdk.metrics"} & sys.modules.keys()
+assert not {"asyncio", "opentelemetry.metrics", "opentelemetry.sdk.metrics", "ssl"} & sys.modules.keys()
 from redis.connection import Connection
 from redis.exceptions import RedisError
 """
@@ -29,6 +29,16 @@ from redis.exceptions import RedisError
         "import redis; assert type(redis) is type(sys) and not hasattr(redis, 'is_loading')",
         "import redis, asyncio; assert redis._parsers.base.StreamReader is asyncio.StreamReader",
         "import redis.event, asyncio; assert redis.event.asyncio is asyncio",
+        "import redis, ssl; assert redis.connection.ssl is ssl and redis.connection.VerifyFlags is ssl.VerifyFlags",
+        # the first connection that uses TLS, whose `except` must know the errors of OpenSSL
+        """
+import redis._parsers.socket as sockets, redis._parsers.hiredis as parsers, redis.connection
+redis.connection.SSLConnection()
+import ssl
+for of in (sockets, parsers):
+    assert {ssl.SSLWantReadError, ssl.SSLWantWriteError} < {*of.NONBLOCKING_EXCEPTIONS}
+    assert {*of.NONBLOCKING_EXCEPTIONS} == {*of.NONBLOCKING_EXCEPTION_ERROR_NUMBERS}
+""",
     ],
 )
 def test_whoever_imports_it_later_has_the_whole_library(script):
@@ -130,6 +140,7 @@ assert redis.observability.providers.OTEL_AVAILABLE is redis.observability.metri
             "issubclass(found.Reader, asyncio.StreamReader)",
         ),
         ("is_async = asyncio.iscoroutinefunction(len)", "found.is_async is False"),
+        ("class Late(asyncio.TimeoutError): pass", "issubclass(found.Late, TimeoutError)"),
         (
             "def end(at: asyncio.Event | None): pass",
             "asyncio.Event in hints(found.end)['at'].__args__",

@@ -1,10 +1,10 @@
 """A schedule as Redis knows it: definition, state and cursor."""
 
-import hashlib
 import logging
 from typing import NamedTuple
 
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.runtime.digests import sha1
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -131,4 +131,4 @@ def parsed(name: str, text: bytes, *, with_expression: bool = False) -> Schedule
 
 def digest_of(text: bytes | None) -> str:
     """As scripts compare what was read; empty for nothing."""
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest() if text else ""
+    return sha1(text, usedforsecurity=False).hexdigest() if text else ""

@@ -4,7 +4,6 @@ The entry in the schedule's ledger is written in the script that enqueues. So a 
 a caller that retries, enqueues nothing twice and answers with the jids of the first one.
 """
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from kiqbridge.client.guarded_push import (
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import RedisRefused
+from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
@@ -196,7 +196,7 @@ def _push_apart(
     jobs = ", ".join(f"{job_class} in {queue}" for job_class, queue in occurrence.scope)
     name = f"{mark.schedule} ({jobs})"
     if len(name) > MAX_NAME:
-        name = f"{mark.schedule[:80]} ({hashlib.sha256(name.encode()).hexdigest()})"
+        name = f"{mark.schedule[:80]} ({sha256(name.encode()).hexdigest()})"
     logger.warning(
         "tick of %s: neither its definition nor its ledger names %s; enqueued under %s. If the rule was changed, "
         'publish its schedules ({"kiqbridge": "publish"}, or kiqbridge schedule publish)',

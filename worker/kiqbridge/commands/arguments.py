@@ -6,6 +6,7 @@ nothing else.
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,17 +18,30 @@ from kiqbridge.errors import ConfigError, PayloadError
 
 _DATE_LENGTH: Final = len("2026-03-28")
 _HEADING: Final = "example:"
+_COLUMNS: Final = 80
 
 Verbs = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """As the original, which would join the lines of an example."""
+    """As the original, which would join the lines of an example, and loads `shutil` to know how wide they may be."""
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        super().__init__(prog, **{"width": _columns() - 2, **more})
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(_HEADING):
             return "\n".join(f"{indent}{line}" for line in text.splitlines())
         return super()._fill_text(text, width, indent)
+
+
+def _columns() -> int:
+    with contextlib.suppress(KeyError, ValueError):
+        if (named := int(os.environ["COLUMNS"])) > 0:
+            return named
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # it is closed, or no terminal
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS  # type: ignore[union-attr]
+    return _COLUMNS
 
 
 def add_verbs(parser: argparse.ArgumentParser, default: str = "", **more: Any) -> "Verbs[Any]":

@@ -1,7 +1,7 @@
 """What serves one capsule: its processor threads, its event loop, and where idle threads wait."""
 
+import os
 import random
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -121,4 +121,4 @@ class CapsuleRuntime:
 
 
 def _tid() -> str:
-    return secrets.token_hex(3)
+    return os.urandom(3).hex()

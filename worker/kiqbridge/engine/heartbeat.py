@@ -343,7 +343,7 @@ class Heartbeat(Role):
 def _rss_kb() -> int:
     """Resident memory in kilobytes, 0 where /proc is missing."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - read at each beat
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - read at each beat
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
     except OSError:
         return 0

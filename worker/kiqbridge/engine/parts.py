@@ -7,7 +7,6 @@ registered process; launcher.py starts and stops all of it.
 import logging
 import os
 import random
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -100,7 +99,7 @@ class EngineParts:
         self.registry = registry
         self.server = server
         self.is_quiet = is_quiet
-        self.identity = f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.identity = f"{hostname()}:{os.getpid()}:{os.urandom(6).hex()}"
         self.by = f"worker:{self.identity}"
         self.tag = config.tag or Path.cwd().name
         self.server_middleware = server.middleware.copy()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config, routed_queue
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import KiqbridgeError, near_names
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.process_set import MOST_READ, queues_of_processes
 from kiqbridge.wire.keys import Keys
@@ -173,6 +173,4 @@ def _served_elsewhere(run: Callable[..., list[Any]], keys: Keys, wanted: set[str
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    import difflib  # noqa: PLC0415 - only where something is odd
-
-    return difflib.get_close_matches(name, list(known), n=2)
+    return near_names(name, known, 2)

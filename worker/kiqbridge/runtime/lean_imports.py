@@ -122,13 +122,29 @@ class _LateModules:
             each.make_way()
 
     def load(self) -> None:
-        """Put the modules, and what was taken from them, where something stands for it in the package."""
-        modules = [each for name, each in sys.modules.items() if name.startswith(self._within)]
+        """Put all of them in the place of their stand-ins."""
         for late in self._stand_ins:
-            stand_ins = {id(late): "", **{id(each): name for name, each in late.taken.items()}}
-            for names in map(vars, modules):
-                for name in [each for each, value in names.items() if id(value) in stand_ins]:
-                    names[name] = late.real(stand_ins[id(names[name])])
+            self.put(late)
+
+    def put(self, late: "_Late") -> None:
+        """Put a module, and what was taken from it, where something stands for it in the package."""
+        modules = [each for name, each in [*sys.modules.items()] if name.startswith(self._within)]
+        stand_ins = {id(late): "", **{id(each): name for name, each in late.taken.items()}}
+
+        def real(value: Any) -> Any:
+            if (name := stand_ins.get(id(value))) is not None:
+                return late.real(name)
+            if type(value) is tuple and any(id(each) in stand_ins for each in value):
+                return tuple(each for each in map(real, value) if each is not None)
+            if type(value) is dict:
+                for key in [each for each in value if id(each) in stand_ins]:
+                    value[real(key)] = value.pop(key)
+            return value
+
+        for names in map(vars, modules):
+            for name, value in [*names.items()]:
+                if not name.startswith("__") and (found := real(value)) is not value:
+                    names[name] = found
 
     def is_awaited_by(self, frame: FrameType) -> bool:
         """Whether a module of the package is being loaded, and what it takes there can come later."""
@@ -142,22 +158,28 @@ class _LateModules:
 class _Late(ModuleType):
     """Stands for a module until something of it is used; whoever got it meanwhile can use it for good.
 
-    A module of the package that takes a name while it is loaded, for an annotation, or for a function that nobody
-    here calls, gets a `_Reference` to it.
+    A module of the package that takes a name while it is loaded, for an annotation, for an `except`, or for a function
+    that nobody here calls, gets a `_Reference` to it, or an error that nobody raises. The first use in a function of
+    the package puts the real things everywhere in it.
     """
 
     def __init__(self, name: str, modules: _LateModules) -> None:
         super().__init__(name)
         self._modules = modules
-        self.taken: dict[str, _Reference] = {}
+        self._is_put = False
+        self.taken: dict[str, object] = {}
 
     def __getattr__(self, name: str) -> object:
         if self._modules.is_awaited_by(sys._getframe(1)):  # noqa: SLF001 - as `typing` does
             if name.startswith("__"):
                 raise AttributeError(name)
             found = f"__import__({self.__name__!r}, fromlist=[{name!r}]).{name}"
-            return self.taken.setdefault(name, _Reference(found))
+            is_error = name.endswith("Error")
+            return self.taken.setdefault(name, _error(name) if is_error else _Reference(found))
         self.make_way()
+        if not self._is_put:
+            self._is_put = True
+            self._modules.put(self)
         return getattr(importlib.import_module(self.__name__), name)
 
     def make_way(self) -> None:
@@ -183,6 +205,15 @@ class _Reference(str):
 
     def __ror__(self, other: Any) -> Any:
         return Union[other, self]  # noqa: UP007 - as above
+
+
+def _error(name: str) -> type[Exception]:
+    """A class for `except`, which nobody raises; who derives from it fails at once."""
+
+    def refuse(_cls: type, /, **_more: object) -> None:
+        raise TypeError(name)
+
+    return type(name, (Exception,), {"__init_subclass__": classmethod(refuse)})
 
 
 def _is_installed(name: str) -> bool:

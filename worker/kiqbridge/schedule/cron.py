@@ -12,7 +12,6 @@ refuse, and reports which field is wrong and what it may contain. It follows the
 
 from __future__ import annotations
 
-import difflib
 import functools
 import heapq
 import itertools
@@ -22,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
+from kiqbridge.errors import near_names
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron_fields import (
     FIRST_YEAR,
@@ -265,7 +265,7 @@ def unknown_zone(name: str) -> ExpressionError:
     known = available_timezones()
     advice = "this machine has no time zone data at all: install the tzdata package"
     if known:
-        near = difflib.get_close_matches(name, known) or ["Europe/Paris"]
+        near = near_names(name, known) or ["Europe/Paris"]
         advice = f"write a name of the IANA database, such as {' or '.join(near)}"
     return ExpressionError(f"time zone {name!r} is unknown; {advice}")
 

@@ -3,7 +3,6 @@
 It is kept as JSON under its name in `kb:schedules`. Pure; who writes it: clocks/.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields, replace
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, Union
 from kiqbridge.schedule.expression import parse_expression
@@ -96,7 +96,7 @@ class ScheduleDefinition:
         """Seconds by which the occurrence of this instant is put off: 0 to `jitter_s`, stable."""
         if not self.jitter_s:
             return 0
-        digest = hashlib.sha256(f"{self.name} {instant}".encode()).digest()
+        digest = sha256(f"{self.name} {instant}".encode()).digest()
         return int.from_bytes(digest[:8], "big") % (self.jitter_s + 1)
 
     def to_document(self) -> dict[str, Any]:

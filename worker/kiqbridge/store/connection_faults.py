@@ -6,14 +6,16 @@ connection, silence, a name that is not resolved, a server that is loading) is t
 
 import re
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.refusals import NO_LOGIN, code_of, without_arguments
+
+if TYPE_CHECKING:
+    import ssl
 
 PROBE_S: Final = 2.0
 PROBE_NODES_S: Final = 5.0
@@ -193,6 +195,8 @@ def _speaks_plain(connection: socket.socket) -> bool:
 
 
 def _speaks_tls(connection: socket.socket) -> bool:
+    import ssl  # noqa: PLC0415 - OpenSSL is 5 MB
+
     try:
         with _wrapped(connection):
             return True
@@ -203,6 +207,8 @@ def _speaks_tls(connection: socket.socket) -> bool:
 
 
 def _wants_certificate(connection: socket.socket) -> bool:
+    import ssl  # noqa: PLC0415 - OpenSSL is 5 MB
+
     try:
         with _wrapped(connection) as wrapped:
             wrapped.recv(1)  # the refusal comes after the handshake
@@ -211,7 +217,9 @@ def _wants_certificate(connection: socket.socket) -> bool:
     return False
 
 
-def _wrapped(connection: socket.socket) -> ssl.SSLSocket:
+def _wrapped(connection: socket.socket) -> "ssl.SSLSocket":
+    import ssl  # noqa: PLC0415 - OpenSSL is 5 MB
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # nothing is sent over it

@@ -15,6 +15,7 @@ LATE: Final = (
     "importlib.metadata",  # of which it reads its own version
     "opentelemetry.metrics",  # its metrics, which an application turns on by its front
     "opentelemetry.sdk.metrics",
+    "ssl",  # OpenSSL is 5 MB; the first connection that uses TLS loads it
 )
 """What it imports and does not use here."""
 

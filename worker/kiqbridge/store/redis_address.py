@@ -6,9 +6,10 @@ Nothing is opened here.
 import functools
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from kiqbridge import seams
@@ -27,6 +28,9 @@ _DATABASE = re.compile(r"[^/]*(/\d*/?)?")
 _OWN_METADATA = re.compile(r"redis-(.+)\.dist-info")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Settings of a given client that are left out: a managed service's notices, which need RESP 3, and their state."""
+
+_OF_POOLS: Final = ("max_connections", "cache_factory", "maint_notifications_config")
+"""Options of an address that are for a pool of redis-py."""
 
 _LIBRARY_OPTIONS: Final = frozenset({"driver_info", "lib_name", "lib_version"})
 """Options with which a user says what connections say of the library."""
@@ -49,9 +53,23 @@ def without_password(url: str) -> str:
     return f"{scheme}{separator}{user if colon else ''}:***@{host}"
 
 
+class Factory(NamedTuple):
+    """What makes connections: their class, and what it is called with.
+
+    redis-py's own pool would do, but loads OpenSSL for a number that names it.
+    """
+
+    connection_class: type[AbstractConnection]
+    connection_kwargs: dict[str, Any]
+
+    def make_connection(self, **more: Any) -> AbstractConnection:
+        """One that is not open yet."""
+        return self.connection_class(**{**self.connection_kwargs, **more})
+
+
 def connection_factory(
     url: str | None, client: "redis.Redis | None", read_timeout_s: float, namespace: str = ""
-) -> redis.connection.ConnectionPool:
+) -> Factory:
     """What makes connections without redis-py's own retries, opening none.
 
     Args:
@@ -80,9 +98,7 @@ def connection_factory(
             if not name.startswith(_NOT_TAKEN_OVER)
         }
         own = {} if _LIBRARY_OPTIONS & known.keys() else _library()
-        return redis.connection.ConnectionPool(
-            connection_class=pool.connection_class, **{**own, **known, **options, "protocol": 2}
-        )
+        return Factory(pool.connection_class, {**own, **known, **options, "protocol": 2})
     if url and "#" in url and not url.startswith("unix://"):
         # Nothing of it is shown: what stands before a `#` ends the address for a parser, and may be half a password.
         raise ConfigError(
@@ -108,44 +124,45 @@ def connection_factory(
     return made
 
 
-def _to_server(url: str, options: dict[str, Any]) -> redis.connection.ConnectionPool:
+def _to_server(url: str, options: dict[str, Any]) -> Factory:
     rest = url.partition("://")[2].partition("?")[0].rpartition("@")[2]
     if not (url.startswith("unix://") or _DATABASE.fullmatch(rest)):
         raise ValueError("the path is no number of a database; redis-py would take database 0")
-    return redis.connection.ConnectionPool.from_url(url, protocol=2, **options)
+    given = {"protocol": 2, **options, **redis.connection.parse_url(url)}  # type: ignore[no-untyped-call]
+    return Factory(
+        given.pop("connection_class", redis.connection.Connection),
+        {name: value for name, value in given.items() if name not in _OF_POOLS},
+    )
 
 
 @functools.cache
 def _library() -> dict[str, Any]:
     """What connections say of the library, for `CLIENT LIST`; they would each read it from the package's metadata."""
     # By the name of the folder: `importlib.metadata` loads a parser of mails for it, in 8 ms.
-    names = map(
-        _OWN_METADATA.fullmatch, [each.name for each in Path(redis.__path__[0]).parent.iterdir()]
-    )
-    found = [each[1] for each in names if each]
+    folder = Path(redis.__path__[0]).parent
+    there = [each.name for each in folder.iterdir()] if folder.is_dir() else []  # not of a zip
+    found = [each[1] for each in map(_OWN_METADATA.fullmatch, there) if each]
     version = found[0] if len(found) == 1 else redis.utils.get_lib_version()  # type: ignore[no-untyped-call]
     if hasattr(redis, "driver_info"):
         return {"driver_info": redis.driver_info.DriverInfo(lib_version=version)}
     return {"lib_version": version}  # redis-py before 7.1
 
 
-def _to_several(
-    url: str, namespace: str, options: dict[str, Any]
-) -> redis.connection.ConnectionPool:
+def _to_several(url: str, namespace: str, options: dict[str, Any]) -> Factory:
     scheme = url.partition("://")[0]
     opens = seams.by_name("addresses").get(scheme.partition("+")[2])
     if opens is None:
         raise ConfigError(
             f"REDIS_URL: the feature that opens {scheme}:// is not here; reinstall kiqbridge"
         )
-    made: redis.connection.ConnectionPool = opens(url, namespace, {"protocol": 2, **options})
+    made: Factory = opens(url, namespace, {"protocol": 2, **options})
     return made
 
 
-def _check_options(pool: redis.connection.ConnectionPool, url: str) -> None:
+def _check_options(pool: Factory, url: str) -> None:
     """Refuse options behind the address that its connections do not have; nothing is opened."""
     try:
-        pool.connection_class(**pool.connection_kwargs)
+        pool.make_connection()
     except (TypeError, redis.exceptions.RedisError) as error:
         unknown = _UNKNOWN_OPTION.search(str(error))
         what = f"{unknown[1]} is not an option of such an address" if unknown else str(error)
@@ -155,7 +172,7 @@ def _check_options(pool: redis.connection.ConnectionPool, url: str) -> None:
         ) from None
 
 
-def shown_address(url: str | None, factory: redis.connection.ConnectionPool) -> str:
+def shown_address(url: str | None, factory: Factory) -> str:
     """Where connections go, without passwords, for messages."""
     if url:
         return without_password(url)

@@ -94,12 +94,12 @@ class RedisSource:
 
     def __init__(
         self,
-        factory: redis.connection.ConnectionPool,
+        factory: redis_address.Factory,
         address: str,
         *,
         max_age_s: float | None = None,
     ) -> None:
-        self.known: redis.connection.ConnectionPool | None = factory
+        self.known: redis_address.Factory | None = factory
         self.address = address
         self._nodes: Nodes | None = factory.connection_kwargs.get("nodes")
         self.max_age_s = max_age_s
@@ -118,7 +118,7 @@ class RedisSource:
         known = self.known.connection_kwargs.get("username") if self.known is not None else None
         return str(known or "default")
 
-    def factory(self) -> redis.connection.ConnectionPool:
+    def factory(self) -> redis_address.Factory:
         """What makes connections.
 
         Raises:
@@ -129,12 +129,10 @@ class RedisSource:
 
     def make(self, *, protocol: int, timeout_s: float | None) -> AbstractConnection:
         """A connection that is not open yet; raises as `factory`."""
-        factory = self.factory()
-        kwargs: dict[str, Any] = {**factory.connection_kwargs, "protocol": protocol}
+        more: dict[str, Any] = {"protocol": protocol}
         if timeout_s is not None:
-            kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
-        made: AbstractConnection = factory.connection_class(**kwargs)
-        return made
+            more |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        return self.factory().make_connection(**more)
 
     def renew(self, version: int, error: Exception) -> bool:  # noqa: ARG002 - for those that can
         """After a connection of this version failed: whether there is a newer version now."""
@@ -167,7 +165,7 @@ class StoredSource(RedisSource):
     def __init__(
         self,
         stored: Stored,
-        build: Callable[[str], redis.connection.ConnectionPool],
+        build: Callable[[str], redis_address.Factory],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stored = stored
@@ -190,7 +188,7 @@ class StoredSource(RedisSource):
                 self.factory()  # the call itself reports what is wrong
         return self._nodes
 
-    def factory(self) -> redis.connection.ConnectionPool:
+    def factory(self) -> redis_address.Factory:
         """As of `RedisSource`; reads the address if that was not done yet."""
         try:
             with self._lock:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import select
-import ssl
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -53,7 +52,6 @@ SPINS_IN_VAIN: Final = 8
 """After so many in a row the server is too far away for that."""
 _READ_BYTES = 65_536
 _NOTHING = object()
-_LATER = (BlockingIOError, ssl.SSLWantReadError)
 
 _OPT_IN: Final = ("CLIENT", "CACHING", "YES")
 
@@ -89,14 +87,14 @@ class WakeConnection:
         self._connect = connect
         self._watched = watched
         self._spins_in_vain = 0
-        self._retry_s = retry_s
-        self._retry_at = 0.0
+        self._retry_s, self._retry_at = retry_s, 0.0
         self._is_tracked = False
         self._is_plain = False  # of RESP 2, on which nothing is reported
         self._server: tuple[str, str, bool] = ("its address", "NAME", False)
         self._connection: AbstractConnection | None = None
         self._descriptor: descriptors.Descriptor | None = None
         self._socket: Any = None
+        self._nothing_yet: tuple[type[OSError], ...] = (BlockingIOError,)
         self._reader = hiredis.Reader(
             notEnoughData=_NOTHING, replyError=redis.exceptions.ResponseError
         )
@@ -178,7 +176,7 @@ class WakeConnection:
         while True:
             try:
                 sent = self._socket.send(rest)
-            except (BlockingIOError, ssl.SSLWantWriteError):
+            except self._nothing_yet:
                 sent = 0
             if sent == len(rest):
                 return
@@ -327,6 +325,9 @@ class WakeConnection:
         except BaseException:
             connection.disconnect()
             raise
+        if uses_tls:
+            tls = redis.connection.ssl  # type: ignore[attr-defined] # loaded by now
+            self._nothing_yet = (BlockingIOError, tls.SSLWantReadError, tls.SSLWantWriteError)
         return connection  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -349,7 +350,7 @@ class WakeConnection:
         """Take from the socket what is there; False: nothing."""
         try:
             data = self._socket.recv(_READ_BYTES)
-        except _LATER:
+        except self._nothing_yet:
             return False
         if not data:
             raise redis.exceptions.ConnectionError("Connection closed by server.")

@@ -6,10 +6,10 @@ is a matter of class and queue, so nobody uses up a name for jobs that only othe
 """
 
 import functools
-import hashlib
 from enum import StrEnum
 from typing import Final, Self
 
+from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
@@ -130,7 +130,7 @@ def guard_field(
     encoded = text.encode()
     if len(encoded) <= LONGEST_FIELD:
         return text
-    return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+    return f"sha256:{sha256(encoded).hexdigest()}"
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -141,7 +141,7 @@ def _before_last(source: str, first: tuple[str, ...]) -> str:
 
 def task_identity(token: str) -> Identity:
     """The identity of a job that a task waits for; the token, a secret, cannot be read out of it."""
-    return Identity(Source.TASK, (hashlib.sha256(token.encode()).hexdigest(),))
+    return Identity(Source.TASK, (sha256(token.encode()).hexdigest(),))
 
 
 def keep_s(dedupe_key: str | Identity) -> int:

@@ -6,8 +6,8 @@ reads; so a text that may hold such a number goes through the standard library, 
 
 import json
 import math
+import os
 import re
-import uuid
 from typing import Any, NoReturn
 
 import orjson
@@ -108,7 +108,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _dumps_with_care(value: Any) -> bytes:
-    infinite = f"infinite-{uuid.uuid4().hex}"
+    infinite = f"infinite-{os.urandom(16).hex()}"
     text = json.dumps(
         _name_infinities(value, infinite),
         ensure_ascii=False,

@@ -4,7 +4,6 @@ A job has one at most, by its declaration or by `set`. Each push of it asks the 
 (store/scripts/parts/push_jobs.lua). The rules themselves are in features. Pure.
 """
 
-import hashlib
 import inspect
 import json
 import math
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.keys import Keys
 
@@ -153,7 +153,7 @@ def flow_name(job_class: str, chosen: object) -> str:
         TypeError, ValueError: it has no JSON text.
     """
     text = _text_of(chosen).encode()
-    return f"{job_class}:{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
+    return f"{job_class}:{sha256(text).hexdigest()[:_DIGITS]}"
 
 
 def check_choice(what: str, value: object, allowed: Sequence[str]) -> None:

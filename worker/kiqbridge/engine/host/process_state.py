@@ -207,7 +207,7 @@ def _variables() -> dict[str, str]:
 def _umask() -> int | None:
     # os.umask can only be asked by changing it, which another thread would notice.
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = Path("/proc/self/status").read_bytes().decode(errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
     return None
 

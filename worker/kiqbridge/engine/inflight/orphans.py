@@ -4,10 +4,10 @@ One that was found too often becomes a suspect and runs alone (reliability §8).
 count in the same step in which a job goes back (`parts/orphans.lua`); all else counts here.
 """
 
-import hashlib
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from kiqbridge.runtime.digests import sha1
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.raw_job import jid_in
@@ -24,7 +24,7 @@ _COUNTS_AT_ONCE = 1000
 def orphan_id(text: bytes) -> str:
     """The name under which a job is counted: its jid, or the SHA-1 of its bytes if it has none."""
     jid = jid_in(text)
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest() if jid is None else jid.decode()
+    return sha1(text, usedforsecurity=False).hexdigest() if jid is None else jid.decode()
 
 
 def orphan_count(connection: RedisConnection, keys: Keys, name: str) -> int:

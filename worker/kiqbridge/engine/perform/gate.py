@@ -33,6 +33,7 @@ from kiqbridge.store.begin import Answer, Ask, begin
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.active_job import performed_class
 from kiqbridge.wire.expiry import expiry_of
+from kiqbridge.wire.flow_mark import flow_of
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
@@ -278,10 +279,12 @@ class Gate:
 def asks_of(keys: Keys) -> list[AskOf]:
     """What features ask of Redis before a job begins (`Feature.begins`)."""
 
-    def given(ask: Callable[[Keys, Mapping[str, Any]], Ask | None]) -> AskOf:
-        return lambda _connection, execution, _owner: ask(keys, execution.payload)
+    def given(member: str, ask: Callable[[Keys, Mapping[str, Any]], Ask | None]) -> AskOf:
+        return lambda _connection, execution, _owner: (
+            ask(keys, execution.payload) if member in (flow_of(execution.payload) or ()) else None
+        )
 
-    return [given(each) for each in seams.by_name("begins").values()]
+    return [given(member, ask) for member, ask in seams.claims("begins").items()]
 
 
 def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> None:

@@ -18,16 +18,16 @@ A token is only a reason to look. One that is lost costs time: until the sign ha
 looks, less than a second. Two listeners at once cost commands; who finds a later sign than its own parks.
 """
 
-import hashlib
 import logging
+import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.runtime.digests import sha1
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store import scripts, wake_connection
 from kiqbridge.store.leadership import Sight
@@ -86,7 +86,7 @@ def set_of(queues: Iterable[str]) -> str:
     joined = raw_name(",".join(sorted(set(queues))))
     if len(joined) <= _NAMED_BYTES:
         return text_of(joined)
-    return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
+    return sha1(joined, usedforsecurity=False).hexdigest()
 
 
 def raw_name(name: str) -> bytes:
@@ -247,7 +247,7 @@ class Turns:
 
     def _check(self) -> None:
         """Look whether anybody listens; become what is missing."""
-        text = secrets.token_hex(6)
+        text = os.urandom(6).hex()
         keys = (self._sign, self._standby, self._list, self._keys.inflight)
         over = self._sign_sight.over, self._standby_sight.over
         args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over, self._count_now())

@@ -7,8 +7,7 @@ from kiqbridge.features.cluster.address import parse
 from kiqbridge.features.cluster.calls import Attempts
 from kiqbridge.features.cluster.nodes import ClusterNodes, OwnerConnection, OwnerSSLConnection
 from kiqbridge.features.cluster.sentinels import PrimaryConnection, PrimarySSLConnection, Sentinels
-from kiqbridge.store.lean_redis import redis
-from kiqbridge.store.redis_address import UntaggedNamespace, without_password
+from kiqbridge.store.redis_address import Factory, UntaggedNamespace, without_password
 from kiqbridge.store.round_trip import Command
 from kiqbridge.wire.keys import Keys, hash_tag
 
@@ -32,9 +31,7 @@ class Cluster(ClusterNodes):
         return Attempts(connection, commands, count, repeatable=repeatable).until_done(first)
 
 
-def connection_pool(
-    url: str, namespace: str, options: Mapping[str, Any]
-) -> redis.connection.ConnectionPool:
+def connection_pool(url: str, namespace: str, options: Mapping[str, Any]) -> Factory:
     """What makes connections; `options` of redis-py win over those of the address.
 
     Raises:
@@ -44,10 +41,9 @@ def connection_pool(
     address = parse(url)
     options = {**address.options, **options}
     if address.service:
-        return redis.connection.ConnectionPool(
-            connection_class=PrimarySSLConnection if address.tls else PrimaryConnection,
-            find_primary=Sentinels(address).find_primary,
-            **options,
+        return Factory(
+            PrimarySSLConnection if address.tls else PrimaryConnection,
+            {"find_primary": Sentinels(address).find_primary, **options},
         )
     prefix = Keys(namespace).prefix
     if not hash_tag(prefix):
@@ -56,8 +52,7 @@ def connection_pool(
             "does not keep all keys in one slot of it: set KIQBRIDGE_NAMESPACE to a name in braces, such as "
             "{jobs}, for clients and workers alike"
         )
-    return redis.connection.ConnectionPool(
-        connection_class=OwnerSSLConnection if address.tls else OwnerConnection,
-        nodes=Cluster(address, prefix),
-        **options,
+    return Factory(
+        OwnerSSLConnection if address.tls else OwnerConnection,
+        {"nodes": Cluster(address, prefix), **options},
     )

@@ -3,7 +3,7 @@
 A file is named `dead-20261124T001500Z-1f0c….jsonl.gz`. When `write` returns, the disk or S3 has all of it.
 """
 
-import secrets
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +55,7 @@ class DeadArchive:
         Raises:
             ArchiveFailed: it may not be there.
         """
-        number = secrets.token_hex(8)
+        number = os.urandom(8).hex()
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"dead-{at}-{number}.jsonl.gz"
         lines: list[Line] = [

@@ -10,7 +10,7 @@ A process that is killed between 3 and 4 leaves them in the set, and the next le
 """
 
 import logging
-import secrets
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ def remove_dead(
         RedisUnavailable: some may have been removed, and are counted then.
         RedisRefused: a key is of another type; nothing was removed.
     """
-    args: list[str | bytes | float] = [repr(now), repr(expired_at), secrets.token_hex(6)]
+    args: list[str | bytes | float] = [repr(now), repr(expired_at), os.urandom(6).hex()]
     args.append(repr(now - KEPT_S))
     for pair in zip(members, scores, strict=True):
         args += pair

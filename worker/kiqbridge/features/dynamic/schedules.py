@@ -5,7 +5,6 @@ was placed ahead and is to fire no more is withdrawn in the same script; what th
 then runs.
 """
 
-import difflib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -13,7 +12,7 @@ from typing import Any, Final, Literal
 from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
-from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError, near_names
 from kiqbridge.features.dynamic import by_hand
 from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.features.dynamic.schedule import Schedule, check_expression
@@ -315,7 +314,7 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return difflib.get_close_matches(name, [each.name for each in self], n=3)
+        return near_names(name, [each.name for each in self])
 
     def _read(self, name: str) -> known_schedules.StoredSchedule:
         return known_schedules.read_schedule(self._pool, self._keys, name)

@@ -11,7 +11,6 @@ A process that is killed gives nothing back: its locks become void (docs/how_to/
 import logging
 import os
 import queue
-import secrets
 import threading
 import time
 from dataclasses import dataclass
@@ -50,7 +49,7 @@ class Held:
 
 def new_token() -> str:
     """A name for a lock that no other has."""
-    return secrets.token_hex(12)
+    return os.urandom(12).hex()
 
 
 def hold(lock: Lock) -> Held:

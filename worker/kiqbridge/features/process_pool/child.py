@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -62,6 +61,8 @@ class Child:
             raise FileNotFoundError(errno.ENOENT, gone, start.folder)
         ours, theirs = socket.socketpair()
         with theirs:
+            import subprocess  # noqa: PLC0415 - most workers start no child
+
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [
                     start.interpreter,
@@ -217,9 +218,11 @@ class Child:
 
     def wait_end(self, timeout_s: float) -> None:
         """Wait for its end, and kill it when it takes too long."""
+        from subprocess import TimeoutExpired  # noqa: PLC0415 - most workers start no child
+
         try:
             self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self.kill()
             self._process.wait()
 
@@ -260,10 +263,12 @@ class Child:
 
     def _end(self) -> str:
         """How it ended, as the rest of a sentence."""
+        from subprocess import TimeoutExpired  # noqa: PLC0415 - most workers start no child
+
         self._is_spent = True
         try:
             code = self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self.wait_end(0)
             return "closed the socket to its worker and was killed"
         if code >= 0:

@@ -19,8 +19,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.engine.host.process_state import look_at_start
@@ -37,6 +37,9 @@ from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
 from kiqbridge.features.process_pool.starts import Starts
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.role import Role
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 IDLE_S = 60.0
 """After so long without a job a child is ended."""
@@ -271,6 +274,8 @@ class ProcessPool:
         Raises:
             NotBegun: the system has no room for it.
         """
+        from concurrent.futures import Future  # noqa: PLC0415 - most workers start no child
+
         started: Future[Child] = Future()
         with self._changed:
             if self._starts_no_more:

@@ -1,6 +1,6 @@
 """The thread of a worker that lets suspects run alone."""
 
-import secrets
+import os
 
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.features.process_pool.pool import ProcessPool
@@ -18,7 +18,7 @@ def roles(parts: EngineParts) -> tuple[Isolation, ...]:
     }
     isolation = Isolation(
         parts,
-        tid=secrets.token_hex(3),
+        tid=os.urandom(3).hex(),
         queues=list(capsules),
         pool=pool,
         runner=lambda queue: SuspectRunner(

@@ -8,7 +8,6 @@ import errno
 import fcntl
 import gzip
 import os
-import secrets
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
@@ -97,7 +96,7 @@ def whole_file(path: Path) -> Iterator[ExportFile]:
         PayloadError: as `ExportFile`.
     """
     # The name is not to be guessed, since the folder may be one that all users write to.
-    unfinished = path.with_name(f"part-{secrets.token_hex(8)}-{path.name}")
+    unfinished = path.with_name(f"part-{os.urandom(8).hex()}-{path.name}")
     try:
         with ExportFile(unfinished) as file:
             yield file

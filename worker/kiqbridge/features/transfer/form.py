@@ -6,13 +6,13 @@ jobs of the next chunk need besides their text.
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.runtime.digests import sha256
 from kiqbridge.wire import json_text
 from kiqbridge.wire.names import bytes_of, text_of
 
@@ -106,7 +106,7 @@ Line = Header | Chunk | State | End
 def write_line(line: Line) -> bytes:
     """A line with its checksum, the SHA-256 of what follows it, and its end."""
     text = json_text.dumps(_fields(line))
-    return b'{"sum":"' + hashlib.sha256(text).hexdigest().encode() + b'",' + text[1:] + b"\n"
+    return b'{"sum":"' + sha256(text).hexdigest().encode() + b'",' + text[1:] + b"\n"
 
 
 def read_line(text: bytes, number: int) -> Line:
@@ -119,7 +119,7 @@ def read_line(text: bytes, number: int) -> Line:
     if found is None or not text.endswith(b"\n"):
         raise PayloadError(f"line {number}: this is no whole line of an export of Kiqbridge")
     rest = b"{" + text[found.end() : -1]
-    if hashlib.sha256(rest).hexdigest().encode() != found[1]:
+    if sha256(rest).hexdigest().encode() != found[1]:
         raise PayloadError(
             f"line {number}: its checksum does not fit, so that it was damaged or edited"
         )
