@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     for prepare in seams.found("prepare", config):
         prepare(config)
     load_all(config.require)
-    _refuse_green_threads()
+    _refuse_other_threads()
     # For child processes, whenever they start.
     config = replace(config, require=resolved(config.require))
     for declare in seams.found("jobs", config):
@@ -114,12 +114,19 @@ def run(options: argparse.Namespace) -> int:
     return ending.end_process(_status_of(lambda: _work(config, notifier)))
 
 
-def _refuse_green_threads() -> None:
-    """Called before the engine starts, whose threads would wait for ever under them.
+def _refuse_other_threads() -> None:
+    """Called before the engine starts, with the users' code loaded: an extension may have enabled the GIL.
 
     Raises:
-        ConfigError: a library has replaced Python's threads or sockets.
+        ConfigError: a library has replaced Python's threads or sockets, under which ours would wait for ever; or threads
+            run at the same time (docs/decisions/0019-with-the-gil.md).
     """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ConfigError(
+            "this free-threaded Python runs without its interpreter lock (GIL), where the end of a job's time limit can "
+            "leave a lock taken: start the worker with PYTHON_GIL=1, or with a Python that has the GIL; more processes "
+            "(--processes) use more cores"
+        )
     patched = patched_by()
     if patched is not None:
         library, module = patched
