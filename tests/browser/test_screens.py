@@ -23,6 +23,10 @@ SCREENS = {
     "dead-confirm": ("/dead?confirm=delete", ["cannot be undone", "No, go back"]),
     "schedules": ("/schedules", ["invoices", "Europe/Paris", "the disk is being moved"]),
     "schedule": ("/schedules/sync-customers", ["missed", "late"]),
+    "batches": ("/batches", ["Invoices of June", "not succeeded", "5 of 9 done"]),
+    "limiters": ("/limiters", ["erp", "3 of 3", "full"]),
+    "limiter": ("/limiters/concurrent/erp", ["SyncCustomer", "web-1:77:5"]),
+    "locks": ("/locks", ["Reports::Nightly", "Free"]),
     "metrics": ("/metrics", ["SendMail", "ResizeImage"]),
     "metrics-class": ("/metrics/ResizeImage", ["ResizeImage"]),
     "processes": ("/processes", ["kiqbridge", "rails-1"]),
@@ -82,6 +86,22 @@ def test_the_page_of_a_job_shows_all_of_it(view, shop, kind):
     assert "SendMail" in view.page.inner_text("h1")
     assert ("jobs/billing.py" in view.text) is (kind != "schedule")
     assert examine(view, f"job-{kind}") == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "shown"),
+    [
+        ("Invoices of June", "Letters abroad"),
+        ("thumbnails", "not begun"),
+    ],
+)
+def test_the_page_of_a_batch_shows_its_steps_and_jobs(view, shop, batch, shown):
+    view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    view.go("/batches")
+    view.follow(f"tbody a:has-text('{batch}') >> nth=0")
+
+    assert shown in view.text
+    assert examine(view, f"batch-{batch.replace(' ', '-')}") == []
 
 
 def test_hostile_texts_are_shown_and_run_nothing(view, shop):

@@ -28,7 +28,7 @@ from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.features.gone_jobs.search import jids_in
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
-from kiqbridge.features.limiters.store import Lock, renew_lock
+from kiqbridge.features.limiters.store import Lock, note_terms, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed
 from kiqbridge.features.publishing.store import publish_manifest
 from kiqbridge.features.step_functions.waiting import take_reports
@@ -180,8 +180,8 @@ class TestCluster:
 
         known = """
             acknowledge apply_ends audit_note beat begin bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
-            forget_guards forget_ledgers give_back hold_export hold_schedule lead level locks_due locks_looked mark_away note_done operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
-            reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports trim_dead unpause
+            forget_guards forget_ledgers give_back hold_export hold_schedule lead level limits locks_due locks_looked mark_away note_done operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
+            reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports terms trim_dead unpause
             wake_check wake_forget wake_renew window
         """
         assert names == known.split(), "a new script must also run in the test above"
@@ -234,6 +234,7 @@ def use_limits(client):
     ):
         with made.within_limit():
             assert made.status().used == pytest.approx(1, abs=0.01)
+        note_terms(client.pool, client.keys, [made.asked()])
     pool, key = client.pool, client.keys.limit("concurrent", "a")
     assert not renew_lock(Lock(pool=pool, key=key, token="t", valid_s=1))
 

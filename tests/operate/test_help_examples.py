@@ -76,6 +76,7 @@ def what_the_examples_name(redis, redis_url, tmp_path):
     redis.zadd("retry", {f'{{"class":"Mail","args":[],"jid":"{jid}","queue":"default"}}': 5})
     counts = {"created_at": 5, "sealed": 1, "total": 1, "pending": 0, "failed": 1}
     redis.hset("kb:flow:batch:f3c1577edbccf1d805744efa", mapping=counts)
+    redis.hset("kb:limiters:terms", "concurrent erp", "5 0.0")
     redis.hset("kb:alerts", "rules", '{"retries": {"over": null, "for_s": 60}}')
     redis.sadd("processes", "batch-1:7:abc")
     redis.hset("batch-1:7:abc", mapping={"info": '{"hostname":"batch-1"}', "beat": 9e9})

@@ -20,6 +20,8 @@ import redis
 from kiqbridge import Client, __version__
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
+from kiqbridge.features.limiters.store import Asked, note_terms
+from kiqbridge.flow import Batch, Call, chain, group
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.measures import (
     BOUNDS_MS,
@@ -137,6 +139,7 @@ def fill(url: str, *, dead: int = 140, queued: int = 90) -> System:
     with_client = Client(url)
     try:
         fill_schedules(system, with_client)
+        fill_flow(system, with_client)
         with_client.pause_queue("low", reason="images move to the new bucket", by="ana@example.com")
     finally:
         with_client.close()
@@ -368,6 +371,70 @@ def fill_schedules(system: System, client: Client) -> None:
     _ledger(system, "sync-customers", 300)
     _ledger(system, "nightly-report", 86_400, offset=2 * 3600)
     _ledger(system, "clean-up", 3600)
+
+
+def fill_flow(system: System, client: Client) -> None:
+    """Batches, a group and a chain, limiters that are full or free, locks of unique jobs."""
+    keys, server, now = system.keys, system.server, system.now
+
+    def call(name: str, *args: Any) -> Call:
+        return Call({"class": name, "args": list(args), "queue": "flow"})
+
+    month = Batch(
+        description="Invoices of June",
+        on_success=call("MonthlyReport", "June"),
+        on_death=call("TellFinance"),
+        client=client,
+    )
+    with month:
+        jids = [
+            client.push({"class": "BillingInvoice", "args": [n], "queue": "flow"}) for n in range(8)
+        ]
+        with Batch(description="Letters abroad", client=client):
+            client.push({"class": "SendMail", "args": ["letter"], "queue": "flow"})
+    _end_members(system, month.bid, {jids[0]: "f", **dict.fromkeys(jids[1:6], "d")})
+    over = Batch(description="Import of customers", client=client)
+    with over:
+        done = [
+            client.push({"class": "SyncCustomer", "args": [n], "queue": "flow"}) for n in range(3)
+        ]
+    _end_members(system, over.bid, dict.fromkeys(done, "d"))
+    server.hset(keys.batch(over.bid), mapping={"complete_at": now - 60, "success_at": now - 60})
+    server.zadd(keys.batches, {over.bid: now + 30 * 86_400 - 60})
+    sizes = [chain(call("ResizeImage", n), call("UploadImage", n)) for n in (1, 2)]
+    chain(
+        call("FetchPhoto", 7), group(*sizes, description="two sizes"), call("PublishPhoto", 7)
+    ).perform_async(client=client)
+    group(*sizes, description="thumbnails").perform_async(client=client)
+    limits = [
+        Asked("concurrent", "erp", 3),
+        Asked("window", "stripe", 30, 60.0),
+        Asked("leaky", "crm", 40, 40.0),
+    ]
+    note_terms(client.pool, keys, limits)
+    locks = {
+        f"0{n} {next(system.jids)} SyncCustomer": f"{int((now - 60 * n) * 1e6)} {int((now + 9e6) * 1e6)} "
+        for n in range(3)
+    }
+    server.hset(keys.limit("concurrent", "erp"), mapping=locks)
+    server.zadd(
+        keys.limit_waits("concurrent", "erp"),
+        {next(system.jids): now + 9e6, "web-1:77:5": now + 9e6},
+    )
+    server.rpush(keys.limit("window", "stripe"), *(int((now + 1e5 - n) * 1e6) for n in range(12)))
+    for number, name in enumerate(["SyncCustomer", "SyncCustomer", "Reports::Nightly"]):
+        lock = f"{name}:{system.chance.getrandbits(256):064x}"
+        server.hset(keys.locks, lock, f"{int(now + 86_400 * 30)} {next(system.jids)}")
+        server.zadd(keys.locks_look, {lock: now + 60 * number})
+    server.delete(keys.queue("flow"))  # other pages count what waits
+    server.srem(keys.queues, "flow")
+
+
+def _end_members(system: System, bid: str, states: dict[str, str]) -> None:
+    keys, failed = system.keys, sum(state == "f" for state in states.values())
+    system.server.hset(keys.batch_members(bid), mapping=states)
+    system.server.hincrby(keys.batch(bid), "pending", -len(states))
+    system.server.hincrby(keys.batch(bid), "failed", failed)
 
 
 def _ledger(system: System, name: str, period: int, *, offset: int = 0) -> None:

@@ -258,7 +258,8 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
     (docs/how_to/limiters.md).
 
     Attributes:
-        limiter, kind, limit: name of the limiter, its kind, and how many places, locks or points it has.
+        limiter: name of the limiter.
+        kind: its kind.
         wait_s: seconds until there is room, as far as that is known; else 0.
         put_off_s: seconds for which a job is put off at first; twice as long each time.
         max_put_offs: how often a job is put off, before this counts as an error like others.
@@ -266,7 +267,6 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
 
     limiter = ""
     kind = ""
-    limit = 0.0
     wait_s = 0.0
     put_off_s = 15.0
     max_put_offs = 20
@@ -276,7 +276,6 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
         return {
             "limiter": self.limiter,
             "kind": self.kind,
-            "limit": self.limit,
             "wait_s": self.wait_s,
             "put_off_s": self.put_off_s,
             "max_put_offs": self.max_put_offs,

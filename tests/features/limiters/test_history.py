@@ -2,6 +2,8 @@
 
 import json
 
+from support.waiting import wait_until
+
 from kiqbridge.api import history_of
 from kiqbridge.errors import OverLimit
 from kiqbridge.features.limiters.over_limit import put_off
@@ -26,6 +28,7 @@ def test_it_names_the_limiter_how_full_it_is_and_who_holds_its_locks(redis, clie
             pass
     except OverLimit as error:
         put_off_by(redis, error)
+    wait_until(lambda: redis.exists("kb:limiters"))
 
     wait = history_of(JID, operator).wait
 

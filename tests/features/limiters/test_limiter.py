@@ -18,9 +18,10 @@ from kiqbridge.client.registry import Handling
 from kiqbridge.engine.settle.ending import Target
 from kiqbridge.engine.settle.retry import put_off_after
 from kiqbridge.errors import OverLimit, RedisUnavailable
+from kiqbridge.features.limiters.known import LONGEST_S, delay_s
 from kiqbridge.features.limiters.locks import Held, Keeper
-from kiqbridge.features.limiters.over_limit import COUNT, LONGEST_S, MOST_S, delay_s, put_off
-from kiqbridge.features.limiters.store import Answer
+from kiqbridge.features.limiters.over_limit import MOST_S, put_off
+from kiqbridge.features.limiters.store import COUNT, Answer
 from kiqbridge.features.limiters.within import Patience, Within, unlimited
 from kiqbridge.flow import limiter
 from kiqbridge.testing import fake
@@ -56,10 +57,7 @@ class Limit:
         self.made = attempt
         self.patience = Patience(wait_timeout_s=wait_timeout_s, put_off_s=7.0, max_put_offs=3)
 
-    def place(self):
-        return None
-
-    def attempt(self, place, amount):
+    def entry(self, amount):
         return self.made
 
 
@@ -89,14 +87,8 @@ class TestOnAThread:
             Within(Limit(attempt), 1.0).__enter__()
         assert attempt.answers == [YES]
         assert attempt.left == 1
-        terms = {
-            "limiter": "erp",
-            "kind": "window",
-            "limit": 0,
-            "wait_s": 3600.0,
-            "put_off_s": 7.0,
-            "max_put_offs": 3,
-        }
+        terms = {"limiter": "erp", "kind": "window"}
+        terms |= {"wait_s": 3600.0, "put_off_s": 7.0, "max_put_offs": 3}
         assert vars(raised.value) == terms
         with pytest.raises(OverLimit):
             Within(Limit(Attempt(Answer(False)), wait_timeout_s=0), 1.0).__enter__()

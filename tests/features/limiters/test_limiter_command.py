@@ -3,23 +3,42 @@
 import json
 
 import pytest
+from support.waiting import wait_until
 
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.errors import OverLimit
+from kiqbridge.features.limiters.overview import list_limiters
 from kiqbridge.flow import limiter
+
+PAYLOAD = {"class": "Post", "jid": "b4a577edbccf1d805744efa9", "args": []}
 
 
 @pytest.fixture
-def taken(client):
+def taken(client, redis):
     """One lock, and two places of a window."""
     window = limiter.window("stripe", 5, per="day", client=client)
     for _ in range(2):
         with window.within_limit():
             pass
-    with limiter.concurrent("erp", 5, client=client).within_limit():
-        yield
+    token = CONTEXT.set((PAYLOAD, "default"))
+    try:
+        with limiter.concurrent("erp", 1, client=client).within_limit():
+            wait_until(lambda: redis.zcard("kb:limiters") == 2)
+            yield
+    finally:
+        CONTEXT.reset(token)
+
+
+@pytest.fixture
+def refused(client):
+    """The same job over the limit of another one, and a caller outside of a job."""
+    erp = limiter.concurrent("erp", 1, client=client, wait_timeout_s=0)
+    with pytest.raises(OverLimit), erp.within_limit():
+        pass
 
 
 def test_without_any_it_says_so(run):
-    assert run("limiter", "list") == (0, "Nothing is taken of any limiter.\n", "")
+    assert run("limiter", "list") == (0, "No limiter was used within the last day.\n", "")
 
 
 @pytest.mark.usefixtures("taken")
@@ -27,9 +46,9 @@ def test_each_has_a_line(run):
     code, out, _ = run("limiter", "list")
 
     assert code == 0
-    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
-        ["concurrent", "erp", "1"],
-        ["window", "stripe", "2"],
+    assert sorted(line.split()[:5] for line in out.splitlines()[1:]) == [
+        ["concurrent", "erp", "1", "1", "0"],
+        ["window", "stripe", "2", "5", "0"],
     ]
 
 
@@ -37,10 +56,57 @@ def test_each_has_a_line(run):
 def test_as_json(run):
     listed = json.loads(run("limiter", "list", "--json")[1])["limiters"]
 
-    assert [(each["kind"], each["name"], each["used"]) for each in listed] == [
-        ("concurrent", "erp", 1),
-        ("window", "stripe", 2),
+    assert sorted((each["kind"], each["name"], each["used"], each["full"]) for each in listed) == [
+        ("concurrent", "erp", 1, True),
+        ("window", "stripe", 2, False),
     ]
+
+
+@pytest.mark.usefixtures("taken", "refused")
+def test_one_is_shown_with_its_owner_and_who_waits(run, browser):
+    out = run("limiter", "show", "concurrent", "erp")[1].splitlines()
+
+    assert out[0] == "concurrent erp: 1 of 1 used, full, 1 wait"
+    assert out[1].startswith(f"held by     Post {PAYLOAD['jid']}")
+    assert out[2] == f"waits       {PAYLOAD['jid']}"
+    page = browser.open("/limiters/concurrent/erp")
+    assert "! Full." in page.text
+    assert page.links.count(f"/jobs/{PAYLOAD['jid']}") == 2
+    assert run("limiter", "show", "window", "none")[0] == 1
+
+
+@pytest.mark.usefixtures("taken", "refused")
+def test_whoever_has_entered_waits_no_more(client, run, redis):
+    redis.delete("kb:limit:concurrent:erp")
+    token = CONTEXT.set(({**PAYLOAD, "kb_over_limit": 1}, "default"))
+    with limiter.concurrent("erp", 1, client=client).within_limit():
+        assert not redis.exists("kb:waits:concurrent:erp")
+    CONTEXT.reset(token)
+
+
+@pytest.mark.usefixtures("taken")
+def test_the_page_lists_them_and_resets_one(browser, redis):
+    text = browser.open("/limiters").text
+    assert "erp concurrent, 1 at once 1 of 1 ! full 0 as locks are given back" in text
+    assert "stripe window, 5 in 1 d 2 of 5 ✓ has room 0 in" in text
+
+    answer = browser.send("/limiters/concurrent/erp", action="reset")
+
+    assert "is reset: all of it is free" in answer.text
+    assert not redis.exists("kb:limit:concurrent:erp")
+
+
+def test_a_page_of_many_takes_no_more_round_trips_than_one_of_few(operator, redis, trips):
+    for count in (60, 3000):
+        names = {f"concurrent user-{number}": number for number in range(count)}
+        redis.zadd("kb:limiters", names)
+        redis.hset("kb:limiters:terms", mapping=dict.fromkeys(names, "5 0.0"))
+        trips.clear()
+
+        page = list_limiters(operator, 1)
+
+        assert (page.total, len(page.rows), page.rows[0].limit) == (count, 50, 5)
+        assert len(trips) == 3
 
 
 @pytest.mark.usefixtures("taken")

@@ -1,17 +1,19 @@
 """Limiters on a real server, as jobs and other programs use them."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 from support.engine import EngineProcess
 from support.waiting import wait_until
 
 from kiqbridge import Client
+from kiqbridge.api import open_operator
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.errors import JobTimeout, OverLimit, RedisRefused, RedisUnavailable, Shutdown
 from kiqbridge.features.limiters import locks as limiter_locks
-from kiqbridge.features.limiters import store as limits
 from kiqbridge.features.limiters.locks import Held, Keeper
+from kiqbridge.features.limiters.overview import list_limiters
 from kiqbridge.features.limiters.store import Lock, take_lock
 from kiqbridge.flow import limiter
 from kiqbridge.runtime.troubles import OF_PROCESS
@@ -119,34 +121,41 @@ class TestRates:
             used.points_used(1)
 
 
-class TestListing:
-    def test_each_has_its_kind_name_and_use(self, client):
-        names = Keys("")
-        with limiter.concurrent("erp", 5, client=client).within_limit():
-            for make in (limiter.window, limiter.bucket, limiter.leaky):
-                with make("a*b:c", 3, per=10**6, client=client).within_limit():
-                    pass
-            found = sorted(
-                (each.kind, each.name, round(each.used, 2))
-                for each in limits.list_limits(client.pool, names)
-            )
-            some = list(limits.list_limits(client.pool, names, most=2))
+class TestReading:
+    def test_each_kind_says_what_is_taken_and_when_it_is_free(self, client):
+        with ExitStack() as held:
+            made = [limiter.concurrent("erp", 1, client=client)]
+            made += [make("a*b:c", 2, per=10**6, client=client) for make in PERIODIC]
+            for each in made:
+                held.enter_context(each.within_limit())
+            held.enter_context(made[1].within_limit())
+            found = {each.kind: each.status() for each in made}
 
-        assert found == [
-            ("bucket", "a*b:c", 1),
-            ("concurrent", "erp", 1),
-            ("leaky", "a*b:c", 1),
-            ("window", "a*b:c", 1),
-        ]
-        assert len(some) == 2
+        assert {kind: (round(each.used, 2), each.is_full) for kind, each in found.items()} == {
+            "bucket": (1, False),
+            "concurrent": (1, True),
+            "leaky": (1, False),
+            "window": (2, True),
+        }
+        assert found["concurrent"].room_in_s == 0
+        assert 10**6 - 100 < found["window"].room_in_s < found["window"].free_in_s <= 10**6
+        assert 0 < found["bucket"].free_in_s <= 10**6
+        assert round(found["leaky"].free_in_s, -3) == 500_000
 
-    def test_those_of_other_namespaces_are_not_listed(self, redis_url):
-        own = Client(redis_url, namespace="app*")
+    def test_a_void_lock_is_not_taken(self, client, redis):
+        redis.hset(KEYS.limit("concurrent", "erp"), mapping={"a": "1 2 ", "b": "1 2 v2:gone"})
+
+        assert limiter.concurrent("erp", 1, client=client).status() is None
+
+    def test_those_of_other_namespaces_are_not_listed(self, redis_url, redis):
+        own = open_operator(redis_url, namespace="app*")
         other = Client(redis_url, namespace="app-two")
         with limiter.concurrent("erp", 5, client=other).within_limit():
-            assert list(limits.list_limits(own.pool, own.keys)) == []
+            wait_until(lambda: redis.exists("app-two:kb:limiters"))
+            assert list_limiters(own).total == 0
 
 
+PERIODIC = (limiter.window, limiter.bucket, limiter.leaky)
 KEYS = Keys("")
 KEY = KEYS.limit("concurrent", "erp")
 

@@ -71,6 +71,8 @@ class Keys:
     flow_ends = _Key("zset", "kb:flow:ends")
     flow_spans = _Key("hash", "kb:flow:spans")
     flow_spans_until = _Key("zset", "kb:flow:spans:until")
+    limiters = _Key("zset", "kb:limiters")
+    limiter_terms = _Key("hash", "kb:limiters:terms")
     locks = _Key("hash", "kb:locks")
     locks_look = _Key("zset", "kb:locks:look")
     replaced = _Key("zset", "kb:replaced")
@@ -227,6 +229,10 @@ class Keys:
     def limit(self, kind: str, name: str) -> str:
         """State of one limiter: `concurrent` a hash, `window` a list, others a string (features/limiters/store.py)."""
         return f"{self.prefix}kb:limit:{kind}:{name}"
+
+    def limit_waits(self, kind: str, name: str) -> str:
+        """Sorted set: who waits for a limiter, until when that is believed (features/limiters/known.py)."""
+        return f"{self.prefix}kb:waits:{kind}:{name}"
 
     def limit_looked(self, key: str) -> str:
         """String with a TTL: when the locks under this key, many of them, were looked at last."""

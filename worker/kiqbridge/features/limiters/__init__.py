@@ -5,18 +5,20 @@ job begins; where no job has one, and nobody enters a limit, nothing of it is lo
 process that is dead.
 """
 
-from kiqbridge.feature import Feature, Verb
+from kiqbridge.feature import Feature, Tab, Verb
 
 FEATURE = Feature(
     package=__name__,
     verbs=[
         Verb(
             "limiter",
-            "list limiters, and reset one",
+            "list limiters, show who holds one, and reset it",
             "command",
             group="act on jobs, queues and processes",
         )
     ],
+    pages="page:routes",
+    tabs=[Tab("/limiters", "Limiters", after="/batches")],
     options={"limiter": "declared:limited"},
     history="history:part_of",
     puts_off={"kiqbridge.errors:OverLimit": "over_limit:put_off"},

@@ -1,27 +1,53 @@
-"""`kiqbridge limiter`: what is taken of each limiter of kiqbridge.flow, and forgetting it.
+"""`kiqbridge limiter`: what is taken of each limiter of kiqbridge.flow, who holds it and who waits; forgetting it.
 
-Limiters of which nothing is taken have no state in Redis, and are not listed.
+Listed are those that were entered within the last day.
 """
 
 import argparse
+import time
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
-from kiqbridge.api.audit import record_audit
+from kiqbridge.api import Operator
 from kiqbridge.api.operator import open_operator
 from kiqbridge.commands.acting import REFUSED, confirm
-from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
-from kiqbridge.commands.output import answer, answer_table
-from kiqbridge.features.limiters.store import KINDS, list_limits, read_limit, reset_limit
+from kiqbridge.commands.arguments import (
+    add,
+    add_changing,
+    add_json,
+    add_listing,
+    add_verb,
+    add_verbs,
+)
+from kiqbridge.commands.output import (
+    answer,
+    answer_table,
+    listed,
+    since_cell,
+    warn,
+    write_json,
+    write_line,
+)
+from kiqbridge.features.limiters.overview import list_limiters, read_limiter, reset_limiter
+from kiqbridge.features.limiters.store import KINDS, LimitState
 from kiqbridge.wire.amounts import span_text
 
 MOST = 1000
+_AT_ONCE = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs list and reset."""
     verbs = add_verbs(parser)
-    text = f"what is taken of each, up to {MOST:,} of them"
-    add_json(add_verb(verbs, "list", _list, text, "kiqbridge limiter list --json"))
+    text = "what is taken of each, and how many wait; the last used first"
+    listing = add_verb(verbs, "list", _list, text, "kiqbridge limiter list --json")
+    add_listing(listing, MOST, "for scripts that go through all of them")
+    text = "who holds one, and who waits for it"
+    show = add_verb(verbs, "show", _show, text, "kiqbridge limiter show concurrent erp")
+    add(show, "KIND", ", ".join(KINDS), choices=KINDS)
+    add(show, "NAME")
+    add_json(show)
     text = "forget what is taken of one, so that all of it is free"
     reset = add_verb(verbs, "reset", _reset, text, "kiqbridge limiter reset concurrent erp --yes")
     add(reset, "KIND", ", ".join(KINDS), choices=KINDS)
@@ -30,38 +56,80 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    client = open_operator(via="cli").client
-    found = sorted(
-        list_limits(client.pool, client.keys, MOST), key=lambda each: (each.kind, each.name)
-    )
+    found = listed(options, _rows(open_operator(via="cli")), _fields, MOST)
     return answer_table(
         options,
-        {"limiters": [asdict(each) for each in found]},
-        ("kind", "!name", ">used", "forgotten in"),
+        {"limiters": [_fields(each) for each in found]},
+        ("kind", "!name", ">used", ">of", ">waits", "free again in"),
         [
-            (each.kind, each.name, f"{each.used:,.6g}", span_text(each.forgotten_in_s))
+            (
+                each.kind,
+                each.name,
+                f"{each.used:,.6g}",
+                f"{each.limit:,.6g}",
+                f"{each.waits:,}",
+                span_text(each.free_in_s) if each.free_in_s else "",
+            )
             for each in found
         ],
-        none="Nothing is taken of any limiter.",
+        none="No limiter was used within the last day.",
     )
+
+
+def _rows(operator: Operator) -> Iterator[LimitState]:
+    number = 0
+    while True:
+        number += 1
+        page = list_limiters(operator, number, _AT_ONCE)
+        yield from page.rows
+        if number >= page.count:
+            return
+
+
+def _fields(state: LimitState) -> dict[str, Any]:
+    return {**asdict(state), "full": state.is_full}
+
+
+def _show(options: argparse.Namespace) -> int:
+    found = read_limiter(open_operator(via="cli"), options.kind, options.name)
+    if found is None:
+        warn(f"limiter {options.kind} {options.name}: nobody has entered it within the last day")
+        return REFUSED
+    state = found.state
+    if options.json:
+        owners = [asdict(each) for each in found.owners]
+        write_json({**_fields(state), "owners": owners, "waiting": found.waiting})
+        return 0
+    full = ", full" if state.is_full else ""
+    write_line(
+        f"{state.kind} {state.name}: {state.used:g} of {state.limit:g} used{full}, {state.waits:,} wait"
+    )
+    for each in found.owners:
+        owner = f"{each.job_class} {each.jid}" if each.jid else "no job"
+        write_line(
+            f"held by     {owner}  {each.process}  since {since_cell(each.since, time.time())}"
+        )
+    for who in found.waiting:
+        write_line(f"waits       {who}")
+    return 0
 
 
 def _reset(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
-    client, kind, name = operator.client, options.kind, options.name
-    state = read_limit(client.pool, client.keys, kind, name)
+    kind, name = options.kind, options.name
+    found = read_limiter(operator, kind, name)
+    key = operator.keys.limit(kind, name)
+    used = (found.state.used if found else float(operator.pool.call("EXISTS", key))) or None
     title = f"limiter {kind} {name}"
     is_reset = False
-    if state is not None and not options.dry_run:
-        question = f"Forget that {state.used:g} are taken of {title}? More may pass for a while."
+    if used is not None and not options.dry_run:
+        question = f"Forget that {used:g} are taken of {title}? More may pass for a while."
         if not confirm(question, options):
             return REFUSED
-        is_reset = reset_limit(client.pool, client.keys.limit(kind, name))
-        record_audit(operator, "reset", f"limiter:{kind}:{name}")
-    used = None if state is None else state.used
+        is_reset = reset_limiter(operator, kind, name)
     said = "would reset" if options.dry_run else "reset"
     return answer(
         options,
         {"dry_run": options.dry_run, "kind": kind, "name": name, "used": used, "reset": is_reset},
-        [f"nothing is taken of {title}" if state is None else f"{said} {title}"],
+        [f"nothing is taken of {title}" if used is None else f"{said} {title}"],
     )

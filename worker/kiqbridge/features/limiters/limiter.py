@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Unpack
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.limiters import locks as limiter_locks
 from kiqbridge.features.limiters import store as limits
-from kiqbridge.features.limiters.store import Answer, Kind, Lock
-from kiqbridge.features.limiters.within import Attempt, Limiter, PatienceOptions, Per, Place, Within
+from kiqbridge.features.limiters.store import Answer, Asked, Attempt, Kind, Lock
+from kiqbridge.features.limiters.within import Limiter, PatienceOptions, Per, Place, Within
 
 if TYPE_CHECKING:
     from kiqbridge.wire.keys import Keys
@@ -53,6 +53,10 @@ class Concurrent(Limiter):
         self._check("lock_timeout_s", lock_timeout_s, least=1)
         self.limit = limit
         self.lock_timeout_s = lock_timeout_s
+
+    def asked(self) -> Asked:
+        """As `Limiter.asked`."""
+        return Asked(self.kind, self.name, self.limit)
 
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a lock is one
         """A lock to be taken."""
@@ -109,6 +113,10 @@ class Window(Limiter):
         self.limit = limit
         self.interval_s = self._interval_s(per)
 
+    def asked(self) -> Asked:
+        """As `Limiter.asked`."""
+        return Asked(self.kind, self.name, self.limit, self.interval_s)
+
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a place is one
         """A place to be taken, which comes back with time."""
         return Attempt(partial(self._take, *self._state(place), self.limit, self.interval_s))
@@ -147,6 +155,10 @@ class Leaky(Limiter):
         super().__init__(name, **patience)
         self._check("size", size)
         self.holds, self.rate = float(size), size / self._interval_s(per)
+
+    def asked(self) -> Asked:
+        """As `Limiter.asked`."""
+        return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:
         """So much to be poured in, which drains with time."""
@@ -192,6 +204,10 @@ class Points(Limiter):
                 "would never be granted"
             )
         return Within(self, float(estimate))
+
+    def asked(self) -> Asked:
+        """As `Limiter.asked`."""
+        return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:
         """So many points to be taken."""

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import JobTimeout, KiqbridgeError
 from kiqbridge.features.limiters.store import Lock, give_back_lock, renew_lock
 from kiqbridge.runtime.role import LazyRole
@@ -27,6 +28,9 @@ RENEWALS: Final = 3
 """How often a lock is renewed while it is valid: two may fail."""
 
 RETRY_S: Final = 1.0
+
+LONGEST_JOB: Final = 200
+"""Characters of jid and class that a lock carries."""
 
 _WORK: Final = "renewing and giving back locks of limiters"
 
@@ -48,8 +52,12 @@ class Held:
 
 
 def new_token() -> str:
-    """A name for a lock that no other has."""
-    return os.urandom(12).hex()
+    """A name for a lock that no other has; for operators with jid and class of the job that runs here."""
+    running, token = CONTEXT.get(), os.urandom(12).hex()
+    if running is None:
+        return token
+    words = f"{running[0].get('jid')} {running[0].get('class')}"
+    return f"{token} {words}" if words.isascii() and len(words) <= LONGEST_JOB else token
 
 
 def hold(lock: Lock) -> Held:

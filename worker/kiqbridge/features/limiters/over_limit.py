@@ -12,16 +12,11 @@ from typing import Any, Final
 
 from kiqbridge.engine.settle.retry import PutOff, whole_number
 from kiqbridge.errors import OverLimit
+from kiqbridge.features.limiters.known import JITTER, delay_s
 from kiqbridge.features.limiters.store import COUNT, LIMITER
-
-LONGEST_S: Final = 900.0
-"""Seconds up to which the delay grows; a job is put off for longer only where the limiter asks for it."""
 
 MOST_S: Final = 31 * 86_400.0
 """The longest delay that a limiter may ask for."""
-
-JITTER: Final = 0.5
-"""Up to this part of the delay is added to it."""
 
 
 def put_off(payload: Mapping[str, Any], error: OverLimit) -> PutOff | None:
@@ -40,13 +35,9 @@ def put_off(payload: Mapping[str, Any], error: OverLimit) -> PutOff | None:
 
 
 def _named(error: OverLimit) -> dict[str, str]:
-    """The limiter, for who asks why the job waits; an `OverLimit` of a job's own names none."""
-    return {LIMITER: f"{error.kind} {error.limit} {error.limiter}"[:300]} if error.kind else {}
-
-
-def delay_s(count: int, first_s: float) -> float:
-    """Seconds for which a job is put off that was put off `count` times before, without jitter."""
-    return min(first_s * 2.0 ** min(count, 60), max(LONGEST_S, first_s))
+    """Which limiter it was; nothing for an `OverLimit` of the job's own."""
+    words = f"{error.kind} {error.limiter}"
+    return {LIMITER: words} if error.kind and error.limiter else {}
 
 
 def _seconds(value: object, default: float) -> float:

@@ -13,13 +13,11 @@ that nobody uses takes no memory.
 Times are microseconds since the epoch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kiqbridge.store import scripts
-from kiqbridge.store.key_scan import scan_keys
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -30,7 +28,7 @@ COUNT: Final = "kb_over_limit"
 """Attribute of a payload: how often the job was put off because of a limit."""
 
 LIMITER: Final = "kb_limiter"
-"""Attribute of a payload: `KIND LIMIT NAME` of the limiter that has put it off last."""
+"""Attribute of a payload: `KIND NAME` of the limiter that has put it off last."""
 
 LOCKS_TTL_MS: Final = 30 * 86_400_000
 """The locks of a limiter that nobody asked for 30 days are forgotten, and with them a job that ran so long."""
@@ -41,6 +39,14 @@ _RENEW: Final = scripts.load("renew", __file__)
 _WINDOW: Final = scripts.load("window", __file__)
 _BUCKET: Final = scripts.load("bucket", __file__)
 _LEVEL: Final = scripts.load("level", __file__)
+_LIMITS: Final = scripts.load("limits", __file__)
+_TERMS: Final = scripts.load("terms", __file__)
+
+KNOWN_S: Final = 25 * 3600
+"""Seconds for which a limiter is listed after it was noted (known.py)."""
+
+MOST_KNOWN: Final = 10_000
+"""Limiters that are listed; of more those that were used last."""
 
 
 class Answer(NamedTuple):
@@ -48,6 +54,40 @@ class Answer(NamedTuple):
 
     taken: bool
     wait_s: float = 0.0
+
+
+def _refuse_points(points: float) -> None:
+    raise TypeError(f"points_used({points:g}): only limiters of the kind points have points")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One entry into a limit: asked for until it is granted, then left.
+
+    Attributes:
+        take: asks once, in one round trip.
+        leave: it is over, or was given up.
+        correct: it took so many points, and not as many as it was granted.
+    """
+
+    take: Callable[[], Answer]
+    leave: Callable[[], object] = lambda: None
+    correct: Callable[[float], object] = _refuse_points
+
+
+class Asked(NamedTuple):
+    """A limiter that somebody asks for.
+
+    Attributes:
+        kind, name: which one.
+        limit: how many.
+        per: seconds of the interval; of `leaky` and `points` what drains or comes back in a second; else 0.
+    """
+
+    kind: Kind
+    name: str
+    limit: float
+    per: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,53 +171,64 @@ def reset_limit(pool: RedisPool, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitState:
-    """The state of one limiter as it stands in Redis.
+    """The state of one limiter, by the server's clock.
 
     Attributes:
         kind, name: which one.
-        used: locks, places or points that are taken; for `window` and `bucket` as of the last check.
-        forgotten_in_s: seconds after which the key expires.
+        used: locks, places or points that are taken.
+        limit: of so many.
+        per: seconds of the interval, as `Asked.per`.
+        free_in_s: seconds until all is free again; 0 if nobody can know, or all is free.
+        room_in_s: seconds until there is room; 0 if there is, or if nobody can know.
+        waits: callers that wait for it, and jobs that were put off because of it.
     """
 
     kind: Kind
     name: str
     used: float
-    forgotten_in_s: float
+    limit: float
+    per: float
+    free_in_s: float
+    room_in_s: float
+    waits: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody can enter now."""
+        return self.room_in_s > 0 or (self.kind == "concurrent" and self.used >= self.limit)
 
 
-def list_limits(pool: RedisPool, keys: Keys, most: int = 1000) -> Iterator[LimitState]:
-    """The limiters that have a state, in no order: for operators, as it reads through all keys (SCAN)."""
-    found = 0
-    for kind in KINDS:
-        prefix = keys.limit(kind, "")
-        for key in chain.from_iterable(scan_keys(pool, prefix)):
-            state = read_limit(pool, keys, kind, key[len(prefix) :])
-            if state is None:
-                continue
-            if found == most:
-                return
-            found += 1
-            yield state
+def read_limits(pool: RedisPool, keys: Keys, asked: Sequence[Asked]) -> list[LimitState]:
+    """The states of these, in one script. Raises as `take_lock`."""
+    if not asked:
+        return []
+    names, args = [keys.inflight], list[str | bytes | float]()
+    for each in asked:
+        names += [keys.limit(each.kind, each.name), keys.limit_waits(each.kind, each.name)]
+        is_span = each.kind in ("window", "bucket")
+        args += [each.kind, each.limit, round(each.per * _US) if is_span else each.per]
+    return [
+        LimitState(
+            **each._asdict(),
+            used=float(used),
+            free_in_s=free_us / _US,
+            room_in_s=room_us / _US,
+            waits=waits,
+        )
+        for each, (used, free_us, room_us, waits) in zip(
+            asked, pool.script(_LIMITS, names, args), strict=True
+        )
+    ]
 
 
-def read_limit(pool: RedisPool, keys: Keys, kind: Kind, name: str) -> LimitState | None:
-    """The state of one limiter; None: it has none. Raises as `take_lock`."""
-    key = keys.limit(kind, name)
-    look = {"concurrent": "HLEN", "window": "LLEN"}.get(kind, "GET")
-    value, ttl_ms = pool.run((look, key), ("PTTL", key))
-    if ttl_ms < 0:
-        return None
-    used = float(value) if look != "GET" else _number(value, last=kind == "bucket")
-    return LimitState(kind=kind, name=name, used=used, forgotten_in_s=ttl_ms / 1000)
+def note_terms(pool: RedisPool, keys: Keys, asked: Sequence[Asked]) -> None:
+    """These are in use. Raises as `take_lock`."""
+    args: list[str | bytes | float] = [KNOWN_S, MOST_KNOWN]
+    for each in asked:
+        args += [f"{each.kind} {each.name}", f"{each.limit!r} {each.per!r}"]
+    pool.script(_TERMS, [keys.limiters, keys.limiter_terms], args)
 
 
 def _answer(reply: Any) -> Answer:
     taken, wait_us = reply
     return Answer(bool(taken), wait_us / _US)
-
-
-def _number(value: bytes | None, *, last: bool) -> float:
-    try:
-        return float((value or b"").split()[-1 if last else 0])
-    except (ValueError, IndexError):
-        return 0.0

@@ -20,7 +20,8 @@ from kiqbridge.client.current import RUNTIME
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError, OverLimit
 from kiqbridge.features.limiters import store as limits
-from kiqbridge.features.limiters.store import Answer, Kind
+from kiqbridge.features.limiters.known import Watched
+from kiqbridge.features.limiters.store import Answer, Asked, Attempt, Kind
 from kiqbridge.runtime import frames
 
 if TYPE_CHECKING:
@@ -33,25 +34,6 @@ _LOOK_S: Final = 0.5
 """Between two looks whether there is room; also how soon the end of the worker is noticed."""
 
 _random = random.Random()  # noqa: S311 - spreads out who waits
-
-
-def _refuse_points(points: float) -> None:
-    raise TypeError(f"points_used({points:g}): only limiters of the kind points have points")
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One entry into a limit: asked for until it is granted, then left.
-
-    Attributes:
-        take: asks once, in one round trip.
-        leave: it is over, or was given up.
-        correct: it took so many points, and not as many as it was granted.
-    """
-
-    take: Callable[[], Answer]
-    leave: Callable[[], object] = lambda: None
-    correct: Callable[[float], object] = _refuse_points
 
 
 Per = Literal["second", "minute", "hour", "day"]
@@ -142,7 +124,8 @@ class Limiter(ABC):
             RedisUnavailable: nothing was read.
         """
         place = self.place()
-        return limits.read_limit(place.pool, place.keys, self.kind, self.name)
+        [state] = limits.read_limits(place.pool, place.keys, [self.asked()])
+        return state if state.used or state.waits else None
 
     def reset(self) -> bool:
         """Forget its state, so that all of it is free; False: there was none.
@@ -162,9 +145,20 @@ class Limiter(ABC):
         client = client or default_client()
         return Place(client.pool, client.keys, "")
 
+    def entry(self, amount: float) -> Watched:
+        """One entry into the limit, which is not made yet, with a note of it for operators."""
+        place = self.place()
+        attempt = self.attempt(place, amount)
+        put_off_s = self.patience.put_off_s
+        return Watched(attempt, place.pool, place.keys, self.asked(), put_off_s)
+
+    @abstractmethod
+    def asked(self) -> Asked:
+        """Its name and numbers."""
+
     @abstractmethod
     def attempt(self, place: Place, amount: float) -> Attempt:
-        """One entry into the limit, which is not made yet."""
+        """What asks for it, and leaves."""
 
     def _state(self, place: Place) -> tuple["RedisPool", str]:
         return place.pool, place.keys.limit(self.kind, self.name)
@@ -200,7 +194,7 @@ class Within:
     def __init__(self, limiter: Limiter, amount: float) -> None:
         self._limiter = limiter
         self._amount = amount
-        self._attempt: Attempt | None = None
+        self._attempt: Attempt | Watched | None = None
 
     @frames.may_take_long
     def __enter__(self) -> Self:
@@ -250,12 +244,12 @@ class Within:
             )
         self._attempt.correct(points)
 
-    def _begin(self) -> Attempt:
+    def _begin(self) -> Attempt | Watched:
         if self._attempt is not None:
             raise RuntimeError("this was entered before; call within_limit() for each time")
         if _unlimited:
             return Attempt(lambda: Answer(taken=True), correct=lambda _points: None)
-        return self._limiter.attempt(self._limiter.place(), self._amount)
+        return self._limiter.entry(self._amount)
 
 
 _unlimited: list[None] = []
@@ -304,7 +298,6 @@ class _Wait:
             f"{patience.wait_timeout_s:g} s. A job comes back later by itself; other code tries again later"
         )
         error.limiter, error.kind = limiter.name, limiter.kind
-        error.limit = getattr(limiter, "limit", 0) or getattr(limiter, "holds", 0)
         error.wait_s = wait_s
         error.put_off_s = patience.put_off_s
         error.max_put_offs = patience.max_put_offs

@@ -5,10 +5,20 @@ takes a lock, in the script that writes it; where no job has it, nothing of it i
 one lock, nor keep a lock whose job is gone.
 """
 
-from kiqbridge.feature import Feature
+from kiqbridge.feature import Feature, Tab, Verb
 
 FEATURE = Feature(
     package=__name__,
+    verbs=[
+        Verb(
+            "lock",
+            "list locks of unique jobs, and free one",
+            "command",
+            group="act on jobs, queues and processes",
+        )
+    ],
+    pages="page:routes",
+    tabs=[Tab("/locks", "Locks", after="/limiters")],
     begins={"lock": "begin:ask_lock"},
     consequences="locks:unlock",
     effects=["unlock"],

@@ -9,15 +9,15 @@ is gone is freed.
 
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.features.gone_jobs.search import AGAIN_S
+from kiqbridge.features.unique.freeing import Lock, looked_at
 from kiqbridge.features.unique.mark import lock_of
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -29,14 +29,6 @@ MOST: Final = 500
 """Locks that one search is about."""
 
 _DUE: Final = scripts.load("locks_due", __file__)
-_LOOKED: Final = scripts.load("locks_looked", __file__)
-
-
-class Lock(NamedTuple):
-    """A lock, and the job that owns it."""
-
-    name: str
-    jid: str
 
 
 KIND: Final = Lock
@@ -84,25 +76,3 @@ def unlock(end: FlowEnd, client: Client) -> Sequence[Effect]:
         return ()
     keys = client.keys
     return [Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])]
-
-
-def looked_at(
-    connection: RedisConnection | RedisPool,
-    keys: Keys,
-    *,
-    kept: Sequence[Lock] = (),
-    gone: Sequence[Lock] = (),
-    again_s: float = AGAIN_S,
-) -> int:
-    """Free locks whose jobs are gone, if they still own them; others are looked at again in `again_s`.
-
-    Returns:
-        How many were freed.
-
-    Raises:
-        RedisUnavailable, RedisRefused: repeat it.
-    """
-    args: list[str | bytes | float] = [again_s, len(kept)]
-    for each in (*kept, *gone):
-        args += each
-    return int(connection.script(_LOOKED, [keys.locks, keys.locks_look], args))

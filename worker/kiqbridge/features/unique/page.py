@@ -1,0 +1,42 @@
+"""Locks of unique jobs: which job owns each; free it."""
+
+from typing import Final
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kiqbridge.features.unique.overview import HeldLock, free_lock, list_locks
+from kiqbridge.web.context import redirect, render, view_of
+from kiqbridge.web.guard import requires
+from kiqbridge.web.pages.listing import number_of
+
+PER_PAGE: Final = 50
+_CLASS_FRESH_S: Final = 5.0
+
+
+def routes() -> list[Route]:
+    """The page."""
+    return [Route("/locks", show), Route("/locks", act, methods=["POST"])]
+
+
+def show(request: Request) -> Response:
+    """A page of them."""
+    view, query = view_of(request), request.query_params
+    number, job_class = number_of(query.get("page", ""), 1), query.get("class", "").strip()
+    page = view.read(
+        ("locks", number, job_class),
+        lambda: list_locks(view.operator, number, PER_PAGE, job_class),
+        _CLASS_FRESH_S if job_class else 1.0,
+    )
+    return render(request, "locks.html", page=page, job_class=job_class)
+
+
+@requires("operator")
+def act(request: Request, form: FormData) -> Response:
+    """Free one."""
+    lock = HeldLock(str(form.get("name", "")), str(form.get("jid", "")), 0.0)
+    is_freed = free_lock(view_of(request).operator, lock)
+    said = "is freed" if is_freed else f"was free before, or another job than {lock.jid} owns it"
+    return redirect(request, "/locks", notice=f"Lock {lock.name} {said}.")
