@@ -320,3 +320,56 @@ class TestChains:
 
         assert "cannot be read" in caplog.text
         assert not redis.keys("*")
+
+
+class TestResultsOfAGroup:
+    def test_the_job_behind_it_gets_them_in_the_order_of_the_group(
+        self, send, report, pushed, end, redis
+    ):
+        members = call(send, 1), chain(call(send, 2), call(send, 3)), call(send, 4)
+        bid = group(*members, then=report, pass_results=True).perform_async()
+        first, second, third = pushed()
+        end(third, output='{"z":"\u00e9"}')
+        end(second, output='"none of its last job"')
+        end(first, output="[18446744073709551617]")
+        assert not pushed("low")
+        end(pushed()[-1], output="null")
+
+        assert pushed("low")[0]["args"] == [[[18446744073709551617], None, {"z": "é"}]]
+        assert not [each for each in redis.hkeys(f"kb:flow:batch:{bid}") if b"result" in each]
+        assert Batch(bid).status().refused == ""
+
+    @pytest.mark.parametrize(
+        ("outputs", "said"),
+        [
+            ([None, "1"], "job 1 of it returned has no JSON text"),
+            ([f'"{"x" * 200_000}"', f'"{"y" * 70_000}"'], "more than 262,144 bytes"),
+        ],
+    )
+    def test_what_cannot_be_kept_is_refused_and_said(
+        self, send, report, pushed, end, caplog, outputs, said
+    ):
+        with Batch() as batch:
+            group(call(send, 1), call(send, 2), then=report, pass_results=True).perform_async()
+        for payload, output in zip(pushed(), outputs, strict=True):
+            end(payload, output=output)
+
+        assert not pushed("low")
+        assert said in caplog.text
+        group_ = next(each for each in BatchSet() if each.parent)
+        assert said in group_.refused
+        status = batch.status()
+        assert (status.complete, status.success, status.failed) == (True, False, 1)
+
+    def test_what_has_no_job_behind_it_or_no_result_is_refused(self, send, report):
+        results = group(call(send, 1), pass_results=True)
+        for flow, said in (
+            (results, "give then="),
+            (chain(results, group(call(send, 2))), "no other group"),
+            (group(results, then=report), "give then="),
+            (group(group(call(send, 1)), then=report, pass_results=True), "ends with a job"),
+        ):
+            with pytest.raises(PayloadError, match=said):
+                flow.perform_async()
+        with pytest.raises(PayloadError, match="lacks an argument"):
+            group(call(send, 1), then=call(send)).perform_async()

@@ -69,6 +69,17 @@ def test_a_group_hands_on_to_what_follows_it(jobs, note, seen, closed):
     assert seen[2:] == ["all"]
 
 
+def test_the_job_behind_a_group_gets_its_results(jobs, note, seen):
+    @job(name="Square")
+    def square(number: int) -> int:
+        return number * number
+
+    group(*(call(square, n) for n in (3, 1, 2)), then=note, pass_results=True).perform_async()
+    jobs.drain()
+
+    assert seen == [[9, 1, 4]]
+
+
 def test_a_due_job_that_middleware_stops_has_ended(jobs, note, seen, closed, monkeypatch):
     with Batch(on_complete=call(closed, "ended")):
         note.perform_in(0.001, "stopped")

@@ -12,14 +12,14 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.middleware import COLLECTOR, Collector
+from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.ops import StepWriter, guarded, write_ops
-from kiqbridge.features.batches.steps import Launch, Step, check_steps
+from kiqbridge.features.batches.steps import MOST_STEPS, Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import new_jid
 
-MOST_STEPS: Final = 1_000
 MOST_DEPTH: Final = 10
 
 
@@ -71,6 +71,8 @@ class Flow:
 
 def launch_of(link: "Call | Flow", steps: list[Step]) -> Launch:
     """The beginning of these steps of a link, with an id of its own."""
+    if "results" in steps[-1]:
+        raise _nothing_behind()
     launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
     if isinstance(link, Flow) and link.passes_value:
         launch["pass"] = True
@@ -103,10 +105,14 @@ class Chain(Flow):
         for link in self._links:
             gets = gets_value
             if steps:
-                gets = self.passes_value and "job" in steps[-1]
+                gets = self.passes_value if "job" in steps[-1] else "results" in steps[-1]
             found = steps_of(link, client, depth, gets_value=gets)
             if not found:
                 return None
+            if steps and "results" in steps[-1] and "job" not in found[0]:
+                raise PayloadError(
+                    "group: with pass_results a job stands behind it, which gets the results, and no other group"
+                )
             steps += found
         check_steps(steps[1:])
         return steps
@@ -115,9 +121,12 @@ class Chain(Flow):
 class Group(Flow):
     """Side by side; made by `group`."""
 
-    def __init__(self, members: Sequence[Call | Flow], description: str) -> None:
+    def __init__(
+        self, members: Sequence[Call | Flow], description: str, *, passes_results: bool
+    ) -> None:
         self._members = members
         self._description = description
+        self._passes_results = passes_results
 
     def __repr__(self) -> str:
         return f"<group of {len(self._members)}>"
@@ -142,8 +151,35 @@ class Group(Flow):
                 return None
             if isinstance(member, Chain):
                 found[0]["passes"] = member.passes_value
+            if self._passes_results:
+                _check_result(found[-1])
+            elif "results" in found[-1]:
+                raise _nothing_behind()
             members.append(found)
-        return [{"group": members, "bid": new_jid(), "description": self._description}]
+        step: Step = {"group": members, "bid": new_jid(), "description": self._description}
+        if self._passes_results:
+            step["results"] = True
+        return [step]
+
+
+def _check_result(step: Step) -> None:
+    """Refuse a member of a group whose result cannot go to the job behind the group."""
+    if "job" not in step:
+        raise PayloadError(
+            "group: with pass_results each member ends with a job; a group has no result of its own"
+        )
+    definition = definition_of(step["job"]["class"])
+    if definition is not None and definition.encrypted:
+        raise PayloadError(
+            f"group: {shorten(step['job']['class'])} has encrypted arguments, so that what it returns is no part of "
+            "another job; let the job behind the group read it elsewhere, or leave out pass_results"
+        )
+
+
+def _nothing_behind() -> PayloadError:
+    return PayloadError(
+        "group: with pass_results a job stands behind it, which gets the results; give then=, or leave it out"
+    )
 
 
 def chain(*links: Any, pass_result: bool = False) -> Chain:
@@ -156,7 +192,7 @@ def chain(*links: Any, pass_result: bool = False) -> Chain:
         links: calls, declared jobs without arguments, groups, other chains.
         pass_result: each job gets what the one before it has returned as its first argument, by way of JSON, up
             to 256 KiB. A value that has no JSON text ends the chain, with an error in the log. What stands
-            behind a group gets nothing.
+            behind a group gets nothing, unless the group has `pass_results`.
 
     Raises:
         PayloadError: there is no link, or one that cannot be one.
@@ -170,18 +206,23 @@ def chain(*links: Any, pass_result: bool = False) -> Chain:
     return Chain(list(_links(links, "chain")), pass_result=pass_result)
 
 
-def group(*members: Any, then: Any = None, description: str = "") -> Group | Chain:
+def group(
+    *members: Any, then: Any = None, pass_results: bool = False, description: str = ""
+) -> Group | Chain:
     """Jobs that run side by side: a batch of its own, whose success begins what stands behind it.
 
     Args:
         members: calls, declared jobs without arguments, chains, other groups.
         then: what is pushed once, when all of them are done.
+        pass_results: the job behind the group gets what its members have returned as its first argument: a list in
+            their order, by way of JSON, of a chain what its last job has returned. All together have up to 256 KiB; if
+            they have more, or one has no JSON text, that job is not begun, and the batch says why (`refused`).
         description: for people.
 
     Raises:
         PayloadError: one of them cannot be one.
     """
-    made = Group(list(_links(members, "group")), description)
+    made = Group(list(_links(members, "group")), description, passes_results=pass_results)
     return made if then is None else chain(made, then)
 
 

@@ -16,8 +16,22 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.errors import PayloadError
-from kiqbridge.features.batches.ops import StepWriter, Stopped, end_op, guarded
-from kiqbridge.features.batches.steps import Launch, launch_of, member_of, passes_value
+from kiqbridge.features.batches.ops import (
+    StepWriter,
+    Stopped,
+    end_op,
+    guarded,
+    result_op,
+    results_over_op,
+)
+from kiqbridge.features.batches.steps import (
+    Launch,
+    gives_result,
+    launch_of,
+    member_of,
+    passes_value,
+    results_of,
+)
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd
@@ -37,6 +51,10 @@ def effects_of(end: FlowEnd, client: Client) -> list[Effect]:
 def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The next step of a chain, or what an event has launched."""
     if "launch" in end.flow:
+        launch = launch_of(end.flow["launch"])
+        results = None if launch is None else results_of(launch)
+        if launch is not None and results is not None and _BID.fullmatch(results[0]):
+            return _begin_behind(launch, *results, client)
         return _begin(end.flow["launch"], None, client, is_guarded=False)
     if "next" not in end.flow or not _goes_on(end):
         return ()
@@ -52,6 +70,20 @@ def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     return _begin(following, output, client, is_guarded=True, encrypts=end.encrypted)
 
 
+def _begin_behind(launch: Launch, bid: str, count: int, client: Client) -> Sequence[Effect]:
+    """The job behind a group, with what the group's jobs have returned; as a refusal says, not at all."""
+    fields = (*(f"result:{place}" for place in range(count)), "refused")
+    *texts, refused = client.pool.call("HMGET", client.keys.batch(bid), *fields)
+    if refused is None and None not in texts:
+        output = f"[{','.join(text.decode() for text in texts)}]"
+        ops = _begin(launch, output, client, is_guarded=False)
+        return [*ops, results_over_op(client.keys, bid, count)]
+    why = f"group {bid}: not all of what its jobs returned is there, so that the job behind it does not begin"
+    said = refused.decode(errors="replace") if refused else why
+    logger.error("%s; let the jobs return less, or make the group without pass_results", said)
+    return [*_never_begun(launch, client), results_over_op(client.keys, bid, count, said)]
+
+
 def _count_end(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The count of a batch."""
     bid = _bid_of(end.flow)
@@ -62,7 +94,11 @@ def _count_end(end: FlowEnd, client: Client) -> Sequence[Effect]:
         return [end_op(client.keys, bid, "", is_done=False, died=True, adds=adds)]
     is_done = end.outcome == "done" and ("next" not in end.flow or _goes_on(end))
     died = end.outcome in _DEATHS
-    return [end_op(client.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)]
+    counted = end_op(client.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)
+    if is_done and gives_result(end.flow):
+        text = "" if end.encrypted else end.output or ""
+        return [result_op(client.keys, bid, end.flow["place"], text), counted]
+    return [counted]
 
 
 def _goes_on(end: FlowEnd) -> bool:

@@ -17,6 +17,7 @@ from kiqbridge.features.batches.steps import (
     KEEP_DONE_S,
     KEEP_OPEN_S,
     MARKS,
+    MOST_RESULTS,
     Launch,
     Step,
     after,
@@ -205,6 +206,8 @@ class StepWriter:
         if following is not None:
             following.pop("bid", None)  # beside it already
             flow["next"] = following
+        elif "place" in launch:
+            flow["place"] = launch["place"]
         if flow:
             payload[FLOW] = flow
         if value is not None:
@@ -235,6 +238,8 @@ class StepWriter:
         if parent:
             own = [BatchMember(member_of(step))]
             ops += member_ops(keys, parent, own, only_new=self._is_first)
+        if following is not None and "results" in step:
+            following["results"] = (step["bid"], len(step["group"]))
         callbacks = {} if following is None else {"success": following}
         about = step.get("description", "")
         ops.append(
@@ -250,6 +255,8 @@ class StepWriter:
             }
             if steps[0].get("passes", launch.get("pass")):
                 member["pass"] = True
+            if "results" in step:
+                member["place"] = number
             if "group" in steps[0]:
                 ops += self.ops(member, value)
                 continue
@@ -259,6 +266,19 @@ class StepWriter:
         ops += member_ops(keys, step["bid"], placed, only_new=self._is_first)
         ops.append(seal_op(keys, step["bid"]))
         return ops
+
+
+def result_op(keys: Keys, bid: str, place: int, text: str) -> Effect:
+    """What a job of a group has returned, for the job behind the group; '' if that is not known."""
+    about = f"group {bid}: what {{}}, so that the job behind it does not begin"
+    unknown = about.format(f"job {place + 1} of it returned has no JSON text of up to 256 KiB")
+    too_many = about.format(f"its jobs returned has more than {MOST_RESULTS:,} bytes as JSON")
+    return Effect("batch_result", [keys.batch(bid)], [place, text, MOST_RESULTS, unknown, too_many])
+
+
+def results_over_op(keys: Keys, bid: str, count: int, why: str = "") -> Effect:
+    """What a group's jobs have returned is forgotten: the job behind it begins, or never will."""
+    return Effect("batch_results_over", [keys.batch(bid)], [why, *range(count)])
 
 
 def guarded(keys: Keys, launch: Launch, ops: Sequence[Effect]) -> list[Effect]:

@@ -24,6 +24,9 @@ KEEP_OPEN_S: Final = 180 * 86_400
 KEEP_DONE_S: Final = 30 * 86_400
 """Seconds that a batch is kept after its success."""
 
+MOST_STEPS: Final = 1_000
+"""Jobs of a chain or of a group."""
+
 MARKS: Final = "marks"
 """Where the attribute `flow` of a step's own job stands, since the text of a job shall have one attribute `flow`."""
 
@@ -51,6 +54,8 @@ class Step(TypedDict):
     """Id of the batch of a group."""
     description: NotRequired[str]
     """Description of a group, for people."""
+    results: NotRequired[bool]
+    """The job behind the group gets what its jobs have returned."""
 
 
 Launch = TypedDict(
@@ -61,10 +66,16 @@ Launch = TypedDict(
         "steps": list[Step],
         "bid": NotRequired[str],
         "pass": NotRequired[bool],
+        "place": NotRequired[int],
+        "results": NotRequired[tuple[str, int]],
     },
 )
 """Steps that are to be begun: id of the chain, number of the first step, the batch that they count for, and
-whether the first step gets the value of the job before it."""
+whether the first step gets the value of the job before it. `place`: what the last job returns is kept under this number
+for the job behind its group. `results`: the first step gets what the jobs of this group have returned, so many."""
+
+MOST_RESULTS: Final = 262_144
+"""Bytes of what all jobs of a group have returned, as JSON, for the job behind it: as many as of one value."""
 
 
 def launch_of(value: object) -> Launch | None:
@@ -110,6 +121,8 @@ def after(launch: Launch) -> Launch | None:
         left["bid"] = launch["bid"]
     if launch.get("pass") is not None:
         left["pass"] = launch["pass"]
+    if "place" in launch:
+        left["place"] = launch["place"]
     return left
 
 
@@ -128,6 +141,19 @@ def takes_value(step: Step) -> bool:
         return step.get("takes_value", True)
     firsts = [member[0] for member in step["group"]]
     return any(takes_value(each) if "group" in each else each.get("takes_value") for each in firsts)
+
+
+def gives_result(flow: Mapping[str, Any]) -> bool:
+    """Whether the value of a job with this attribute `flow` is kept for the job behind its group."""
+    return isinstance(flow.get("place"), int)
+
+
+def results_of(launch: Launch) -> tuple[str, int] | None:
+    """The group whose results the first step gets, and how many they are; None: it gets none."""
+    match launch.get("results"):
+        case [str(bid), int(count)] if 0 < count <= MOST_STEPS:
+            return bid, count
+    return None
 
 
 def check_steps(steps: Sequence[Step]) -> None:
