@@ -29,7 +29,10 @@ def test_a_step_waits_for_the_job_before_it(redis, operator, step):
     second = history_of(following.id, operator)
     member = json.loads(redis.lindex("queue:default", 0))["flow"]["next"]["steps"][1]["group"][0]
 
-    assert (first.parents[0].kind, first.parents[0].text) == ("chain", "step 1")
+    assert (first.parents[0].kind, first.parents[0].text) == (
+        "chain",
+        "Step → group of 2, 3 of 3 pending, 0 failed",
+    )
     assert (following.kind, following.text) == ("job", "step 2, Step")
     assert (last.kind, last.text) == ("group", "step 3, 2 members")
     assert (second.status, second.wait.kind, second.wait.about) == ("unknown", "step", f"job:{jid}")

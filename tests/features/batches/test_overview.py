@@ -8,7 +8,9 @@ from support.jobs import own_declarations
 
 from kiqbridge import job
 from kiqbridge.api import read_audit
-from kiqbridge.flow import Batch, call
+from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.flow import Batch, BatchSet, call, chain, group
+from kiqbridge.wire.flow_mark import FlowEnd
 
 BID = "%024x"
 
@@ -52,6 +54,19 @@ def write_batches(redis, count, *, members=0):
         pipeline.hset(f"kb:flow:batch:{bid}", mapping=fields)
         pipeline.zadd("kb:flow:batches", {bid: now + 180 * 86_400 + number})
     pipeline.execute()
+
+
+def end_job(redis, client, jid):
+    """As the outbox of a worker that has done it."""
+    payloads = [json.loads(each) for each in redis.lrange("queue:default", 0, -1)]
+    [payload] = [each for each in payloads if each["jid"] == jid]
+    end = FlowEnd(
+        flow=payload["flow"], jid=jid, job_class=payload["class"], outcome="done", at=time.time()
+    )
+    redis.zadd("kb:flow:ends", {end.to_text(): 0})
+    outbox = Outbox(client, client.pool.connection())
+    while redis.exists("kb:flow:ends"):
+        outbox.look()
 
 
 def test_the_list_says_how_far_each_is(browser, batch, failed):
@@ -107,6 +122,29 @@ def test_the_command_for_a_job_shows_a_batch_as_well(run, batch):
     code, out, _ = run("job", batch.bid)
 
     assert (code, out.splitlines()[0]) == (0, f"batch       {batch.bid}")
+
+
+def test_the_steps_of_a_chain_and_the_members_of_a_group_have_their_states(
+    browser, send, client, redis, run
+):
+    sizes = [chain(call(send, 2), call(send, 3)), call(send, 4)]
+    steps = call(send, 1), group(*sizes, description="sizes"), call(send, 5)
+    first = chain(*steps).perform_async(client=client)
+    [found] = BatchSet(client)
+
+    text = browser.open(f"/batches/{found.bid}").text
+    assert "0 done of 3 3 pending" in text
+    assert text.count("‖ not begun") == 2
+    assert f"/jobs/{first}" in browser.open(f"/batches/{found.bid}").links
+    end_job(redis, client, first)
+    [child] = [each for each in BatchSet(client) if each.parent]
+    assert (child.kind, child.description, child.total) == ("group", "sizes", 2)
+    out = run("batch", "show", child.bid)[1]
+    assert "steps       OverviewSend (pending) → OverviewSend (waiting)\n" in out
+    assert "steps       OverviewSend (pending)\n" in out
+    page = browser.open(f"/batches/{child.bid}")
+    assert page.text.count("i pending OverviewSend") == 2
+    assert "In OverviewSend → OverviewSend" in page.text
 
 
 def test_a_page_of_many_batches_takes_no_more_round_trips_than_one_of_few(browser, redis, trips):

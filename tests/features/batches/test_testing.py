@@ -37,7 +37,7 @@ def closed(seen):
     @job(name="Closed")
     def closed(text):
         batch = current_batch()
-        seen.append(text if batch is None else f"{text} {batch.event}")
+        seen.append(f"{text} {batch.event}" if batch and batch.event else text)
 
     return closed
 

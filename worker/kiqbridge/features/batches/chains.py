@@ -15,7 +15,7 @@ from kiqbridge.client.middleware import COLLECTOR, Collector
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call
-from kiqbridge.features.batches.ops import StepWriter, guarded, write_ops
+from kiqbridge.features.batches.ops import StepWriter, chain_ops, guarded, write_ops
 from kiqbridge.features.batches.steps import MOST_STEPS, Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import new_jid
@@ -62,8 +62,10 @@ class Flow:
         if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
             collector.take_steps(launch)
         else:
-            ops = StepWriter(chosen, is_first=True).ops(launch)
-            if "group" not in steps[0]:  # whose batch is there already if this is repeated
+            is_chain = len(steps) > 1 and not isinstance(self, Group)
+            writer = StepWriter(chosen, is_first=True)
+            ops = chain_ops(chosen, launch) if is_chain else writer.ops(launch)
+            if not is_chain and "group" not in steps[0]:  # no batch is there if this is repeated
                 ops = guarded(chosen.keys, launch, ops)
             write_ops(chosen, ops, repr(self))
         return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])

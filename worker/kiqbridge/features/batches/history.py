@@ -35,12 +35,17 @@ def _of_payload(operator: Operator, payload: Mapping[str, Any]) -> Part | None:
         return None
     found = dict(zip(bids, read_statuses(operator.client, bids), strict=True))
     parents = [
-        Relative(kind="batch", id=each, text=_how_far(found[each], is_callback=each is callback))
+        Relative(
+            kind=status.kind if (status := found[each]) else "batch",
+            id=each,
+            text=_how_far(status, is_callback=each is callback),
+        )
         for each in bids
     ]
     if launch is None:
         return Part(parents=parents)
-    parents.append(Relative(kind="chain", id=launch["id"], text=f"step {launch['n'] - 1}"))
+    if launch["id"] not in bids:
+        parents.append(Relative(kind="chain", id=launch["id"], text=f"step {launch['n'] - 1}"))
     return Part(parents=parents, children=list(_steps(launch)))
 
 

@@ -7,13 +7,14 @@ part `effect_NAME.lua`, its keys, its arguments.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.job_writer import not_replicated, score
 from kiqbridge.client.prepare import PreparedJob, prepare
 from kiqbridge.errors import BatchError, RedisRefused
 from kiqbridge.features.batches.steps import (
+    KEEP_CHAIN_DONE_S,
     KEEP_DONE_S,
     KEEP_OPEN_S,
     MARKS,
@@ -21,7 +22,9 @@ from kiqbridge.features.batches.steps import (
     Launch,
     Step,
     after,
+    label_of,
     member_of,
+    outline_of,
 )
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.store import scripts
@@ -81,6 +84,8 @@ def make_op(
     parent: str = "",
     description: str = "",
     callbacks: Mapping[str, Launch] | None = None,
+    kind: Literal["", "chain", "group"] = "",
+    lanes: Sequence[Sequence[Step]] = (),
 ) -> Effect:
     """What is kept of a batch.
 
@@ -90,8 +95,16 @@ def make_op(
         parent: the batch that it counts for, or "".
         description: for people.
         callbacks: event → the steps that are begun then.
+        kind: what it is made of, unless it is a block that was filled.
+        lanes: of a chain its steps, of a group those of each member: for who looks at it.
     """
-    fields: list[str | bytes] = ["description", description]
+    fields: list[str | bytes | int] = ["description", description]
+    if kind:
+        fields += ["kind", kind]
+    if outline := outline_of(lanes):
+        fields += ["outline", json_text.dumps(outline)]
+    if kind == "chain":
+        fields += ["keep", KEEP_CHAIN_DONE_S, "steps", sum(map(len, lanes))]
     if parent:
         fields += ["parent", parent]
     for event, launch in (callbacks or {}).items():
@@ -243,7 +256,15 @@ class StepWriter:
         callbacks = {} if following is None else {"success": following}
         about = step.get("description", "")
         ops.append(
-            make_op(keys, step["bid"], parent=parent, description=about, callbacks=callbacks)
+            make_op(
+                keys,
+                step["bid"],
+                parent=parent,
+                description=about,
+                callbacks=callbacks,
+                kind="group",
+                lanes=step["group"],
+            )
         )
         placed: list[BatchMember] = []
         for number, steps in enumerate(step["group"]):
@@ -266,6 +287,17 @@ class StepWriter:
         ops += member_ops(keys, step["bid"], placed, only_new=self._is_first)
         ops.append(seal_op(keys, step["bid"]))
         return ops
+
+
+def chain_ops(client: Client, launch: Launch) -> list[Effect]:
+    """Begin a chain that was enqueued alone: a batch of its own, under its id, counts its steps."""
+    keys, bid, steps = client.keys, launch["id"], launch["steps"]
+    about = f"{label_of(steps[0])} → {label_of(steps[-1])}"
+    return [
+        make_op(keys, bid, description=about, kind="chain", lanes=[steps]),
+        *StepWriter(client, is_first=True).ops({**launch, "bid": bid}),
+        seal_op(keys, bid),
+    ]
 
 
 def result_op(keys: Keys, bid: str, place: int, text: str) -> Effect:

@@ -20,7 +20,7 @@ from kiqbridge.features.batches.status import (
     status_command,
     status_of,
 )
-from kiqbridge.features.batches.steps import KEEP_DONE_S, Step, launch_of
+from kiqbridge.features.batches.steps import KEEP_DONE_S, label_of, launch_of
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
@@ -266,13 +266,6 @@ def cancel_batch(operator: Operator, bid: str) -> None:
 def _words(text: bytes) -> str:
     launch = launch_of(_parsed(text))
     return "" if launch is None else " → ".join(label_of(step) for step in launch["steps"])
-
-
-def label_of(step: Step) -> str:
-    """What people know a step by: its class, or what is said of the group."""
-    if "group" in step:
-        return step.get("description") or f"group of {len(step['group'])}"
-    return str(step["job"].get("class", ""))
 
 
 def _parsed(text: bytes | None) -> Any:

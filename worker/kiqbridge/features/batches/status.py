@@ -36,7 +36,7 @@ class BatchStatus:
         parent: the batch that it counts for, or "".
         created_at: when its block ended.
         total: its jobs, and its child batches, each of which counts as one.
-        pending: those that have not ended yet.
+        pending: those that have not ended yet, and the steps of a chain that have not begun.
         failed: those that have ended without success, and have not been done since.
         is_open: its maker has not written all of it (yet): no callback is pushed.
         kind: "batch", or what it was made of: a "chain" or a "group".
@@ -85,7 +85,7 @@ class BatchStatus:
             return "succeeded"
         if self.is_open:
             return "open"
-        return "running" if self.pending or not self.failed else "failed"
+        return "failed" if self.failed and self.complete else "running"
 
 
 PENDING: Final = ("p", "m", "e")
@@ -141,6 +141,7 @@ _FIELDS: Final = (
         "parent",
         "sealed",
         "kind",
+        "steps",
         "refused",
     ),
     *_TIMES,
@@ -161,13 +162,15 @@ def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
         return None
     times: Any = {name: float(fields[name]) if name in fields else None for name in _TIMES}
     kind: Any = fields.get("kind", "batch")
+    total = int(fields["total"])
+    to_come = max(int(fields.get("steps", 0)) - total, 0)  # a chain counts a step when it begins
     return BatchStatus(
         bid=bid,
         description=fields.get("description", ""),
         parent=fields.get("parent", ""),
         created_at=float(fields["created_at"]),
-        total=int(fields["total"]),
-        pending=int(fields["pending"]),
+        total=total + to_come,
+        pending=int(fields["pending"]) + to_come,
         failed=int(fields["failed"]),
         is_open="sealed" not in fields,
         kind=kind,

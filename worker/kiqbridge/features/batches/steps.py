@@ -24,6 +24,15 @@ KEEP_OPEN_S: Final = 180 * 86_400
 KEEP_DONE_S: Final = 30 * 86_400
 """Seconds that a batch is kept after its success."""
 
+KEEP_CHAIN_DONE_S: Final = 86_400
+"""The same of a chain that was enqueued alone."""
+
+MOST_OUTLINE: Final = 500
+"""Steps of a chain or a group that are kept by name, for who looks at it."""
+
+MOST_LABEL: Final = 80
+"""Characters of the name of such a step."""
+
 MOST_STEPS: Final = 1_000
 """Jobs of a chain or of a group."""
 
@@ -124,6 +133,20 @@ def after(launch: Launch) -> Launch | None:
     if "place" in launch:
         left["place"] = launch["place"]
     return left
+
+
+def label_of(step: Step) -> str:
+    """What people know a step by: its class, or what is said of the group."""
+    if "group" in step:
+        return step.get("description") or f"group of {len(step['group'])}"
+    return str(step["job"].get("class", ""))
+
+
+def outline_of(lanes: Sequence[Sequence[Step]]) -> list[list[tuple[str, str]]]:
+    """Names and labels of steps, for who looks at a chain or a group; empty if they are very many."""
+    if sum(map(len, lanes)) > MOST_OUTLINE:
+        return []
+    return [[(member_of(step), label_of(step)[:MOST_LABEL]) for step in lane] for lane in lanes]
 
 
 def passes_value(flow: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 -- Keys: the batch (hash), its members (hash), the batches (sorted set), ends of jobs under flow control (sorted set).
 -- Answers the number of ends that were added.
 local function batch_fire(keys, bid, now, keep_open, keep_done)
-  local read = redis.call('HMGET', keys[1], 'sealed', 'dead', 'pending', 'failed', 'parent', 'away')
+  local read = redis.call('HMGET', keys[1], 'sealed', 'dead', 'pending', 'failed', 'parent', 'away', 'keep')
   if not read[1] or tonumber(read[6] or 0) > 0 then -- members that are away are counted, and announced, there
     return 0
   end
@@ -41,7 +41,7 @@ local function batch_fire(keys, bid, now, keep_open, keep_done)
     local succeeds = is_success and announce('success', adds)
     if is_first or succeeds then
       inform(adds, is_success and 'done' or 'skipped', '')
-      local keep = is_success and keep_done or keep_open
+      local keep = is_success and (read[7] or keep_done) or keep_open
       redis.call('EXPIRE', keys[1], keep)
       redis.call('EXPIRE', keys[2], keep)
       redis.call('ZADD', keys[3], tonumber(now) + tonumber(keep), bid)
