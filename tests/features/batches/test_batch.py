@@ -10,7 +10,7 @@ from kiqbridge import Client, PayloadError, job
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.engine.outbox.outbox import Outbox
-from kiqbridge.errors import BatchError
+from kiqbridge.errors import BatchError, JobFailed, ResultTimeout
 from kiqbridge.features.batches.ops import make_op, write_ops
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
 from kiqbridge.wire.flow_mark import FlowEnd
@@ -278,6 +278,28 @@ class TestChains:
         assert len(pushed()) == 1
         assert "no JSON text" in caplog.text
         assert (batch.status().failed, batch.status().complete) == (1, True)
+
+    def test_a_handle_says_how_far_it_is_and_what_ended_it(self, send, client, pushed, end):
+        flow = chain(call(send, 1), call(send, 2)).perform_async()
+        with Batch() as batch:
+            within = chain(call(send, 3), call(send, 4)).perform_async()
+            assert within.status() == "unknown"  # it is not written yet
+            send.perform_async(5)
+        assert (flow.status(), within.status(), within.bid) == ("running", "running", batch.bid)
+        with pytest.raises(ResultTimeout, match="it has not ended"):
+            flow.wait(0)
+        end(pushed()[0], "dead")
+        end(pushed()[1])
+
+        assert (flow.status(), within.status()) == ("failed", "running")
+        with pytest.raises(JobFailed) as failed:
+            flow.result()
+        assert failed.value.jid == flow
+        with pytest.raises(ResultTimeout, match="not all of its jobs"):
+            batch.wait(0)
+        batch.cancel()
+        assert within.wait() == "cancelled"
+        assert batch.wait().state == "cancelled"
 
     def test_a_group_with_then_and_groups_within_groups(self, send, report, pushed, end):
         bid = group(call(send, 1), group(call(send, 2)), then=call(report, "all")).perform_async()

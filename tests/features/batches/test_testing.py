@@ -1,5 +1,7 @@
 """`kiqbridge.testing`: callbacks are performed like other jobs, wherever jobs are performed for a test."""
 
+import pickle
+
 import pytest
 from support.waiting import wait_until
 
@@ -78,6 +80,29 @@ def test_the_job_behind_a_group_gets_its_results(jobs, note, seen):
     jobs.drain()
 
     assert seen == [[9, 1, 4]]
+
+
+def test_what_came_of_a_chain_a_group_and_a_batch_is_asked_by_its_handle(jobs):
+    @job(name="Square", result_ttl=60)
+    def square(number: int) -> int:
+        return number * number
+
+    lane = chain(call(square, 2), call(square, 5))
+    alone = chain(call(square, 3), group(call(square, 1), lane)).perform_async()
+    single = chain(call(square, 6)).perform_async()
+    with Batch() as batch:
+        within = group(call(square, 4), lane).perform_async()
+        after = chain(call(square, 7), call(square, 8)).perform_async()
+    jobs.drain()
+
+    assert [each.wait(0) for each in (alone, within, after)] == ["done"] * 3
+    assert (alone.result(), within.result(), after.result()) == ([1, 25], [16, 25], 64)
+    assert single.result() == 36
+    assert batch.wait(0).success
+    results = batch.results()
+    assert sorted(results) == batch.jids()
+    assert sorted(each.value for each in results.values()) == [49, 64]
+    assert pickle.loads(pickle.dumps(alone)) == str(alone)
 
 
 def test_a_due_job_that_middleware_stops_has_ended(jobs, note, seen, closed, monkeypatch):

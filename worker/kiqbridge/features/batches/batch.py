@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kiqbridge import seams
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.default_client import default_client
@@ -24,6 +25,7 @@ from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.features.batches import ops as flow_ops
 from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.chains import Flow, TakesSteps, as_link, launch_of, steps_of
+from kiqbridge.features.batches.handle import waits
 from kiqbridge.features.batches.status import PENDING, BatchStatus, read_statuses, scan_members
 from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_OPEN_S, Launch, batch_of, check_steps
 from kiqbridge.runtime.redaction import shorten
@@ -242,6 +244,36 @@ class Batch(TakesSteps):
         [found] = read_statuses(self.client, [self.bid])
         if found is None:
             raise self._gone()
+        return found
+
+    def wait(self, timeout: float = 30.0) -> BatchStatus:
+        """Block until each of its jobs has ended, or it is cancelled; its status then.
+
+        Args:
+            timeout: seconds to wait at most; 0 looks once.
+
+        Raises:
+            ResultTimeout: jobs of it have not ended.
+            BatchError: there is no such batch (any more).
+            RedisUnavailable: nothing was read.
+        """
+        pauses = waits(timeout, f"batch {self.bid}: not all of its jobs have ended")
+        while (status := self.status()).state in ("running", "open"):
+            time.sleep(next(pauses))
+        return status
+
+    def jids(self) -> list[str]:
+        """All of its jobs; raises as `failed_jids`."""
+        return self._jids(*PENDING, "d", "f")
+
+    def results(self) -> dict[str, Any]:
+        """How those of its jobs have ended whose results are kept (`result_ttl`): by jid, as `kiqbridge.results` has it.
+
+        Raises:
+            RedisUnavailable: not all was read.
+            DecryptionFailed: a job has encrypted arguments, and its key is not here.
+        """
+        found: dict[str, Any] = seams.call("fetch_results")(self.jids(), client=self.client)
         return found
 
     def failed_jids(self) -> list[str]:

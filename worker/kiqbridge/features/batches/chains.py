@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.middleware import COLLECTOR, Collector
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call
+from kiqbridge.features.batches.handle import FlowHandle
 from kiqbridge.features.batches.ops import StepWriter, chain_ops, guarded, write_ops
 from kiqbridge.features.batches.steps import MOST_STEPS, Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
@@ -40,14 +42,14 @@ class Flow:
         """As they are kept in Redis, with ids drawn; None: client middleware stopped one of its jobs."""
         raise NotImplementedError
 
-    def perform_async(self, *, client: Client | None = None) -> str | None:
+    def perform_async(self, *, client: Client | None = None) -> FlowHandle | JobHandle | None:
         """Enqueue it: the first job, or all of the first group.
 
         Within a batch it counts for that, and is pushed with it.
 
         Returns:
-            The jid of the first job, or the bid of the first group; None: client middleware stopped one of the
-            jobs, and nothing was pushed.
+            The jid of the first job, or the bid of the first group, which can be asked how far it is, waited for, and
+            asked for its result; None: client middleware stopped one of the jobs, and nothing was pushed.
 
         Raises:
             PayloadError: a job cannot be pushed, or the steps are too many bytes.
@@ -61,14 +63,16 @@ class Flow:
         collector = COLLECTOR.get()
         if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
             collector.take_steps(launch)
-        else:
-            is_chain = len(steps) > 1 and not isinstance(self, Group)
-            writer = StepWriter(chosen, is_first=True)
-            ops = chain_ops(chosen, launch) if is_chain else writer.ops(launch)
-            if not is_chain and "group" not in steps[0]:  # no batch is there if this is repeated
-                ops = guarded(chosen.keys, launch, ops)
+            return FlowHandle.of(steps, chosen, collector.bid, is_own=False)
+        if len(steps) > 1:
+            write_ops(chosen, chain_ops(chosen, launch), repr(self))
+            return FlowHandle.of(steps, chosen, launch["id"], is_own=True)
+        ops = StepWriter(chosen, is_first=True).ops(launch)
+        if "group" in steps[0]:  # whose batch is there already if this is repeated
             write_ops(chosen, ops, repr(self))
-        return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])
+            return FlowHandle.of(steps, chosen, steps[0]["bid"], is_own=True)
+        write_ops(chosen, guarded(chosen.keys, launch, ops), repr(self))
+        return chosen.handle(steps[0]["job"]["jid"])
 
 
 def launch_of(link: "Call | Flow", steps: list[Step]) -> Launch:
@@ -82,7 +86,13 @@ def launch_of(link: "Call | Flow", steps: list[Step]) -> Launch:
 
 
 class TakesSteps(Collector):
-    """A batch that is being made."""
+    """A batch that is being made.
+
+    Attributes:
+        bid: its id.
+    """
+
+    bid: str
 
     def take_steps(self, launch: Launch) -> None:
         """These count for the batch."""

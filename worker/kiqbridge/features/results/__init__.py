@@ -14,6 +14,7 @@ FEATURE = Feature(
     consequences="keeping:keep_result",
     calls={
         "fetch_result": "waiting:fetch_result",
+        "fetch_results": "waiting:fetch_results",
         "await_result": "waiting:await_result",
         "aawait_result": "waiting:aawait_result",
     },

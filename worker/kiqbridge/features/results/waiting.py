@@ -7,7 +7,7 @@ needs no connection of its own and no setting of the server.
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from kiqbridge.wire import json_text
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.25
 _GROWTH: Final = 1.5
+_AT_ONCE: Final = 500
 
 
 def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
@@ -43,6 +44,21 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
     client = client or default_client()
     text = client.pool.call("GET", client.keys.result(jid))
     return None if text is None else _plain(jid, parse_result(text))
+
+
+def fetch_results(jids: Sequence[str], *, client: Client | None = None) -> dict[str, Result]:
+    """How many jobs have ended: those of which a result is kept, by jid; raises as `fetch_result`."""
+    client = client or default_client()
+    found: dict[str, Result] = {}
+    for start in range(0, len(jids), _AT_ONCE):
+        part = jids[start : start + _AT_ONCE]
+        texts = client.pool.run(*(("GET", client.keys.result(jid)) for jid in part))
+        found |= {
+            jid: _plain(jid, parse_result(text))
+            for jid, text in zip(part, texts, strict=True)
+            if text is not None
+        }
+    return found
 
 
 def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
