@@ -73,7 +73,7 @@ def test_the_list_says_how_far_each_is(browser, batch, failed):
     page = browser.open("/batches")
 
     assert "Batches 2, chains and groups among them" in page.text
-    assert f"invoices {batch.bid} i running 0 of 3 done 2 1 success waits" in page.text
+    assert f"invoices {batch.bid} running 0 of 3 done 2 1 success waits" in page.text
     assert f"/batches/{batch.bid}?state=failed" in page.links
 
 
@@ -85,14 +85,14 @@ def test_a_batch_has_its_callbacks_its_children_and_its_jobs_as_links(browser, b
     [child] = [each for each in page.links if "/batches/" in each and batch.bid not in each]
     assert "annex 0 of 1 done" in page.text
     assert "In invoices" in browser.open(child).text
-    text = browser.open(f"/batches/{batch.bid}?state=failed").text
-    assert text.count("✕ failed") == 1 and "i pending" not in text
+    only = browser.open(f"/batches/{batch.bid}?state=failed")
+    assert [each for each in only.links if each.startswith("/jobs/")] == [f"/jobs/{failed}"]
 
 
 def test_a_batch_is_cancelled_on_the_page_and_that_is_audited(browser, batch, operator):
     answer = browser.send(f"/batches/{batch.bid}", action="cancel")
 
-    assert "‖ Cancelled" in answer.text
+    assert "Cancelled" in answer.text
     assert batch.status().state == "cancelled"
     [entry] = read_audit(operator)
     assert (entry.action, entry.target, entry.via) == ("cancel", f"batch:{batch.bid}", "web")
@@ -134,7 +134,7 @@ def test_the_steps_of_a_chain_and_the_members_of_a_group_have_their_states(
 
     text = browser.open(f"/batches/{found.bid}").text
     assert "0 done of 3 3 pending" in text
-    assert text.count("‖ not begun") == 2
+    assert text.count("not begun") == 2
     assert f"/jobs/{first}" in browser.open(f"/batches/{found.bid}").links
     end_job(redis, client, first)
     [child] = [each for each in BatchSet(client) if each.parent]
@@ -143,7 +143,7 @@ def test_the_steps_of_a_chain_and_the_members_of_a_group_have_their_states(
     assert "steps       OverviewSend (pending) → OverviewSend (waiting)\n" in out
     assert "steps       OverviewSend (pending)\n" in out
     page = browser.open(f"/batches/{child.bid}")
-    assert page.text.count("i pending OverviewSend") == 2
+    assert page.text.count("pending OverviewSend") == 2
     assert "In OverviewSend → OverviewSend" in page.text
 
 

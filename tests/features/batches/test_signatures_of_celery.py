@@ -26,6 +26,13 @@ CALLS = {
     "group behind a task": lambda c, t: (
         t.add.s(1, 2) | c.group(t.pair.s(4), t.add.si(5, 6), t.add.s(7) | t.add.s(8))
     )(),
+    "chord": lambda c, t: c.chord([t.add.s(1, 2), t.add.s(3, 4) | t.add.s(5)])(t.total.s()),
+    "group before a task": lambda c, t: (
+        c.group(t.add.s(1, 2), t.add.s(3, 4)) | t.total.s() | t.pair.s(9)
+    )(),
+    "chord behind a task": lambda c, t: (
+        t.add.s(1, 2) | c.chord([t.add.s(1), t.add.s(2)], t.pair.s("z"))
+    )(),
     "parent": lambda c, t: c.chain(t.add.s(1, 2), t.add.s(4))().parent,
     "named": lambda c, t: c.signature(t.add, args=(1, 2)).clone().delay(),
 }

@@ -8,6 +8,7 @@ argument; an immutable one (`si`) does not. While `task_always_eager` is set all
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Self
 
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult, GroupResult
@@ -225,11 +226,14 @@ class group(Part):  # noqa: N801 - as above
         found: GroupResult = super().apply_async(args, kwargs, **options)
         return found
 
-    def plan(self, args: Sequence[Any], *, gets_value: bool) -> tuple[Group, GroupResult]:
-        """As `Signature.plan`."""
+    def plan(
+        self, args: Sequence[Any], *, gets_value: bool, before: object = None
+    ) -> tuple[Group, GroupResult]:
+        """As `Signature.plan`; `before`: the stage behind it, a signature that gets the list of its results."""
         planned = [_planned(each.stages(), args, gets_value=gets_value) for each in self.tasks]
         results = GroupResult(new_jid(), [result for _, result in planned])
-        return Group([link for link, _ in planned], ""), results
+        passes = isinstance(before, Signature) and not before.immutable
+        return Group([link for link, _ in planned], "", passes_results=passes), results
 
 
 class chord(Part):  # noqa: N801 - as above
@@ -309,8 +313,9 @@ def _planned(
 ) -> tuple[Call | Flow, Results]:
     """A link of a flow for these stages, and the result of the last one."""
     links, result = list[Call | Flow](), None
-    for stage in stages:
-        link, found = stage.plan(args, gets_value=gets_value)
+    for stage, following in zip_longest(stages, stages[1:]):
+        more = {"before": following} if isinstance(stage, group) else {}
+        link, found = stage.plan(args, gets_value=gets_value, **more)
         if links and isinstance(stage, Signature) and "countdown" in stage.options:
             raise PayloadError(
                 f"{stage.task}: countdown of a task behind another one would count from now; give eta, or let the task "

@@ -18,7 +18,7 @@ FEATURE = Feature(
         )
     ],
     pages="page:routes",
-    tabs=[Tab("/locks", "Locks", after="/limiters")],
+    tabs=[Tab("/locks", "Locks", "Flow", after="/limiters", key="k")],
     begins={"lock": "begin:ask_lock"},
     consequences="locks:unlock",
     effects=["unlock"],
