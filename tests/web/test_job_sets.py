@@ -122,6 +122,19 @@ def test_a_filter_goes_on_where_it_stopped_looking(browser, redis):
     assert "last" in browser.open(further).text
 
 
+def test_when_jobs_are_due_is_counted_by_spans(browser, redis):
+    now = time.time()
+    for jid, after_s in (("a", -5), ("b", 30), ("c", 45), ("d", 7200), ("e", 10**9)):
+        redis.zadd("retry", {failed(jid): now + after_s})
+
+    page = browser.open("/retries")
+
+    for part in ("1 due", "2 within 1 min", "0 within 5 min", "1 within 4 h", "1 later"):
+        assert part in page.text
+    assert "from now on" not in browser.open("/retries?q=class:Mail").text
+    assert "from now on" not in browser.open("/dead").text
+
+
 def test_one_job_is_retried_by_its_button(browser, operator, redis):
     dead(redis, 2)
 

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from support.running_system import OLDER, OURS, RUBY
+from support.running_system import OLDER, OURS, RUBY, fill_metrics
 
 from kiqbridge.api import ProcessSet, read_audit
 from kiqbridge.web.pages.processes import version_of
@@ -57,6 +57,22 @@ def test_of_one_process_long_names_and_many_queues_are_cut_and_tags_stand_once(b
     assert (page.text.count("shop"), page.text.count("berlin")) == (1, 1)
     assert "q29 and 470 more" in page.text
     assert "1 processes" not in browser.open("/").text
+
+
+def test_threads_that_run_longer_than_usual_are_marked_with_the_age_of_their_job(browser, system):
+    fill_metrics(system)
+
+    page = browser.open("/processes")
+
+    drawn = [
+        given["class"]
+        for tag, given in page.tags
+        if tag == "rect" and "thread" in given.get("class", "")
+    ]
+    assert (len(drawn), drawn.count("thread-idle")) == (22, 15)
+    assert drawn.count("thread-late") == 4  # the report, and three mails
+    assert re.search(r"Reports::Nightly 2 h \d+ min p95 [12] min", page.text)
+    assert "and 2 more" in page.text
 
 
 @pytest.mark.parametrize(("action", "name"), [("quiet", "TSTP"), ("stop", "TERM")])

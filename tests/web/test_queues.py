@@ -110,3 +110,20 @@ def test_a_queue_says_who_serves_it(browser, redis):
 
     assert "served by 2 processes" in text
     assert "nobody serves it" in text
+
+
+def test_how_fast_a_queue_grows_is_known_a_minute_later(browser, redis, monkeypatch):
+    redis.sadd("queues", "up", "down")
+    redis.lpush("queue:up", *[b"{}"] * 10)
+    redis.lpush("queue:down", *[b"{}"] * 40)
+    assert "a minute" not in browser.open("/queues").text
+
+    redis.lpush("queue:up", *[b"{}"] * 20)
+    redis.ltrim("queue:down", 0, 9)
+    browser.app.state.site.cache._readings.pop(("queues",))
+    begun = time.time()
+    monkeypatch.setattr("kiqbridge.web.context.time.time", lambda: begun + 60)
+
+    text = browser.open("/queues").text
+    assert re.search(r"\+(19|20) a minute", text)
+    assert re.search(r"\u2212(29|30) a minute, empty in 20 s", text)

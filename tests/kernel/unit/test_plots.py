@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.api import Histogram, TopJobs
+from kiqbridge.api import ClassCounts, Counts, Histogram, TopJobs
 from kiqbridge.web.context import build_templates
 from kiqbridge.web.plots import (
     AT_MOST,
     Series,
     bucket_labels,
     fold,
+    heat_map,
     histogram,
     place_of,
     sparkline,
@@ -29,7 +30,6 @@ NOON = 1_795_348_800.0
 """2026-11-22 12:00 UTC."""
 KINDS = ("on time", "late", "duplicate", "missed", "caught up", "left out")
 SIGNS = build_templates().get_template("schedule_macros.html").module
-METER = build_templates().get_template("plots.html").module.meter
 
 
 @given(st.floats(min_value=0.01, max_value=1e12))
@@ -162,14 +162,24 @@ def test_a_strip_says_in_words_what_it_shows():
     assert parsed(SIGNS.strip("Nightly", [])).text == "none yet"
 
 
-@pytest.mark.parametrize(
-    ("busy", "shade", "width"), [(5, "ok", "50.0%"), (30, "warn", "100%"), (0, "ok", "0.0%")]
-)
-def test_a_meter_is_as_long_as_its_share(busy, shade, width):
-    root = parsed(METER(busy, 10))
+def test_a_heat_map_compares_each_class_with_its_own_median_and_joins_equal_steps():
+    buckets = [NOON + 60 * each for each in range(5)]
+    took = dict(zip(buckets, (100, 100, 110, 250), strict=False))
+    counts = {at: Counts(executions=2, ms=2 * ms) for at, ms in took.items()}
+    mail = ClassCounts(job_class="<Mail>", total=Counts(), series=counts)
+    idle = ClassCounts(job_class="Idle", total=Counts(), series={})
+    span = TopJobs(bucket_s=60, buckets=buckets, classes={}, marks={NOON + 180: "v2"})
 
-    assert root.find(f".//rect[@class='meter-fill meter-{shade}']").get("width") == width
-    assert root.get("aria-label") == f"{busy} of 10 busy"
+    root = parsed(heat_map(span, [mail, idle], title="Took"))
+
+    assert [each.text for each in root.iterfind(".//dt")] == ["<Mail>"]
+    cells = [
+        (each.get("x"), each.get("width"), each.get("class"))
+        for each in root.iterfind(".//dd/svg/rect")
+    ]
+    assert cells == [("0", "3", "heat-2"), ("3", "1", "heat-4")]
+    assert root.find(".//dd/svg/line").get("x1") == "3"
+    assert root.find(".//dd/svg").get("aria-label") == "<Mail>: 1 of 4 steps took longer than usual"
 
 
 @pytest.mark.parametrize("values", [[0.0], [1.0, 5.0, 2.0]])

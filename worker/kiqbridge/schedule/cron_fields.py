@@ -61,14 +61,15 @@ class CronFields:
             is_year = year == first[0]
             for month in cut(self.months, first[1] if is_year else None):
                 is_month = is_year and month == first[1]
-                for day in cut(self._days_of(year, month), first[2] if is_month else None):
+                for day in cut(self.days_of(year, month), first[2] if is_month else None):
                     is_day = is_month and day == first[2]
                     for hour in cut(self.hours, first[3] if is_day else None):
                         is_hour = is_day and hour == first[3]
                         for minute in cut(self.minutes, first[4] if is_hour else None):
                             yield year, month, day, hour, minute
 
-    def _days_of(self, year: int, month: int) -> tuple[int, ...]:
+    def days_of(self, year: int, month: int) -> tuple[int, ...]:
+        """The days of a month that are allowed."""
         days = self._days.get((year, month))
         if days is None:
             weekdays = weekdays_of_month(year, month)

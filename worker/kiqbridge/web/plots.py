@@ -5,8 +5,10 @@ and a strict Content-Security-Policy. It never reads Redis or the clock. Horizon
 ones pixels: a plot is as wide as its place, and its text keeps the size of the page's text, on a phone as well.
 """
 
+import bisect
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,13 +16,17 @@ from typing import Any, Final, Literal
 
 from markupsafe import Markup
 
-from kiqbridge.api import Histogram, TopJobs, bucket_label
+from kiqbridge.api import ClassCounts, Counts, Histogram, TopJobs, bucket_label
 from kiqbridge.web.context import build_templates
 from kiqbridge.web.shown import milliseconds, percentile
 from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 
 AT_MOST: Final = 120
 """Points of a series; with more, neighbours are added up."""
+HEAT_STEPS: Final = 48
+HEAT_BOUNDS: Final = (0.8, 1.25, 2.0)
+"""Of the median: where the next shade begins."""
+HEAT_WORDS: Final = ("faster", "as usual", "slower", "twice as long")
 _TALL: Final = 164
 _STEPS_S: Final = tuple(
     60 * minutes
@@ -180,6 +186,40 @@ def sparkline(
     ]
     places = [f"{100 * share:.4g}" for share in marks]
     return _macro("sparkline", points or ["0,23"], label, tall, shade, places)
+
+
+def heat_map(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:
+    """How long the jobs of classes took over time, each against its own median; empty if none has succeeded."""
+    buckets = found.buckets[:-1]
+    together = -(-len(buckets) // HEAT_STEPS)
+    rows = []
+    for each in classes:
+        steps = [
+            sum((each.series[at] for at in part if at in each.series), Counts()).average_ms
+            for part in (buckets[at : at + together] for at in range(0, len(buckets), together))
+        ]
+        known = [value for value in steps if value]
+        if known:
+            median = statistics.median(known)
+            shades = [
+                bisect.bisect(HEAT_BOUNDS, value / median) + 1 if value else 0 for value in steps
+            ]
+            slow = sum(shade > 2 for shade in shades)  # noqa: PLR2004 - the first of the slow ones
+            rows.append((each.job_class, milliseconds(median), _runs_of(shades), slow))
+    count = -(-len(buckets) // together)
+    begin, length = buckets[0], found.bucket_s * len(buckets)
+    marks = [f"{count * (at - begin) / length:.4g}" for at in found.marks if at >= begin]
+    return _macro("heat_map", title, rows, count, marks, HEAT_WORDS) if rows else Markup("")
+
+
+def _runs_of(shades: Sequence[int]) -> list[tuple[int, int, int]]:
+    """First place, length and value of each run of equal values."""
+    runs, place = [], 0
+    for shade, same in itertools.groupby(shades):
+        length = len(list(same))
+        runs.append((place, length, shade))
+        place += length
+    return runs
 
 
 def value_ticks(most: float) -> list[float]:

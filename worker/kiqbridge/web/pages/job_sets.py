@@ -1,6 +1,7 @@
 """Retries, Scheduled, Dead: the members of a set by page or filter, what they consist of, and actions on them."""
 
 import glob
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,20 @@ from kiqbridge.web.searches import searching
 
 AT_ONCE: Final = 200
 """Members whose groups the page of a set shows: about two milliseconds."""
+DUE: Final[Mapping[str, float]] = {
+    "due": 0,
+    "1 min": 60,
+    "5 min": 300,
+    "15 min": 900,
+    "1 h": 3600,
+    "4 h": 14_400,
+    "12 h": 43_200,
+    "1 d": 86_400,
+    "3 d": 259_200,
+    "7 d": 604_800,
+    "30 d": 2_592_000,
+}
+"""Within which span from now on → its seconds."""
 AT_MOST: Final = 20_000
 """Members that the page of groups looks at: about a fifth of a second."""
 
@@ -141,9 +156,28 @@ def show(request: Request, screen: Screen) -> Response:
         shows_groups = screen.has_errors and not asked.where and asked.number == 1
         job_set = screen.kind(view.operator)
         groups = _read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None
-        return {"screen": screen, "groups": groups}
+        shows_due = screen.kind.name != "dead" and not asked.where and asked.number == 1
+        due = (
+            view.read(("due", screen.path), lambda: fetch_due(job_set, view.now))
+            if shows_due
+            else []
+        )
+        return {"screen": screen, "groups": groups, "due": due}
 
     return show_jobs(request, place, "job_set.html", more)
+
+
+def fetch_due(job_set: JobSet, now: float) -> list[tuple[str, int]]:
+    """How many members are due within each span from now on, in one round trip; empty if there is none."""
+    edges = ["-inf", *(f"{now + after_s:.3f}" for after_s in DUE.values()), "+inf"]
+    counts = job_set.operator.pool.run(
+        *(
+            ("ZCOUNT", job_set.redis_key, low, f"({high}" if high != "+inf" else high)
+            for low, high in itertools.pairwise(edges)
+        )
+    )
+    found = list(zip([*DUE, "later"], counts, strict=True))
+    return found if any(counts) else []
 
 
 def show_groups(request: Request, screen: Screen) -> Response:

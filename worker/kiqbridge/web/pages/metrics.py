@@ -20,7 +20,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, render, view_of
-from kiqbridge.web.plots import Series, Shade, fold, histogram, sparkline, time_series
+from kiqbridge.web.plots import Series, Shade, fold, heat_map, histogram, sparkline, time_series
 
 MINUTES: Final = {"1h": 60, "4h": 240, "8h": 480}
 """Span → minutes, as long as the counters of a minute are kept."""
@@ -32,6 +32,7 @@ MEASURED: Final = 12
 """Classes whose percentiles are computed for the list: each costs two commands."""
 SHOWN: Final = 100
 DRAWN: Final = 5
+HEATED: Final = 12
 FEWEST: Final = 10
 """Steps of a plot."""
 FRESH_S: Final = 10.0
@@ -52,6 +53,11 @@ def show(request: Request) -> Response:
         plots = {
             "throughput": throughput(found, classes, title="Executions of all classes"),
             "lines": _class_lines(found, classes[:DRAWN]),
+            "heat": heat_map(
+                found,
+                classes[:HEATED],
+                title="How long jobs took, against the median of their class",
+            ),
         }
         return classes, plots, [_trend(each, found) for each in classes[:SHOWN]], until
 

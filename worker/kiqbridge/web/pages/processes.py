@@ -1,6 +1,8 @@
 """Processes of Python and Ruby: what each serves, how it is, and quieting, stopping, dumping its threads."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.datastructures import FormData
@@ -8,25 +10,51 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import Process, ProcessSet
-from kiqbridge.web.context import redirect, render, view_of
+from kiqbridge.api import Process, ProcessSet, Work, WorkSet, class_histograms
+from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.shown import noun, plain
 
+MEASURED: Final = 12
+"""Classes whose durations are read: two commands each."""
+P95_MINUTES: Final = 60
+P95_FRESH_S: Final = 30.0
+MOST_DRAWN: Final = 100
+"""Threads of a process that its strip shows."""
 LATE_BEAT_S: Final = 30.0
 """A heartbeat comes every 5 or 10 s; older than this, something holds the process up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """A thread that runs a job.
+
+    Attributes:
+        work: the job.
+        age_s: seconds for which it has run.
+        p95_s: seconds within which 95 of 100 jobs of its class end; None: not measured.
+    """
+
+    work: Work
+    age_s: float
+    p95_s: float | None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it runs longer than those."""
+        return self.p95_s is not None and self.age_s > self.p95_s
 
 
 def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
 
-    def load() -> tuple[list[Process], list[Process]]:
+    def load() -> tuple[list[Process], list[Process], Mapping[str, list[Thread]]]:
         known = ProcessSet(view.operator)
         living = list(known)
-        return living, known.lost(living)
+        return living, known.lost(living), fetch_threads(view)
 
-    processes, lost = view.read(("processes",), load)
+    processes, lost, threads = view.read(("processes",), load)
     # Versions of Ruby may differ for years, ours should not.
     ours = sorted({each.version for each in processes if each.is_ours})
     return render(
@@ -34,11 +62,31 @@ def show(request: Request) -> Response:
         "processes.html",
         processes=processes,
         lost=lost,
+        threads=threads,
+        most_drawn=MOST_DRAWN,
         mixed=ours if len(ours) > 1 else [],
         version_of=version_of,
         is_embedded=is_embedded,
         late_beat_s=LATE_BEAT_S,
     )
+
+
+def fetch_threads(view: View) -> Mapping[str, list[Thread]]:
+    """Identity of a process → what its threads do, the longest running first."""
+    works = list(WorkSet(view.operator))
+    classes = tuple(dict.fromkeys(each.job.display_class for each in works))[:MEASURED]
+    took = view.read(
+        ("p95 of", classes),
+        lambda: class_histograms(classes, P95_MINUTES, operator=view.operator) if classes else {},
+        P95_FRESH_S,
+    )
+    found: dict[str, list[Thread]] = {}
+    for each in works:
+        p95 = took[each.job.display_class].p95 if each.job.display_class in took else None
+        age_s = max(0.0, view.now - each.run_at)
+        thread = Thread(work=each, age_s=age_s, p95_s=None if p95 is None else p95 / 1000)
+        found.setdefault(each.process, []).append(thread)
+    return found
 
 
 def version_of(process: Process) -> str:

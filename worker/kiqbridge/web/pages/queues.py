@@ -17,6 +17,9 @@ from kiqbridge.web.pages.acting import Place, act, chosen_action, jobs, role_for
 from kiqbridge.web.pages.listing import Listing, page_of
 
 PER_PAGE: Final = 100
+SIZES_FRESH_S: Final = 180.0
+LEAST_S: Final = 5.0
+"""Over a shorter time a rate says nothing."""
 ACTIONS: Final[Mapping[str, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
 PAUSES: Final[Mapping[str, str]] = {
     "": "until it is resumed",
@@ -30,12 +33,25 @@ def show_all(request: Request) -> Response:
     """A page of the queues, the longest first."""
     view = view_of(request)
     rows = view.read(("queues",), lambda: _fetch_rows(view.operator))
+
+    def sizes() -> tuple[float, Mapping[str, int]]:
+        return view.now, {name: stats.size for name, stats, *_ in rows}
+
+    minute = view.now // 60
+    view.read(("sizes", minute), sizes, SIZES_FRESH_S)
+    then, before = view.read(("sizes", minute - 1), sizes, SIZES_FRESH_S)
+    passed_s = view.now - then
     return render(
         request,
         "queues.html",
         page=page_of(rows, request, PER_PAGE),
         longest=max((stats.size for _, stats, *_ in rows), default=0),
         waiting=sum(stats.size for _, stats, *_ in rows),
+        changes={
+            name: 60 * (stats.size - before.get(name, 0)) / passed_s
+            for name, stats, *_ in rows
+            if passed_s > LEAST_S
+        },
     )
 
 

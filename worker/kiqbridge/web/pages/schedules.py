@@ -3,9 +3,11 @@
 Run now, pause and resume, skip the next occurrence.
 """
 
+import contextlib
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -16,10 +18,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.api import ScheduleSet, ScheduleView
-from kiqbridge.api.schedules import Occurrence
+from kiqbridge.api.schedules import Occurrence, next_firings
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.state import ScheduleState
+from kiqbridge.schedule.words import words_of
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
+from kiqbridge.web.pages.week import OFTEN, Week, week_of
 from kiqbridge.web.shown import absolute, duration
 
 TICKS: Final = 20
@@ -27,6 +33,7 @@ ROWS: Final = 50
 HISTORY: Final = 200
 UPCOMING: Final = 10
 FRESH_S: Final = 3.0
+WEEK_FRESH_S: Final = 60.0
 PAUSES: Final = (
     ("", "until it is resumed"),
     ("3600", "for 1 hour"),
@@ -48,6 +55,10 @@ def show(request: Request) -> Response:
         request,
         "schedules.html",
         page=page_of(matching, request, ROWS),
+        week=view.read(
+            ("week", wanted, view.zone_name), lambda: _week(view, matching), WEEK_FRESH_S
+        ),
+        words=words,
         total=len(found),
         wanted=wanted,
         search={
@@ -79,6 +90,7 @@ def show_one(request: Request) -> Response:
         request,
         "schedule.html",
         schedule=schedule,
+        words=words,
         ticks_of=ticks_of,
         zoned=zoned,
         can_act=can_act,
@@ -86,6 +98,32 @@ def show_one(request: Request) -> Response:
         is_bad=is_bad,
         pauses=PAUSES,
     )
+
+
+def words(schedule: ScheduleView) -> str:
+    """Its expression in words; empty if that takes many, or it cannot be read."""
+    with contextlib.suppress(ConfigError):
+        return words_of(schedule.definition.when) if schedule.definition else ""
+    return ""
+
+
+def _week(view: View, schedules: Sequence[ScheduleView]) -> Week:
+    """Of the first schedules: each instant is computed."""
+    first = [
+        replace(each, next=_coming(each, view.now)) if each.state == "enabled" else each
+        for each in schedules[:ROWS]
+    ]
+    return week_of(first, view.now, view.zone)
+
+
+def _coming(schedule: ScheduleView, now: float) -> Sequence[float]:
+    if schedule.definition is None or not schedule.next:
+        return schedule.next
+    skipped = ScheduleState(skipped=tuple(schedule.skipped))
+    soon = next_firings(schedule.definition.when, skipped, now, 3)
+    if len(soon) == 3 and soon[2] - soon[0] < 3600:  # noqa: PLR2004 - s: more often than hourly
+        return soon[:1] * OFTEN
+    return next_firings(schedule.definition.when, skipped, now, OFTEN)
 
 
 def searched(schedule: ScheduleView) -> str:
