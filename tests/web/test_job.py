@@ -213,8 +213,13 @@ def test_a_job_of_which_only_a_record_is_left_has_a_page(browser, redis):
     redis.zadd("kb:ends:Nightly", {json.dumps(end): at})
     redis.zadd("kb:ledgers", {"Nightly": at + 99})
 
-    page = browser.open("/jobs/gone")
+    for number in range(60):  # later ones, so that a search does not reach it
+        later = {**entry, "jids": ["x"], "at": at + 60 * number + 60}
+        redis.zadd("kb:ticks:Nightly", {json.dumps(later): later["at"]})
 
+    page = browser.open(f"/jobs/gone?schedule=Nightly&at={at}")
+
+    browser.open("/jobs/gone", status=404)
     assert "It has ended: discarded. OSError" in page.text
     assert page.text.index("Occurrence of the schedule Nightly") < page.text.index(
         "Enqueued by worker:a"
@@ -225,3 +230,15 @@ def test_why_a_job_waits_stands_on_its_page(browser, redis):
     push(redis, "low", job("j1"), job("j2"))
 
     assert "It waits: queue low: no process serves it." in browser.open("/jobs/j2").text
+
+
+def test_a_job_that_is_known_by_the_guard_of_its_event_alone_has_a_page(browser, redis):
+    until = time.time() + 86_400
+    guard = "event:4:Mail:1:0:m-1"
+    redis.hset("kb:guards", guard, f"{until} gone")
+    redis.zadd("kb:guards:until", {guard: until})
+
+    page = browser.open("/jobs/gone")
+
+    assert "Enqueued for event m-1" in page.text
+    assert "How it has ended is not on record." in page.text

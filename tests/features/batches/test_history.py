@@ -51,6 +51,9 @@ def test_a_callback_waits_for_its_batch(redis, operator, step):
     said = f"pushed on success of batch {batch.bid}: June, 1 of 1 pending, 0 failed"
     assert (history.wait.kind, history.wait.text) == ("batch", said)
     [parent] = history_of(jid, operator).parents
+    redis.hset(f"kb:flow:batch:{batch.bid}", "success_at", 5)
+    pushed = history_of(launch["steps"][0]["job"]["jid"], operator, bid=batch.bid)
+    assert (pushed.wait, pushed.parents[0].id) == (None, batch.bid)
     assert (parent.kind, parent.id, parent.text) == (
         "batch",
         batch.bid,

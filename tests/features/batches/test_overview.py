@@ -81,7 +81,7 @@ def test_a_batch_has_its_callbacks_its_children_and_its_jobs_as_links(browser, b
     page = browser.open(f"/batches/{batch.bid}")
 
     assert "waits on success: OverviewSend" in page.text
-    assert f"/jobs/{failed}" in page.links
+    assert f"/jobs/{failed}?bid={batch.bid}" in page.links
     [child] = [each for each in page.links if "/batches/" in each and batch.bid not in each]
     assert "annex 0 of 1 done" in page.text
     assert "In invoices" in browser.open(child).text

@@ -61,7 +61,7 @@ class TestAWorker:
             def late() -> None: ...
 
             @job()
-            def works() -> str:
+            async def works() -> str:
                 return "result"
 
             failing, unperformed = fails.perform_async("hunter2"), late.perform_async()
@@ -254,6 +254,15 @@ class TestARecord:
 
         assert (life.status, life.end) == ("queued", None)
         assert [each.outcome for each in life.attempts] == ["dead"]
+
+    def test_a_result_says_more_than_its_record(self, redis, keep, operator):
+        keep([entry(at=6.0)])
+        redis.set(f"kb:result:{JID}", '{"outcome":"done","at":5.9,"value":7}')
+
+        life = history_of(JID, operator)
+
+        assert (life.end.value, life.end.source) == (7, "result")
+        assert [each.outcome for each in life.attempts] == ["done"]
 
     def test_a_claim_that_is_not_acknowledged_yet_hides_no_end(
         self, redis, keep, operator, process

@@ -17,6 +17,7 @@ from kiqbridge.api.in_flight import claiming_processes
 from kiqbridge.api.life import Attempt, End, Event, JobHistory, Known, Part, Relative, Wait
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.sets import SortedEntry
+from kiqbridge.api.sources import LOOKED_AT, parse_guard
 from kiqbridge.api.waits import why_it_waits
 from kiqbridge.api.whereabouts import Found, Place, Search, search
 from kiqbridge.client.job_handle import JobStatus
@@ -59,6 +60,8 @@ def history_of(
     *,
     found: Sequence[Found] | None = None,
     brief: bool = False,
+    tick: TickMark | None = None,
+    bid: str = "",
 ) -> JobHistory:
     """The life of a job; its status is `unknown` if nothing of it is kept, or for some milliseconds after its end.
 
@@ -67,6 +70,8 @@ def history_of(
         operator: whose; default `default_operator()`.
         found: where it is, if the caller has just read that; else all queues, sets and processes are looked through.
         brief: status, places, end and attempts alone, with fewer round trips.
+        tick: an occurrence of a schedule that names it; else the last ones of 200 schedules are looked through.
+        bid: a batch that names it; else 500 batches are.
 
     Raises:
         PayloadError: the jid is no text, or empty.
@@ -78,15 +83,17 @@ def history_of(
         )
     if text_of(jid.encode("utf-8", "replace")) != jid:  # lone surrogates, which no job has
         return JobHistory(jid=jid, status="unknown")
-    return _Reading(jid, operator or default_operator()).read(found, brief=brief)
+    return _Reading(jid, operator or default_operator(), tick, bid).read(found, brief=brief)
 
 
 class _Reading:
     """One look at a job."""
 
-    def __init__(self, jid: str, operator: Operator) -> None:
+    def __init__(self, jid: str, operator: Operator, tick: TickMark | None, bid: str) -> None:
         self._jid = jid
         self._operator = operator
+        self._given = tick
+        self._bid = bid
         self._now = time()
         self._refused: dict[str, None] = {}
 
@@ -97,10 +104,16 @@ class _Reading:
             result is None or result.outcome == "dead"
         ):  # maybe pushed again since
             looked = self._search()
-        known = Known(jid=self._jid, found=looked.found, carriers=looked.carriers, now=self._now)
+        known = Known(
+            jid=self._jid,
+            found=looked.found,
+            carriers=looked.carriers,
+            now=self._now,
+            bid=self._bid,
+        )
         parts = [part for part in self._parts(known) if part is not None]
         kept = [result, *(part.end for part in parts)]
-        end = max(filter(None, kept), key=lambda each: each.at, default=None)
+        end = max(filter(None, kept), key=_counts_from, default=None)
         found = [] if end is not None and _has_left(looked.found, end) else looked.found
         notes = [] if brief and (found or end) else self._notes()
         tick = self._tick(known, parts)
@@ -111,8 +124,8 @@ class _Reading:
         if found:
             end = end if found[0].place == "dead" else None
             events += _of_text(found[0], tick, self._now)
-        elif tick is not None:
-            events.append(_of_tick(tick))
+        elif tick is not None and not any(each.label == _of_tick(tick).label for each in events):
+            events.insert(0, _of_tick(tick))
         attempts = sorted(_attempts(parts, job), key=lambda each: each.at)
         if end is not None and not _is_among(attempts, end) and end.source != "audit" and end.at:
             events.append(_of_end(end))
@@ -195,10 +208,29 @@ class _Reading:
         if deleted is not None:
             said = f"{deleted.by} deleted it"
             return End(outcome="deleted", at=deleted.at, source="audit", message=said)
-        return self._asked(lambda: self._end_in_ledgers(tick, events))
+        end = self._asked(lambda: self._end_in_ledgers(tick, events))
+        if end is None and not events:
+            events += self._asked(self._deliveries) or ()
+        return end
+
+    def _deliveries(self) -> list[Event]:
+        """Of a job that is known by the guard of its event alone: as many guards as the page Sources looks at."""
+        keys, pool = self._operator.keys, self._operator.pool
+        names = pool.call("ZRANGE", keys.guards_until, 0, LOOKED_AT - 1, "REV")
+        values = pool.call("HMGET", keys.guards, *names) if names else []
+        guards = [
+            parse_guard(text_of(name), text_of(value))
+            for name, value in zip(names, values, strict=True)
+            if value is not None and text_of(value).endswith(f" {self._jid}")
+        ]
+        return [
+            Event(at=each.enqueued_at or 0.0, label=f"Enqueued for {each.source} {each.name}")
+            for each in guards
+        ]
 
     def _end_in_ledgers(self, tick: TickMark | None, events: list[Event]) -> End | None:
         pool, keys = self._operator.pool, self._operator.keys
+        tick = tick or self._given
         if tick is not None:
             at = float(tick.at)
             read = read_ledgers(pool, keys, [tick.schedule], most=1, since=at, until=at)
@@ -207,8 +239,7 @@ class _Reading:
             read = read_ledgers(pool, keys, names, most=MOST_TICKS)
         for entry in (entry for entries in read.values() for entry in entries):
             if self._jid in entry.jids:
-                if tick is None:
-                    events.append(_of_tick(TickMark(schedule=entry.schedule, at=entry.at)))
+                events.append(_of_tick(TickMark(schedule=entry.schedule, at=entry.at)))
                 events.append(Event(at=entry.enqueued_at, label=f"Enqueued by {entry.by}"))
                 end = entry.end_of(self._jid)
                 if end is None:
@@ -222,6 +253,11 @@ class _Reading:
         if held is not None or not found:
             return held
         return self._asked(lambda: why_it_waits(found[0], self._operator, self._now))
+
+
+def _counts_from(end: End) -> float:
+    """The last end counts; of the same one a result says more than a record, which is noted beside it."""
+    return end.at + (SAME_S if end.source == "result" else 0.0)
 
 
 def _has_left(found: Sequence[Found], end: End) -> bool:

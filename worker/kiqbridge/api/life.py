@@ -128,6 +128,7 @@ class Known:
         jid: its id.
         found: where it is, the place that counts first; empty: nowhere.
         carriers: jobs whose text names it, such as the step of a chain before it.
+        bid: a batch that names it, if the caller knows one.
         now: epoch seconds.
     """
 
@@ -135,6 +136,7 @@ class Known:
     found: Sequence[Found]
     carriers: Sequence[Found]
     now: float
+    bid: str = ""
 
     @property
     def job(self) -> JobRecord | None:

@@ -22,7 +22,7 @@ def part_of(operator: Operator, known: Known) -> Part | None:
     """The seam `history`."""
     if known.job is not None:
         return _of_payload(operator, known.job.item)
-    return _step_before(known) or _in_batches(operator, known.jid)
+    return _step_before(known) or _in_batches(operator, known.jid, known.bid)
 
 
 def _of_payload(operator: Operator, payload: Mapping[str, Any]) -> Part | None:
@@ -76,15 +76,15 @@ def _step_before(known: Known) -> Part | None:
         if launch and job:
             before = f"{each.job.display_class} {each.job.jid}"
             text = f"a step of chain {launch['id']}, which is at job {before}"
-            return _waiting(job, Wait(kind="step", text=text, about=f"job:{each.job.jid}"))
+            return _named(job, wait=Wait(kind="step", text=text, about=f"job:{each.job.jid}"))
     return None
 
 
-def _in_batches(operator: Operator, jid: str) -> Part | None:
+def _in_batches(operator: Operator, jid: str, given: str) -> Part | None:
     """Of a job that is nowhere: a batch counts it, or begins it at its end."""
     pool, keys = operator.pool, operator.keys
-    newest = pool.call("ZRANGE", keys.batches, 0, MOST_BATCHES - 1, "REV")
-    bids = [text_of(bid) for bid in newest]
+    newest = [] if given else pool.call("ZRANGE", keys.batches, 0, MOST_BATCHES - 1, "REV")
+    bids = [given] if given else [text_of(bid) for bid in newest]
     states = pool.run(*(("HGET", keys.batch_members(bid), jid) for bid in bids)) if bids else []
     state_of = {bid: text_of(state) for bid, state in zip(bids, states, strict=True) if state}
     for bid, state in state_of.items():
@@ -104,14 +104,20 @@ def _in_batches(operator: Operator, jid: str) -> Part | None:
             job = launch and _job_in(launch["steps"], jid)
             if job:
                 [status] = read_statuses(operator.client, [bid])
-                said = f"pushed on {event} of batch {bid}: {_how_far(status, is_callback=False)}"
-                return _waiting(job, Wait(kind="batch", text=said, about=f"batch:{bid}"))
+                far = _how_far(status, is_callback=False)
+                if getattr(status, f"{event}_at", None) is not None:
+                    about = f"its callback on {event}, which was pushed; {far}"
+                    return _named(job, parents=[Relative(kind="batch", id=bid, text=about)])
+                said = f"pushed on {event} of batch {bid}: {far}"
+                return _named(job, wait=Wait(kind="batch", text=said, about=f"batch:{bid}"))
     return None
 
 
-def _waiting(job: Mapping[str, Any], wait: Wait) -> Part:
+def _named(
+    job: Mapping[str, Any], *, wait: Wait | None = None, parents: Sequence[Relative] = ()
+) -> Part:
     names = {name: str(job.get(name) or "") for name in ("class", "queue")}
-    return Part(wait=wait, job_class=names["class"], queue=names["queue"])
+    return Part(wait=wait, parents=parents, job_class=names["class"], queue=names["queue"])
 
 
 def _job_in(steps: Sequence[Step], jid: str) -> Mapping[str, Any] | None:

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -24,6 +24,7 @@ from kiqbridge.web.job_text import remarks
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
 from kiqbridge.web.shown import ARGS_HIDDEN, PAGE_CHARACTERS
+from kiqbridge.wire.payload import TICK
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 FOUND_FRESH_S: Final = 2.0
 NO_JID: Final = "-"
 """Stands in an address for the jid of a job that has none."""
+_DIGITS: Final = 15
+_LONGEST_BID: Final = 100
 MAX_EDITED: Final = 50_000
 """Bytes of a job whose arguments a form offers for editing."""
 
@@ -40,7 +43,8 @@ def show(request: Request) -> Response:
     """The life of a job, and its text while it has one; 404 with where was looked if nothing of it is kept."""
     view = view_of(request)
     jid, given = request.path_params["jid"], request.query_params
-    history = _history(view, jid, given.get("in", ""), given.get("key", ""))
+    named = _names(given)
+    history = _history(view, jid, given.get("in", ""), given.get("key", ""), **named)
     found, job = history.found, history.job
     if job is None:
         page = "gone_job.html" if history.is_known else "no_job.html"
@@ -72,7 +76,10 @@ def act(request: Request, form: FormData) -> Response:
     """Retry, kill, delete, reschedule, move, or push it with other arguments."""
     view = view_of(request)
     jid = request.path_params["jid"]
-    found = _history(view, jid, str(form.get("in") or ""), str(form.get("key") or "")).found
+    named = _names(request.query_params)
+    found = _history(
+        view, jid, str(form.get("in") or ""), str(form.get("key") or ""), **named
+    ).found
     action = str(form.get("action") or "")
     if not found or not token_of(found[0].job):
         raise HTTPException(
@@ -138,11 +145,19 @@ def _new_time(view: View, form: FormData) -> float:
     return view.now + float(delay)
 
 
-def _history(view: View, jid: str, hint: str, token: str) -> JobHistory:
+def _names(given: QueryParams) -> dict[str, Any]:
+    """What a link says that names the job: the occurrence of a schedule, a batch."""
+    at, schedule = given.get("at", ""), given.get("schedule", "")
+    mark = {"schedule": schedule, "at": int(at) if at.isdecimal() and len(at) <= _DIGITS else None}
+    return {"tick": tick_mark_of({TICK: mark}), "bid": given.get("bid", "")[:_LONGEST_BID]}
+
+
+def _history(view: View, jid: str, hint: str, token: str, **named: Any) -> JobHistory:
     """Where the link says that it was, without a search; else everywhere."""
     found = _found(view, jid, hint, token)
     if found is None and jid != NO_JID:
-        return view.read(("job", jid), lambda: history_of(jid, view.operator), FOUND_FRESH_S)
+        key = ("job", jid, *named.values())
+        return view.read(key, lambda: history_of(jid, view.operator, **named), FOUND_FRESH_S)
     return history_of(jid, view.operator, found=found or [])
 
 
