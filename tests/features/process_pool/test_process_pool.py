@@ -41,7 +41,7 @@ class TestRunning:
         worker = start("-c", "2", KIQBRIDGE_POOL_SIZE="1")
         jid = client.push({"class": "Plain", "args": [1]})
         other = client.push({"class": "Asynchronous", "args": [2]})
-        client.push({"class": "Skipped", "args": []})
+        skipped = client.push({"class": "Skipped", "args": []})
         again = client.push({"class": "Plain", "args": [3]})
 
         seen.wait("plain", 2)
@@ -73,6 +73,8 @@ class TestRunning:
         assert not lists_in_flight(redis)
         assert redis.get("stat:processed") == b"4"
         assert redis.get("stat:failed") in (None, b"0")
+        handles = [client.handle(each) for each in (jid, other, again, skipped)]
+        assert [each.status() for each in handles] == ["done", "done", "done", "skipped"]
 
     def test_while_no_child_is_free_threads_run_other_jobs_and_hold_none_for_it(
         self, start, client, seen, redis

@@ -240,14 +240,15 @@ class JobChild:
         payload: dict[str, Any] = json_text.loads(text)
         definition = rails.find(payload, default_registry)
         execution = Execution(text, order["queue"], payload, definition, is_watched(payload))
+        outcomes = Answering(order, default_registry)
         runner = JobRunner(
             registry=default_registry,
             invoker=self.invoker(order["capsule"]),
-            outcomes=Answering(order, default_registry),
+            outcomes=outcomes,
             lines=_NO_LINES,
         )
         answer = runner.perform(execution, _MainThread(order["tid"]))
-        return {"done": True} if answer is None else answer
+        return outcomes.succeeded(execution) if answer is None else answer
 
     def invoker(self, capsule: str) -> Invoker:
         """Calls jobs within the middleware of their capsule; it is the worker that enforces `timeout_s`."""
