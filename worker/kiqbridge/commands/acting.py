@@ -3,13 +3,15 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 
-from kiqbridge.api import Applied, Filter
-from kiqbridge.commands.output import answer
+from kiqbridge.api import Applied, Filter, Operator
+from kiqbridge.api.wording import pause_text
+from kiqbridge.commands.output import answer, write_line
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.names import printable
@@ -136,6 +138,13 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
         return True
     sys.stderr.write("Nothing was changed.\n")
     return False
+
+
+def write_paused_classes(operator: Operator, classes: Collection[str] | None = None) -> None:
+    """A sentence for each class that is paused, of these classes; None: of all."""
+    for each in operator.pauses():
+        if each.kind == "class" and (classes is None or each.name in classes):
+            write_line(pause_text(each, time.time()))
 
 
 @contextlib.contextmanager

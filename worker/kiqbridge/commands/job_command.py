@@ -26,7 +26,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.job_list import ListedJob
 from kiqbridge.commands import output
-from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
+from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out, write_paused_classes
 from kiqbridge.commands.arguments import add, add_changing, add_json, add_verb, add_verbs
 from kiqbridge.commands.jobs_command import MORE, add_destination, destination_of
 from kiqbridge.errors import PayloadError
@@ -84,6 +84,7 @@ def _show(options: argparse.Namespace) -> int:
             _write_raw(each)
     elif history.is_known:
         _print(history, time.time())
+        _write_pause(history, operator)
     if not (history.found if options.raw else history.is_known):
         if not options.json:
             _say_missing(options.jid)
@@ -205,6 +206,12 @@ def _print(history: JobHistory, now: float) -> None:
         output.write_line(f"{'':<12}{line}")
     if not job.is_readable:
         output.write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
+
+
+def _write_pause(history: JobHistory, operator: Operator) -> None:
+    """That its class is paused, if that is not why it waits first of all."""
+    if history.job and not (history.wait and history.wait.kind == "paused class"):
+        write_paused_classes(operator, {history.job.job_class})
 
 
 def _with_time(text: str, until: float | None, now: float) -> str:

@@ -24,7 +24,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.actions import Moment
 from kiqbridge.commands import arguments, output
-from kiqbridge.commands.acting import Advance, Plan, carry_out
+from kiqbridge.commands.acting import Advance, Plan, carry_out, write_paused_classes
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, took_text
 from kiqbridge.wire.names import printable
@@ -307,6 +307,8 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
         row += [output.args_cell(job.display_args), tries, output.error_cell(job)]
         rows.append([row[place] for place in kept])
     output.write_table([titles[place] for place in kept], rows)
+    if kind != "dead":
+        write_paused_classes(jobs[0].parent.operator, {job.job_class for job in jobs})
 
 
 def _act(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from kiqbridge.api import Operator, ScheduleView, open_operator
 from kiqbridge.api.schedules import others_schedules, schedule_view
 from kiqbridge.commands import output
+from kiqbridge.commands.acting import write_paused_classes
 from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
@@ -142,6 +143,9 @@ def _list(options: argparse.Namespace) -> int:
         output.write_json([_document(row) for row in rows])
     else:
         write_rows(sys.stdout, rows, now, with_last=sources.server is not None)
+        if sources.server is not None:
+            named = {name for row in rows for name in row.view.classes}
+            write_paused_classes(sources.server, named)
     return 0
 
 

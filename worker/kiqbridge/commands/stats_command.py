@@ -19,6 +19,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.verdict import LIMITS
 from kiqbridge.commands import output
+from kiqbridge.commands.acting import write_paused_classes
 from kiqbridge.commands.arguments import add, add_example, add_json, duration
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.server_memory import parse_memory
@@ -81,6 +82,8 @@ def _show(operator: Operator, options: argparse.Namespace) -> None:
         output.write_table(output.QUEUE_TITLES, rows)
     else:
         output.write_line("No job was ever pushed to a queue here.")
+    if fields["paused_classes"]:
+        write_paused_classes(operator)
     if memory is not None:
         _show_memory(memory)
 
@@ -137,7 +140,8 @@ def _memory_fields(memory: MemoryByKind) -> dict[str, Any]:
 def _fields(operator: Operator) -> dict[str, Any]:
     """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds."""
     stats = Stats(operator)
-    paused = {each.name for each in operator.pauses() if each.kind == "queue"}
+    pauses = operator.pauses()
+    paused = {each.name for each in pauses if each.kind == "queue"}
     return {
         "at": stats.fetched_at,
         **{name: getattr(stats, attribute) for name, attribute in _COUNTS.items()},
@@ -150,4 +154,5 @@ def _fields(operator: Operator) -> dict[str, Any]:
             }
             for name, queue in stats.queues.items()
         ],
+        "paused_classes": [each.name for each in pauses if each.kind == "class"],
     }
