@@ -24,7 +24,7 @@ TASKS = """
 from kiqbridge.compat.celery import chain, states, shared_task
 from kiqbridge.compat.celery.schedules import crontab
 from celery.utils.log import get_task_logger
-@shared_task(bind=True, rate_limit="10/m", acks_late=True, autoretry_for=(OSError,), cron="0 4 * * *")
+@shared_task(bind=True, name="send", rate_limit="10/m", acks_late=True, autoretry_for=(OSError,), cron="0 4 * * *")
 def send(self, x):
     self.update_state(state="HALF")
     return self.request.headers, self.request.hostname, requests.get(x).headers

@@ -4,7 +4,20 @@ import pytest
 from celery.exceptions import Retry
 from shop.app import app
 from shop.notebook import note
-from shop.tasks import add, broken, describe, down, fetch, give_up, order, poll, send_mail
+from shop.tasks import (
+    add,
+    bill,
+    broken,
+    describe,
+    down,
+    fetch,
+    give_up,
+    nightly,
+    order,
+    poll,
+    send_mail,
+    ship,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -129,3 +142,19 @@ def test_a_task_that_is_called_raises_what_it_would_retry_for():
         fetch("https://example.com")
     with pytest.raises(Retry):
         give_up()
+
+
+def test_a_chord_and_a_chain():
+    assert bill([10, 20]).get() == 37
+    ship(9)
+
+    assert note.read() == [
+        *("add: 11", "add: 21", "total: 32", "add: 37"),
+        *("fetch: try 0", "fetch: try 1", "mail: sent to 9"),
+    ]
+
+
+def test_what_beat_calls():
+    nightly.delay()
+
+    assert note.read() == ["nightly: swept"]

@@ -3,6 +3,7 @@
 import os
 
 from celery import Celery
+from celery.schedules import crontab
 
 app = Celery("shop", broker=os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"))
 app.conf.update(
@@ -10,6 +11,7 @@ app.conf.update(
     accept_content=["json"],
     task_acks_late=True,
     timezone="UTC",
-    task_routes={"shop.tasks.send_mail": {"queue": "mail"}},
+    task_routes=([("shop.tasks.send_*", {"queue": "mail"})],),
 )
+app.conf.beat_schedule = {"n": {"task": "shop.tasks.nightly", "schedule": crontab(hour=4, minute=30)}}
 app.conf.task_always_eager = os.environ.get("SHOP_EAGER") == "1"

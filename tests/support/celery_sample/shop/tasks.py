@@ -1,6 +1,6 @@
 """Its tasks."""
 
-from celery import shared_task
+from celery import chord, shared_task
 from celery.utils.log import get_task_logger
 
 from shop.app import app
@@ -73,3 +73,26 @@ def describe(self, x, y=0):
     """What it knows of itself."""
     me = self.request
     return [me.id, me.retries, me.is_eager, me.called_directly, [x, y]]
+
+
+@app.task
+def total(amounts):
+    """What an order costs."""
+    note("total", sum(amounts))
+    return sum(amounts)
+
+
+@app.task
+def nightly():
+    """Beat calls it."""
+    note("nightly", "swept")
+
+
+def bill(prices):
+    """Add a fee to each price, side by side, then all of them up, and a tip."""
+    return (chord([add.s(price, 1) for price in prices], total.s()) | add.s(5)).delay()
+
+
+def ship(number):
+    """Fetch, then send a mail that needs nothing of that."""
+    return (fetch.si("https://example.com") | send_mail.si(number, "sent")).delay()

@@ -170,7 +170,7 @@ def _faults_of_control(node: ast.Attribute) -> Iterator[tuple[int, str]]:
 def _faults_of_task(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
     for each in node.decorator_list:
         if isinstance(each, ast.Call) and _last(each.func) in ("task", "shared_task"):
-            yield from _faults_of_options(each, partial(check_task, node.name))
+            yield from _faults_of_options(each, partial(_check_options, node.name))
             if _literal(each, "bind") is True:
                 yield from _faults_of_body(node)
 
@@ -182,6 +182,10 @@ def _faults_of_call(node: ast.Call) -> Iterator[tuple[int, str]]:
         yield from _faults_of_options(node, _check_known)
     elif name == "Celery" or (name == "update" and holder == "conf"):
         yield from _faults_of_options(node, _check_setting)
+
+
+def _check_options(task: str, options: Mapping[str, Any]) -> None:
+    check_task(task, {name: value for name, value in options.items() if name != "name"})
 
 
 def _check_known(options: Mapping[str, Any]) -> None:
