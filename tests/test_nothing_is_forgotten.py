@@ -77,7 +77,7 @@ def test_alarms_and_dashboard_of_the_stack_name_metrics_that_are_measured():
 
 def test_each_metric_of_cloudwatch_has_a_row():
     found = measured_by_functions()
-    documents = [*ROOT.glob("docs/*.md"), ROOT / "infra/README.md"]
+    documents = [*ROOT.glob("docs/**/*.md"), ROOT / "infra/README.md"]
     rows = "".join(each.read_text(encoding="utf-8") for each in documents)
 
     assert len(found) > 15

@@ -39,6 +39,7 @@ THREADS = (
     "outbox",
     "task-reports",
     "bookkeeper",
+    "done",
     PROCESSOR,
 )
 """All with which a worker starts, as regular expressions; that of the log is there before."""

@@ -37,5 +37,5 @@ def test_a_spill_queue_that_does_not_answer_says_why(browser, redis, monkeypatch
 
     text = browser.open("/sources").text
 
-    assert "! not known no route to SQS" in text
+    assert "not known no route to SQS" in text
     assert "1/<spill>" in text

@@ -50,7 +50,9 @@ RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=No
 """None outside a worker, as in `perform_inline` and in tests."""
 
 CONTEXT: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_job", default=None)
-"""Payload and queue of the job that runs here."""
+"""Payload and queue of the job that runs here, in a worker."""
+INLINE: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_inline", default=None)
+"""The same of a job that `perform_inline` runs, maybe within one of a worker, whose progress and limits stay that one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class CurrentJob:
 
 def current_job() -> CurrentJob | None:
     """The job of this thread or task, also in `perform_inline` and in tests; None: none runs here."""
-    if (running := CONTEXT.get()) is None:
+    if (running := INLINE.get() or CONTEXT.get()) is None:
         return None
     payload, queue = running
     retries = payload.get("retry_count")

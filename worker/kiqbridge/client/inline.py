@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client import rails
 from kiqbridge.client.client import Client
-from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.current import INLINE
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import JobDefinition, default_registry
@@ -79,11 +79,11 @@ def perform(client: Client, item: Mapping[str, Any]) -> Any:
 @contextlib.contextmanager
 def _current(payload: dict[str, Any]) -> Iterator[None]:
     """Within, this job runs here."""
-    token = CONTEXT.set((payload, payload["queue"]))
+    token = INLINE.set((payload, payload["queue"]))
     try:
         yield
     finally:
-        CONTEXT.reset(token)
+        INLINE.reset(token)
 
 
 def prepare_inline(client: Client, item: Mapping[str, Any]) -> dict[str, Any] | None:

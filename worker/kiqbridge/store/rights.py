@@ -33,7 +33,7 @@ llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpo
 blpop {queue} 0.01
 sadd {it} x|srem {it} x|scard {queues}|sismember {queues} x|smismember {queues} x|smembers {queues}
 srandmember {queues}|sscan {queues} 0|scan 0
-zadd {ticks} 1 x|zrem {ticks} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
+zadd {ticks} 1 x|zrem {ticks} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1|zlexcount {retry} - +
 zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {ticks} 0 1|zremrangebyrank {ticks} 0 0
 """
 _FUNCTION: Final = """

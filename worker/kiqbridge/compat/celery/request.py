@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn
 
-from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.current import CONTEXT, INLINE
 from kiqbridge.compat.celery.exceptions import Retry
 from kiqbridge.compat.celery.options import OF_REQUEST
 
@@ -121,7 +121,7 @@ def current_request() -> Request:
 
 
 def _request_of_job() -> Request:
-    payload, queue = CONTEXT.get() or ({}, "")
+    payload, queue = INLINE.get() or CONTEXT.get() or ({}, "")
     count = payload.get("retry_count")
     return Request(
         payload.get("class"),
