@@ -42,5 +42,14 @@ FULL, QUICK, TINY = (
     Sizes(**dict(zip(_FULL_QUICK_TINY, column, strict=True)))
     for column in zip(*_FULL_QUICK_TINY.values(), strict=True)
 )
-TABLE = Sizes(**{**vars(FULL), "rounds": 3, "lambda_starts": 3, "fleet_s": 3, "real_fleets": (30,)})
+TABLE = Sizes(
+    **{
+        **vars(FULL),
+        "rounds": 3,
+        "lambda_starts": 3,
+        "fleet_s": 2,
+        "noop": 50_000,
+        "real_fleets": (30,),
+    }
+)
 """The lines that come first on the page, in eight minutes."""
