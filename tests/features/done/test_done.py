@@ -84,6 +84,21 @@ class TestAWorker:
         assert unperformed.status() == "expired"
         assert b"hunter2" not in b"".join(redis.hvals("kb:done:jobs"))
 
+    def test_what_ends_just_before_it_stops_is_on_record(self, redis_url, operator):
+        ran = []
+        with own_declarations():
+            configure(redis_url)
+
+            @job()
+            def works() -> None:
+                ran.append(1)
+
+            jid = works.perform_async()
+            with launched(redis_url):
+                wait_until(lambda: ran, 60)
+
+        assert jids_of(operator) == [jid]
+
     def test_with_zero_nothing_is_kept(self, redis, redis_url):
         with own_declarations():
             configure(redis_url)
