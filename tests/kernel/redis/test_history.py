@@ -202,3 +202,12 @@ def test_a_key_of_another_type_hides_nothing_else(redis, operator):
 
     assert (history.status, history.wait) == ("queued", None)
     assert "WRONGTYPE" in history.refused[0]
+
+
+def test_a_text_that_nobody_can_read_hides_nothing_else(redis, operator):
+    push(redis, text())
+    redis.set(f"kb:result:{JID}", "junk")
+
+    history = history_of(JID, operator)
+
+    assert (history.status, history.wait.kind, len(history.refused)) == ("queued", "unserved", 1)

@@ -21,7 +21,7 @@ from kiqbridge.api.sources import LOOKED_AT, parse_guard
 from kiqbridge.api.waits import why_it_waits
 from kiqbridge.api.whereabouts import Found, Place, Search, search
 from kiqbridge.client.job_handle import JobStatus
-from kiqbridge.errors import PayloadError, RedisRefused
+from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.store.ledger import known_schedules, read_ledgers
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
@@ -98,7 +98,7 @@ class _Reading:
         self._refused: dict[str, None] = {}
 
     def read(self, given: Sequence[Found] | None, *, brief: bool) -> JobHistory:
-        result = self._result()
+        result = self._asked(self._result)
         looked = Search(found=list(given or ()), carriers=[])
         if given is None and (
             result is None or result.outcome == "dead"
@@ -184,11 +184,13 @@ class _Reading:
             yield self._asked(partial(claim, self._operator, known))
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
-        """What it answers; a right that is missing, or a key of a wrong type, hides nothing else."""
+        """What it answers; a right or a key that is missing, or a text that nobody can read, hides nothing else."""
         try:
             return ask()
-        except RedisRefused as error:
-            self._refused[str(error)] = None
+        except RedisUnavailable:
+            raise
+        except (KiqbridgeError, ValueError, KeyError, TypeError) as error:
+            self._refused[f"{type(error).__name__}: {error}"] = None
             return None
 
     def _notes(self) -> list[AuditEntry]:
