@@ -10,12 +10,12 @@ from kiqbridge.api import Queue, RetrySet, ScheduledSet
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.features.batches.steps import KEEP_DONE_S
+from kiqbridge.features.gone_jobs.places import PART
 from kiqbridge.features.gone_jobs.search import (
     AGAIN_S,
     LOOK_S,
     MISSES,
     MOST_MISSES,
-    PART,
     SEARCH_S,
     SLOW_S,
     GoneJobs,

@@ -26,7 +26,7 @@ from kiqbridge.features.done.keeper import note
 from kiqbridge.features.done.record import entry_of
 from kiqbridge.features.dynamic.schedule import Schedule
 from kiqbridge.features.dynamic.schedules import Schedules
-from kiqbridge.features.gone_jobs.search import jids_in
+from kiqbridge.features.gone_jobs.places import jids_in
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, note_terms, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed

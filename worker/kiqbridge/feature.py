@@ -38,6 +38,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `mapper` | once in each enqueue function | `function(environ, folder: Path) -> Mapped`, or None: it has no mappings; raises `ConfigError` |
 | `pusher` | once in an enqueue function that has a setting of the feature | `function(pusher: Pusher, environ) -> Pushing` |
 | `events` | by the first event of a family, of `FEATURES` in aws/sources | a module: `read(event) -> Delivery`; what other sources call of it, see there |
+| `examines` | by the doctor | a module: `RULES`, each a `kiqbridge.api.verdict.Rule`, and `examine(operator: Operator) -> Iterable[Fact]` of them |
 | `source` | when the page Sources is read, at most each 30 s | `function(environ) -> tuple[str, object]`: as `now` |
 | `schedules` | for a list of schedules | `function(operator: Operator, now: float, upcoming: int) -> Iterable[ScheduleView]`: those that other programs keep in this Redis |
 
@@ -162,6 +163,7 @@ class Feature:
     consequences: str = ""
     effects: Sequence[str] = ()
     open_jobs: str = ""
+    examines: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
     host: str = ""

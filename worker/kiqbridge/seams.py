@@ -162,7 +162,7 @@ def required(name: str) -> Feature:
 
 
 @cache
-def functions(seam: Literal["consequences", "barrier", "open_jobs"]) -> Sequence[Any]:
+def functions(seam: Literal["consequences", "barrier", "open_jobs", "examines"]) -> Sequence[Any]:
     """What features have at a seam that each has once, or not at all."""
     return [each.load(place) for each in shipped() if (place := getattr(each, seam))]
 

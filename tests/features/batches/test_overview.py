@@ -9,6 +9,9 @@ from support.jobs import own_declarations
 from kiqbridge import job
 from kiqbridge.api import read_audit
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.features.batches.doctor import LOST
+from kiqbridge.features.doctor.examination import examine
+from kiqbridge.features.doctor.finding import Status
 from kiqbridge.flow import Batch, BatchSet, call, chain, group
 from kiqbridge.wire.flow_mark import FlowEnd
 
@@ -179,3 +182,18 @@ def test_a_batch_of_many_jobs_is_shown_in_parts(browser, redis, trips):
 
     assert len(shown) == 300
     assert 1 < pages < 10
+
+
+def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(batch, redis, operator):
+    def found():
+        return [each for each in examine(operator) if each.rule == LOST.id]
+
+    for bid in redis.zrange("kb:flow:batches", 0, -1):
+        redis.hset(b"kb:flow:batch:" + bid, "created_at", time.time() - 700)
+    assert [each.status for each in found()] == [Status.OK]
+    redis.delete("queue:default")
+
+    first = next(each.what for each in found() if batch.bid in each.what)
+    assert "(invoices) waits for job" in first and "and 1 more, which is nowhere" in first
+    redis.hset(f"kb:flow:batch:{batch.bid}", "created_at", time.time())
+    assert not [each for each in found() if batch.bid in each.what]

@@ -1,14 +1,18 @@
 """`kiqbridge limiter`: what it lists, resets and asks."""
 
 import json
+import time
 
 import pytest
 from support.waiting import wait_until
 
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import OverLimit
+from kiqbridge.features.limiters.doctor import examine
 from kiqbridge.features.limiters.overview import list_limiters
+from kiqbridge.features.limiters.store import Asked, note_terms
 from kiqbridge.flow import limiter
+from kiqbridge.wire.measures import minute_8
 
 PAYLOAD = {"class": "Post", "jid": "b4a577edbccf1d805744efa9", "args": []}
 
@@ -133,3 +137,26 @@ def test_one_is_reset_and_that_is_audited(run, redis):
         "nothing is taken of limiter window stripe\n",
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("held_s", "took_ms", "is_stuck"),
+    [(60, 2000, True), (60, 9000, False), (60, 0, False), (7200, 0, True)],
+)
+def test_the_doctor_finds_a_limiter_that_is_held_for_ten_times_as_long_as_its_jobs_take(
+    operator, redis, held_s, took_ms, is_stuck
+):
+    now = time.time()
+    note_terms(operator.pool, operator.keys, [Asked("concurrent", "erp", 1)])
+    lock = f"{int((now - held_s) * 1e6)} {int((now + 99) * 1e6)} "
+    redis.hset("kb:limit:concurrent:erp", f"token {PAYLOAD['jid']} Post", lock)
+    if took_ms:
+        ran = {"Post|p": 10, "Post|ms": 10 * took_ms}
+        redis.hset(operator.keys.metrics(minute_8(time.gmtime(now))), mapping=ran)
+    assert list(examine(operator)) == []  # nobody waits
+    redis.zadd("kb:waits:concurrent:erp", {"jid": now + 99})
+
+    found = [each.what for each in examine(operator)]
+
+    assert bool(found) is is_stuck
+    assert all("no lock of it was given back" in each for each in found)

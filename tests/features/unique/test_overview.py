@@ -7,6 +7,7 @@ from support.jobs import own_declarations
 
 from kiqbridge import job
 from kiqbridge.api import read_audit
+from kiqbridge.features.unique.doctor import examine
 from kiqbridge.features.unique.overview import list_locks
 from kiqbridge.flow import Unique, find_owner
 
@@ -67,3 +68,14 @@ def test_a_page_of_many_takes_no_more_round_trips_than_one_of_few(operator, redi
 
         assert (page.total, len(page.rows), page.rows[0].job_class) == (count, 50, "Bill")
         assert len(trips) == 3
+
+
+def test_the_doctor_finds_a_lock_that_is_older_than_its_job(owned, operator, redis):
+    assert list(examine(operator)) == []
+    redis.delete("queue:default")
+
+    [found] = examine(operator)
+
+    assert found.what.startswith(
+        "2 locks are older than the job that owns it, such as OverviewBill:"
+    )

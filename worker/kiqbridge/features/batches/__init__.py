@@ -30,6 +30,7 @@ FEATURE = Feature(
         "batch_results_over",
     ],
     open_jobs="gone",
+    examines="doctor",
     consequences="ends:effects_of",
     history="history:part_of",
 )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.features.batches.steps import KEEP_DONE_S, KEEP_OPEN_S
-from kiqbridge.features.gone_jobs.search import LOOK_S, PART, unless_refused
+from kiqbridge.features.gone_jobs.places import PART
+from kiqbridge.features.gone_jobs.search import LOOK_S, unless_refused
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.flow_mark import FlowEnd

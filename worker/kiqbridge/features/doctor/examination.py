@@ -1,12 +1,13 @@
 """All rules, applied: to a running system, and to a template, for which nothing of AWS is asked."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from kiqbridge import seams
 from kiqbridge.api import Operator
 from kiqbridge.errors import ConfigError, RedisRefused
 from kiqbridge.features.doctor import (
@@ -19,7 +20,7 @@ from kiqbridge.features.doctor import (
     wire,
     worker,
 )
-from kiqbridge.features.doctor.finding import ALL, Finding, Rule, Selection, listed
+from kiqbridge.features.doctor.finding import ALL, Finding, Rule, Selection, listed, of_list
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.features.doctor.template_model import read_model
 from kiqbridge.features.lint.rules import lint
@@ -27,6 +28,21 @@ from kiqbridge.schedule.cloudformation import DEFAULT_STACK_NAME
 from kiqbridge.schedule.sourced import sourced_schedules
 from kiqbridge.schedule.template import read_schedules
 from kiqbridge.store.rights import Role
+
+
+def _judged_by(feature: Any) -> tuple[tuple[Rule, ...], Callable[[System], Iterator[Finding]]]:
+    """The rules of a feature, and what applies them (the seam `examines`)."""
+    rules = {each.id: of_list(each, "now") for each in feature.RULES}
+
+    def check(system: System) -> Iterator[Finding]:
+        facts = list(feature.examine(system.operator))
+        for each in feature.RULES:
+            rule = rules[each.id]
+            found = [rule.judged(fact) for fact in facts if fact.kind == each.id]
+            yield from found or [rule.ok(each.well)]
+
+    return tuple(rules.values()), check
+
 
 CHECKS: Final[Checks] = (
     *now.CHECKS,
@@ -36,6 +52,7 @@ CHECKS: Final[Checks] = (
     *redis_data.CHECKS,
     *wire.CHECKS,
     *worker.CHECKS,
+    *map(_judged_by, seams.functions("examines")),
 )
 """Which rules a function applies to a running system, in the order in which findings are shown."""
 

@@ -17,22 +17,18 @@ Nobody writes it when Ruby performed the job, or somebody deleted it by other me
 """
 
 import logging
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kiqbridge import seams
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
+from kiqbridge.features.gone_jobs.places import places
 from kiqbridge.runtime import threads
-from kiqbridge.store import scripts
 from kiqbridge.store.ledger import read_ledger
-from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import pairs_of
-from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import JobEnd
@@ -65,17 +61,6 @@ MOST_ENTRIES: Final = 1_000
 """Occurrences of a schedule, the newest, whose jobs are sought."""
 
 PARTS_PER_TURN: Final = 40
-PART: Final = 250
-"""Jobs that one command reads: some tenths of a millisecond of the server's time."""
-
-OVERLAP: Final = 10
-"""Jobs read twice, from one part to the next: what is taken out of the middle moves the others."""
-
-_RUNNING_JID: Final = re.compile(rb'jid\\*"\s*:\s*\\*"([^"\\]*)')
-"""In what a process says that it runs: Sidekiq 7 and later write the job as a text within the JSON (§10.3)."""
-
-
-_SCAN: Final = scripts.load("flow_scan")
 
 
 class Tick(NamedTuple):
@@ -210,7 +195,7 @@ class GoneJobs:
                 self._begun_at = self._monotonic()
                 self._missed = {each: self._missed.get(each, 0) for each in sought}
                 self._sought = {each.jid for each in sought}
-                self._search = self._places(connection)
+                self._search = places(connection, self._keys)
             self._go_on(connection)
         except KiqbridgeError:
             self._round, self._round_at = None, 0.0
@@ -264,57 +249,10 @@ class GoneJobs:
         self._search = None
         self._search_at = self._monotonic() + SEARCH_S
 
-    def _places(self, connection: RedisConnection) -> Iterator[set[str]]:
-        """The jids of jobs under flow control or of schedules in each part of each place; of processes those of all."""
-        keys = self._keys
-        yield from jids_in(connection, keys.schedule)
-        yield from jids_in(connection, keys.retry)
-        infos = read_infos(connection.run, keys)
-        for name in self._queues(connection, infos):
-            yield from jids_in(connection, keys.queue(name))
-            yield from jids_in(connection, keys.suspects(name))
-        yield from jids_in(connection, keys.exporting)
-        for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
-            claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))
-            for tid in map(text_of, claims):
-                for number in (0, 1):
-                    yield from jids_in(connection, keys.inflight_list(incarnation, tid, number))
-        for identity in infos:
-            running = pairs_of(connection.call("HGETALL", keys.work(identity))).values()
-            yield {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
-        yield from jids_in(connection, keys.flow_ends)
-        # Once more, for those that have failed or were put off while the rest was read.
-        yield from jids_in(connection, keys.retry)
-        yield from jids_in(connection, keys.schedule)
-
-    def _queues(
-        self, connection: RedisConnection, infos: Mapping[str, bytes | None]
-    ) -> Sequence[str]:
-        """Queues with jobs, and those that processes serve: suspects wait beside a queue that was cleared, too."""
-        names = set(map(text_of, connection.call("SMEMBERS", self._keys.queues)))
-        for info in infos.values():
-            try:
-                served = json_text.loads(info or b"{}")["queues"]
-                names.update(each for each in served if isinstance(each, str))
-            except (json_text.MalformedJSON, KeyError, TypeError):
-                continue
-        return sorted(names)
-
 
 def look_for(parts: EngineParts) -> Callable[[RedisConnection], object]:
     """The chore of the leader."""
     return GoneJobs(parts.keys).look
-
-
-def jids_in(connection: RedisConnection, key: str) -> Iterator[set[str]]:
-    """Those of jobs under flow control, or of schedules, in a list or a sorted set, part by part."""
-    start = 0
-    while True:
-        members, *jids = connection.script(_SCAN, [key], [start, PART])
-        yield set(map(text_of, jids))
-        if members < PART:
-            return
-        start += PART - OVERLAP
 
 
 def unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:

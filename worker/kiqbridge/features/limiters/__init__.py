@@ -20,6 +20,7 @@ FEATURE = Feature(
     pages="page:routes",
     tabs=[Tab("/limiters", "Limiters", "Flow", after="/batches", key="l")],
     options={"limiter": "declared:limited"},
+    examines="doctor",
     history="history:part_of",
     puts_off={"kiqbridge.errors:OverLimit": "over_limit:put_off"},
 )

@@ -23,4 +23,5 @@ FEATURE = Feature(
     consequences="locks:unlock",
     effects=["unlock"],
     open_jobs="locks",
+    examines="doctor",
 )

@@ -1,0 +1,36 @@
+"""What the doctor finds of unique jobs: locks that are older than their jobs."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kiqbridge.api import Fact, Operator
+from kiqbridge.api.verdict import Rule
+from kiqbridge.features.gone_jobs.places import nowhere
+from kiqbridge.features.unique.overview import list_locks
+
+MOST_LOCKS: Final = 200
+MOST_PARTS: Final = 200
+"""Locks that are looked at, and parts of queues and sets, of 250 jobs each, that are read for their jobs."""
+
+LEFT: Final = Rule(
+    id="lock-job-gone",
+    reports=f"locks of unique jobs whose job is in no queue and no set, and does not run; {MOST_LOCKS} locks",
+    why="No job with the same arguments is pushed meanwhile.",
+    do="The leader of the workers frees such a lock within about a quarter of an hour. If no worker of this version lives, "
+    "start one, or free it: kiqbridge lock free NAME.",
+    well="each lock that was looked at has its job",
+)
+RULES: Final = (LEFT,)
+
+
+def examine(operator: Operator) -> Iterator[Fact]:
+    """The seam `examines`."""
+    locks = list_locks(operator, 1, MOST_LOCKS).rows
+    jids = {each.jid for each in locks}
+    gone = nowhere(operator.pool, operator.keys, jids, MOST_PARTS) if jids else set()
+    left = [each for each in locks if gone and each.jid in gone]
+    if left:
+        first = left[0]
+        count = f"{len(left)} locks are" if len(left) > 1 else "A lock is"
+        what = f"{count} older than the job that owns it, such as {first.name} of job {first.jid}."
+        yield LEFT.fact("warning", what, "/locks")
