@@ -26,11 +26,11 @@ def owned(client, monkeypatch):
 
 def test_the_page_lists_them_with_their_owners_and_frees_one(browser, owned, operator):
     bill, jids = owned
-    page = browser.open("/locks?class=OverviewBill")
+    page = browser.open("/locks?q=OverviewBill")
 
     assert "Locks 2 of unique jobs" in page.text
     assert {f"/jobs/{jid}" for jid in jids} <= set(page.links)
-    assert "No lock of this class" in browser.open("/locks?class=Over").text
+    assert "No lock of this class" in browser.open("/locks?q=Over").text
     [lock] = [each for each in list_locks(operator).rows if each.jid == jids[0]]
     answer = browser.send("/locks", name=lock.name, jid=lock.jid)
 

@@ -24,13 +24,17 @@ def routes() -> list[Route]:
 def show(request: Request) -> Response:
     """A page of them."""
     view, query = view_of(request), request.query_params
-    number, job_class = number_of(query.get("page", ""), 1), query.get("class", "").strip()
+    number, job_class = (
+        number_of(query.get("page", ""), 1),
+        query.get("q", "").strip().removeprefix("class:"),
+    )
     page = view.read(
         ("locks", number, job_class),
         lambda: list_locks(view.operator, number, PER_PAGE, job_class),
         _CLASS_FRESH_S if job_class else 1.0,
     )
-    return render(request, "locks.html", page=page, job_class=job_class)
+    search = {"path": "/locks", "what": "locks", "q": job_class, "hint": "a class"}
+    return render(request, "locks.html", page=page, job_class=job_class, search=search)
 
 
 @requires("operator")

@@ -3,7 +3,6 @@
 Run now, pause and resume, skip the next occurrence.
 """
 
-import contextlib
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.api import ScheduleSet, ScheduleView
-from kiqbridge.api.schedules import Occurrence, next_firings
-from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.state import ScheduleState
-from kiqbridge.schedule.words import words_of
+from kiqbridge.api.schedules import Occurrence
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
@@ -90,7 +86,6 @@ def show_one(request: Request) -> Response:
         request,
         "schedule.html",
         schedule=schedule,
-        words=words,
         ticks_of=ticks_of,
         zoned=zoned,
         can_act=can_act,
