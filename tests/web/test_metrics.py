@@ -7,7 +7,7 @@ import pytest
 from support.running_system import System, fill_metrics
 from support.waiting import wait_until
 
-from kiqbridge.api import class_histograms, job_metrics
+from kiqbridge.api import class_histograms, job_metrics, read_audit
 from kiqbridge.web.shown import NONE
 
 
@@ -95,3 +95,28 @@ def test_the_sum_of_a_plot_is_that_of_the_card(browser):
 
     card = re.search(r"([\d,]+) executions", text)[1]
     assert f"executions {card}" in text.partition("Executions of SendMail, per")[2]
+
+
+def test_a_class_is_paused_and_resumed_there_and_shown_where_its_jobs_are(browser, operator, redis):
+    redis.sadd("queues", "low")
+    redis.lpush("queue:low", '{"class":"Mail","args":[],"jid":"aaaaaaaaaaaaaaaaaaaaaaaa"}')
+    assert "is paused" not in browser.open("/queues/low").text
+    page = browser.open("/metrics/Mail")
+    asked = {"csrf": page.fields["csrf"], "reason": "migration", "for_s": "600"}
+
+    said = browser.request("POST", "/metrics/Mail", data={**asked, "action": "pause"}).text
+
+    [pause] = operator.pauses()
+    assert (pause.kind, pause.name, pause.reason) == ("class", "Mail", "migration")
+    assert pause.until == pytest.approx(time.time() + 600, abs=60)
+    assert "Mail is paused for 10 min." in said
+    assert "Paused. Our workers put its jobs off" in browser.open("/metrics/Mail").text
+    assert (
+        "Mail is paused. Our workers put its jobs off: migration"
+        in browser.open("/queues/low").text
+    )
+    assert [each.action for each in read_audit(operator)] == ["pause"]
+
+    said = browser.request("POST", "/metrics/Mail", data={**asked, "action": "resume"}).text
+    assert "Mail runs again." in said
+    assert operator.pauses() == []

@@ -331,7 +331,7 @@ def _paused(facts: Facts) -> Iterator[Fact]:
             "warning",
             pause_text(pause, facts.at)
             + (f" {count_text(size, 'job')} wait{ending(size)}." if size else ""),
-            _queue_link(pause.name) if pause.kind == "queue" else "/queues",
+            _queue_link(pause.name, "queues" if pause.kind == "queue" else "metrics"),
             f"When the reason is gone: kiqbridge {pause.kind} resume {shown(pause.name)}.",
         )
 
@@ -396,5 +396,5 @@ def _busy(facts: Facts) -> str:
     return f"{busy:,} of {sum(each.concurrency for each in facts.processes):,} threads are busy"
 
 
-def _queue_link(name: str) -> str:
-    return f"/queues/{quote(name, safe='', errors='surrogateescape')}"
+def _queue_link(name: str, page: str = "queues") -> str:
+    return f"/{page}/{quote(name, safe='', errors='surrogateescape')}"

@@ -61,6 +61,7 @@ _OWN: Final[list[BaseRoute]] = [
     Route("/schedules/{name:path}", schedules.show_one),
     Route("/metrics", metrics.show),
     Route("/metrics/{job_class:path}", metrics.show_class),
+    _post("/metrics/{job_class:path}", metrics.post),
     Route("/processes", processes.show),
     _post("/processes/act", processes.act),
     _post("/processes/act-on-all", processes.act_on_all),

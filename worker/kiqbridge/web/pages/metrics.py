@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from markupsafe import Markup
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,8 +20,12 @@ from kiqbridge.api import (
     job_metrics,
     top_jobs,
 )
+from kiqbridge.api.audit import record_audit
 from kiqbridge.api.metrics import class_histograms
-from kiqbridge.web.context import View, render, view_of
+from kiqbridge.store.pauses import Pause
+from kiqbridge.web.context import View, redirect, render, view_of
+from kiqbridge.web.guard import requires
+from kiqbridge.web.pages.queues import PAUSES, pause_of
 from kiqbridge.web.plots import Series, Shade, fold, heat_map, histogram, sparkline, time_series
 
 MINUTES: Final = {"1h": 60, "4h": 240, "8h": 480}
@@ -121,12 +127,36 @@ def show_class(request: Request) -> Response:
         took_span=_took_span(span),
         plot=plot,
         where=str(Filter(job_class=glob.escape(name))),
+        pause=next((each for each in view.operator.pauses() if _is_of(each, name)), None),
+        pauses=PAUSES,
         bars=histogram(
             took, name="took", title=f"How long executions took, in the last {_took_span(span)}"
         )
         if took.count
         else "",
     )
+
+
+@requires("operator")
+def post(request: Request, form: FormData) -> Response:
+    """Pause the class, or resume it."""
+    view, name = view_of(request), request.path_params["job_class"]
+    operator, action, path = view.operator, form.get("action"), f"/metrics/{name}"
+    if action == "pause":
+        reason, for_s, words = pause_of(form)
+        operator.client.pause_class(name, reason=reason, by=operator.by, for_s=for_s)
+        record_audit(operator, "pause", f"class:{name}", reason)
+        return redirect(request, path, notice=f"{name} is paused {words}.")
+    if action != "resume":
+        raise HTTPException(400, f"{action!r} is nothing that a class can do.")
+    if not operator.client.resume_class(name):
+        return redirect(request, path, notice=f"{name} was not paused.")
+    record_audit(operator, "resume", f"class:{name}")
+    return redirect(request, path, notice=f"{name} runs again.")
+
+
+def _is_of(pause: Pause, name: str) -> bool:
+    return (pause.kind, pause.name) == ("class", name)
 
 
 def span_of(request: Request) -> str:

@@ -27,6 +27,7 @@ PAUSES: Final[Mapping[str, str]] = {
     "3600": "for 1 h",
     "86400": "for 1 d",
 }
+"""Seconds, as a form has them, and what they are called."""
 
 
 def show_all(request: Request) -> Response:
@@ -76,10 +77,23 @@ def show(request: Request) -> Response:
 
     def more(_: Listing) -> Mapping[str, Any]:
         pause, latency = view.read(("queue", queue.name), lambda: (queue.pause, queue.latency))
-        shown = {"queue": queue, "pause": pause, "latency": latency}
+        paused = view.read(("paused classes",), lambda: _paused_classes(view.operator))
+        shown = {"queue": queue, "pause": pause, "latency": latency, "class_pauses": paused}
         return {**shown, "actions": ACTIONS, "pauses": PAUSES}
 
     return show_jobs(request, place, "queue.html", more)
+
+
+def _paused_classes(operator: Operator) -> list[Pause]:
+    return [each for each in operator.pauses() if each.kind == "class"]
+
+
+def pause_of(form: FormData) -> tuple[str, float | None, str]:
+    """Why something is to be paused, for how many seconds (None: until it is resumed), and that in words."""
+    length = str(form.get("for_s") or "")
+    if length not in PAUSES:
+        raise HTTPException(400, "Choose how long it is to be paused.")
+    return str(form.get("reason") or "")[:200], float(length) if length else None, PAUSES[length]
 
 
 @requires("operator")
@@ -89,11 +103,9 @@ def post(request: Request, form: FormData) -> Response:
     action, _ = chosen_action(form)
     back = "/queues" if request.query_params.get("back") == "queues" else place.path
     if action == "pause":
-        length = str(form.get("for_s") or "")
-        if length not in PAUSES:
-            raise HTTPException(400, "Choose how long the queue is to be paused.")
-        queue.pause_it(str(form.get("reason") or "")[:200], float(length) if length else None)
-        return redirect(request, back, notice=f"{queue.name} is paused {PAUSES[length]}.")
+        reason, for_s, words = pause_of(form)
+        queue.pause_it(reason, for_s)
+        return redirect(request, back, notice=f"{queue.name} is paused {words}.")
     if action == "resume":
         resumed = queue.resume()
         notice = f"{queue.name} is served again." if resumed else f"{queue.name} was not paused."
