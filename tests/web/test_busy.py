@@ -1,7 +1,11 @@
 """What runs: of Python and Ruby together, the longest first, iterable jobs with their progress."""
 
+import json
+
 import pytest
 from support.running_system import OURS
+
+from kiqbridge.api import WorkSet
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -41,3 +45,13 @@ def test_what_a_worker_without_a_heartbeat_may_be_stuck_in_is_marked(browser, re
 
 def test_jobs_that_must_run_alone_are_named(browser):
     assert "default 1 ResizeImage" in browser.open("/busy").text
+
+
+def test_where_a_thread_is_stands_beside_its_job_once_it_was_asked(browser, operator, redis):
+    work = next(each for each in WorkSet(operator) if each.process == OURS)
+    stack = {"run_at": work.run_at, "at": work.run_at + 5, "stack": "File x.py, in <render>"}
+
+    redis.hset(f"kb:stacks:{OURS}", mapping={work.tid: json.dumps(stack), "other": "no json"})
+
+    text = browser.open("/busy").text
+    assert "File x.py, in <render>" in text and text.count("Stack ") == 1

@@ -1,7 +1,7 @@
 """The jobs that run, as their processes of Python and Ruby show them (protocol §10.4)."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kiqbridge.api.operator import Operator, default_operator
@@ -65,6 +65,62 @@ class WorkSet:
     def find_work(self, jid: str) -> Work | None:
         """The running job of this jid, None if it does not run."""
         return next((work for work in self if work.job.jid == jid), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Where a thread was.
+
+    Attributes:
+        run_at: when its job had begun, epoch seconds.
+        at: when it was there, epoch seconds.
+        text: the calls, innermost last.
+    """
+
+    run_at: float
+    at: float
+    text: str
+
+    def is_of(self, work: Work) -> bool:
+        """Whether the thread still runs that job."""
+        return abs(self.run_at - work.run_at) < 1.0  # a heartbeat has whole seconds
+
+
+def fetch_stacks(
+    works: Iterable[Work], operator: Operator | None = None
+) -> Mapping[tuple[str, str], Stack]:
+    """Where the threads of these jobs are, by process and thread, of processes that were asked within ten minutes.
+
+    One round trip. A process is asked by `Process.dump_threads`.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    whose = operator or default_operator()
+    by_place = {(each.process, each.tid): each for each in works}
+    names = sorted({process for process, _ in by_place})
+    replies = (
+        whose.pool.run(*(("HGETALL", whose.keys.stacks(name)) for name in names)) if names else []
+    )
+    found = {
+        (name, text_of(tid)): stack
+        for name, reply in zip(names, replies, strict=True)
+        for tid, text in pairs_of(reply).items()
+        if (stack := _stack(text)) is not None
+    }
+    return {
+        place: stack
+        for place, stack in found.items()
+        if place in by_place and stack.is_of(by_place[place])
+    }
+
+
+def _stack(text: bytes) -> Stack | None:
+    try:
+        read = json.loads(text)
+        return Stack(run_at=float(read["run_at"]), at=float(read["at"]), text=str(read["stack"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def parse_work(process: str, tid: str, text: bytes) -> Work | None:

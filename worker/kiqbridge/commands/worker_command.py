@@ -24,7 +24,6 @@ from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.settings_file import read_file
-from kiqbridge.engine.health import dump_threads
 from kiqbridge.engine.host import ending, surroundings
 from kiqbridge.engine.host.notifier import Notifier, Report, take_notifier
 from kiqbridge.engine.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
@@ -33,6 +32,7 @@ from kiqbridge.engine.launcher import Launcher
 from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues
 from kiqbridge.engine.settle.error_report import error_message
+from kiqbridge.engine.stacks import dump_threads
 from kiqbridge.engine.stop import KILL_S
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks, redaction, user_code
@@ -315,7 +315,8 @@ def _obey(launcher: Launcher, name: str) -> None:
     if name == "TSTP":
         launcher.quiet()
     elif name == "TTIN":
-        dump_threads()
+        parts = launcher.parts
+        dump_threads(parts.pool, parts.keys.stacks(launcher.identity), parts.running_jobs())
     else:
         shown = shorten(name)  # anybody can write to the list
         logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)

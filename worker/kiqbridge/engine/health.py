@@ -17,7 +17,6 @@ from kiqbridge.engine.liveness import EX_STUCK, Bounds, Monitor
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.processor import Processor
 from kiqbridge.engine.perform.running_job import Holder
-from kiqbridge.runtime import frames
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import Until, unstarted
@@ -229,9 +228,3 @@ class Health:
         for each in self._parts.capsules:
             if each.loop is not None:
                 each.loop.ping()
-
-
-def dump_threads() -> None:
-    """Log where each thread is."""
-    for ident, name, stack in frames.stacks():
-        logger.warning("thread %s %s\n%s", ident, name, stack)

@@ -202,6 +202,10 @@ class Keys:
         """String with a TTL: how often a job (its jid or SHA-1) was found orphaned."""
         return f"{self.prefix}kb:recovered:{orphan}"
 
+    def stacks(self, identity: str) -> str:
+        """Hash, id of a thread that runs a job → where it is, as its process has written it last."""
+        return f"{self.prefix}kb:stacks:{identity}"
+
     def suspects(self, queue: str) -> str:
         """List of job texts of a queue that each shall run alone, oldest at the tail."""
         return f"{self.prefix}kb:suspects:{queue}"

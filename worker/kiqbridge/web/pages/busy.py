@@ -15,6 +15,7 @@ from kiqbridge.api import (
     fetch_in_flight,
     fetch_suspects,
 )
+from kiqbridge.api.works import fetch_stacks
 from kiqbridge.web.context import render, view_of
 
 LONG_S: Final = Limits().job_s
@@ -48,6 +49,7 @@ def fetch(operator: Operator) -> Mapping[str, Any]:
         "work": work,
         "processes": {each.identity: each for each in ProcessSet(operator)},
         "parts": [show(operator, jids) for show in seams.found("busy")],
+        "stacks": fetch_stacks(work[:SHOWN], operator),
         "held": [each for each in held if each.job.jid not in running],
         "suspects": fetch_suspects(operator, most=HELD_SHOWN),
     }

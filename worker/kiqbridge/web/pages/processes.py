@@ -104,7 +104,7 @@ def is_embedded(process: Process) -> bool:
 _DONE: Final = {
     "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
     "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
-    "dump_threads": "writes where each of its threads is to its log, within 10 s",
+    "dump_threads": "writes where each of its threads is to its log, and shows it for those that run jobs on Busy, within 10 s",
 }
 
 

@@ -1,0 +1,46 @@
+"""Where a job that does not end is: its worker, asked to dump its threads, keeps the stack for who looks."""
+
+import threading
+
+from support.jobs import own_declarations
+from support.launched import launched
+from support.waiting import wait_until
+
+from kiqbridge import job
+from kiqbridge.api import WorkSet
+from kiqbridge.api.works import fetch_stacks
+from kiqbridge.commands.worker_command import _obey
+
+PLENTY_S = 60
+
+
+def test_the_stack_of_a_running_job_is_kept_until_it_has_ended(redis, redis_url, operator):
+    free = threading.Event()
+    with own_declarations():
+
+        @job(name="Stuck")
+        def waits_for_what_never_comes():
+            free.wait(PLENTY_S)
+
+        with launched(redis_url) as launcher:
+            launcher.client.push({"class": "Stuck", "args": []})
+            [work] = wait_until(lambda: list(WorkSet(operator)), PLENTY_S)
+            assert fetch_stacks([work], operator) == {}
+
+            _obey(launcher, "TTIN")
+
+            [(place, stack)] = fetch_stacks([work], operator).items()
+            assert place == (work.process, work.tid)
+            assert "waits_for_what_never_comes" in stack.text
+            assert 0 < redis.ttl(f"kb:stacks:{work.process}") <= 600
+
+            free.set()
+            wait_until(lambda: not list(WorkSet(operator)), PLENTY_S)
+            launcher.client.push({"class": "Stuck", "args": []})
+            _obey(
+                launcher, "TTIN"
+            )  # nothing runs, or another job: no stack of the former one is shown
+            later = type(work)(
+                process=work.process, tid=work.tid, job=work.job, run_at=work.run_at + 60
+            )
+            assert fetch_stacks([later], operator) == {}
