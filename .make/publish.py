@@ -1,4 +1,4 @@
-"""After a deployment: have the function publish the schedules of its template (docs/how_to/schedules.md).
+"""After a deployment: have the function publish the schedules of its template (docs/reference/schedules.md).
 
 The Python of .venv-sam runs this, which has boto3; its argument is the file with the answers of `make deploy`. What
 fails here fails no deployment: the function publishes them at its next event.

@@ -1,4 +1,4 @@
-"""The picture of docs/how_to/schedules.md: what fires in the nights in which the clocks turn.
+"""The picture of docs/explanation/schedules.md: what fires in the nights in which the clocks turn.
 
 `python tests/dst_picture.py > docs/images/dst.svg` (`make docs`). Each dot is computed by the
 code that computes when a schedule is due.

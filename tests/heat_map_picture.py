@@ -1,4 +1,4 @@
-"""The heat map of docs/how_to/schedules.md: `python tests/heat_map_picture.py > docs/images/heat_map.svg` (`make docs`)."""
+"""The heat map of docs/reference/schedules.md: `python tests/heat_map_picture.py > docs/images/heat_map.svg` (`make docs`)."""
 
 import sys
 from datetime import UTC, datetime

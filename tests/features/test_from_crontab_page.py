@@ -71,4 +71,4 @@ def test_the_command_is_allowed_as_the_page_says():
 
 def test_it_can_be_dynamic_as_well(folder, capsys):
     assert cli.main(["schedule", "import", "old.crontab", "--dynamic", "--output", "d.yml"]) == 1
-    assert "BillingCloseMonthJob:" in (folder / "d.yml").read_text()
+    assert "SearchReindexJob:" in (folder / "d.yml").read_text()

@@ -1,4 +1,4 @@
-"""What docs/how_to/schedules.md shows of looking ahead is what the commands print."""
+"""What docs/reference/schedules.md shows of looking ahead is what the commands print."""
 
 import re
 import shlex
@@ -9,9 +9,9 @@ import pytest
 from kiqbridge.commands.cli import main
 from kiqbridge.features.lint import rules
 
-PAGE = (Path(__file__).parents[3] / "docs/how_to/schedules.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/reference/schedules.md").read_text(encoding="utf-8")
 SECTION = re.split(r"^## ", PAGE, flags=re.MULTILINE)
-[LOOK_AHEAD] = [text for text in SECTION if text.startswith("See before it happens")]
+[LOOK_AHEAD] = [text for text in SECTION if text.startswith("Output of the commands")]
 EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", LOOK_AHEAD)
 [SCHEDULES] = re.findall(r"this `schedules\.yml`:\n\n```text\n([^`]*)```", LOOK_AHEAD)
 

@@ -14,7 +14,7 @@ from dst_picture import EXPRESSIONS, GAP, REPEAT, firings, picture
 from kiqbridge.commands.cli import main
 from kiqbridge.schedule.cron import parse
 
-TEXT = (Path(__file__).parents[3] / "docs/how_to/schedules.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs/explanation/schedules.md").read_text(encoding="utf-8")
 PAGE = TEXT.partition("\n## When the clocks change\n")[2]
 EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", PAGE)
 PARIS = "Europe/Paris"

@@ -17,7 +17,7 @@ class Gauge(NamedTuple):
         name: as Prometheus has it, without `kiqbridge_`.
         help: what it means, with its unit.
         read: its value.
-        cloudwatch: its name there, if the monitor function measures it (docs/how_to/schedules.md).
+        cloudwatch: its name there, if the monitor function measures it (docs/reference/schedules.md).
     """
 
     name: str

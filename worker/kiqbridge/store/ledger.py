@@ -50,7 +50,7 @@ class LedgerEntry:
     left_out: str = ""
 
     def end_of(self, jid: str) -> JobEnd | None:
-        """How a job of it ended last; None: it has not, or nobody reports that (docs/how_to/schedules.md)."""
+        """How a job of it ended last; None: it has not, or nobody reports that (docs/explanation/schedules.md)."""
         found = [end for end in self.ends if end.jid == jid]
         return max(found, key=lambda end: end.ended_at, default=None)
 

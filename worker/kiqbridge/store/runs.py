@@ -1,4 +1,4 @@
-"""What of a schedule runs at this moment: the hash `kb:runs`, where overlap or age matter (docs/how_to/schedules.md).
+"""What of a schedule runs at this moment: the hash `kb:runs`, where overlap or age matter (docs/explanation/schedules.md).
 
 A mark names the incarnation that runs the job, or the identity of a process that has none (basic fetch). It is
 void once that is registered no more, so whatever dies blocks no schedule.

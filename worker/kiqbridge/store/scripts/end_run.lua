@@ -4,7 +4,7 @@
 -- ARGV 1 schedule, 2 owner, 3 jid, 4 instant, 5 '' = it goes on later
 -- Returns 1, or 0: it is not noted as run by this owner (any more).
 -- Repeated: 0.
--- See docs/how_to/schedules.md, reliability §14.
+-- See docs/explanation/schedules.md, reliability §14.
 -- include run_lines
 local kept, found = {}, 0
 for _, run in ipairs(read_runs(KEYS[1], ARGV[1])) do

@@ -10,7 +10,7 @@
 -- Returns {'done', number of occurrences withdrawn}, {'same'}: nothing was to be done, or {'other'}: the state is
 -- not the one that was read.
 -- Repeated: {'same'}, and nothing is written.
--- See docs/how_to/schedules.md.
+-- See docs/explanation/schedules.md.
 -- include wrong_type
 -- include withdraw
 local known = redis.call('HGET', KEYS[2], ARGV[1]) or ''

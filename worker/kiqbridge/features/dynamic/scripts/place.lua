@@ -14,7 +14,7 @@
 -- Returns for each schedule the number of occurrences placed, -1: it was changed meanwhile, or -2: a key of it
 -- holds another type.
 -- Repeated: -1 for each schedule whose cursor was written; nothing is placed twice.
--- See docs/how_to/schedules.md, reliability §11.
+-- See docs/explanation/schedules.md, reliability §11.
 -- include wrong_type
 local MARGIN = 3600
 local now, horizon, kept = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

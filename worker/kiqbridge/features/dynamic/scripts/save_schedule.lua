@@ -10,7 +10,7 @@
 -- Returns {'saved', number of occurrences withdrawn}, {'same'}: that is the definition already, or {'other'}: it
 -- is not the one that was read.
 -- Repeated: {'same'}, and nothing is written.
--- See docs/how_to/schedules.md.
+-- See docs/explanation/schedules.md.
 -- include wrong_type
 -- include withdraw
 local known = redis.call('HGET', KEYS[1], ARGV[1])

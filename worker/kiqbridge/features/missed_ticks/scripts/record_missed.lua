@@ -5,7 +5,7 @@
 -- ARGV 1 instant (epoch seconds) before which they are forgotten, then for each its instant and member
 -- Returns for each 1 when it was recorded now, else 0.
 -- Repeated: 0 for each.
--- See docs/how_to/schedules.md.
+-- See docs/explanation/schedules.md.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'zset')
 if refused then

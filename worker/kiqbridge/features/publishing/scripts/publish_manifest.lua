@@ -9,7 +9,7 @@
 -- Returns {outcome, version that stood before or '', removed schedules}; the outcome is published,
 -- unchanged, older (nothing was written) or rolled back.
 -- Repeated: {'unchanged', the same version, 0}, and nothing is written.
--- See docs/how_to/schedules.md.
+-- See docs/reference/schedules.md.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'hash') or wrong_type(KEYS[2], 'hash')
 if refused then

@@ -8,7 +8,7 @@
 --      occurrence (epoch seconds), 5 what is done while others run: allow, skip or cancel, 6 seconds after the
 --      instant from which it is not begun any more, '' = any
 -- Answers {'run', jids to be cancelled…}, {'expired'} or {'skipped', jid of one that runs}. One that was begun before,
--- here or by a process that died, is not expired. See docs/how_to/schedules.md.
+-- here or by a process that died, is not expired. See docs/explanation/schedules.md.
 -- Of what does not run any more so much is kept: whether it was begun matters until it has ended.
 local MOST_RUNS = 100
 local RUNS_HORIZON = 17 * 86400
