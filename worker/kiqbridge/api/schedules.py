@@ -4,6 +4,7 @@ Those of templates, of code, dynamic ones, and those of other programs that a fe
 sidekiq-cron, which only says when it fired last. 200 schedules are four round trips.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import ScheduleExpression
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState
+from kiqbridge.schedule.words import words_of
 from kiqbridge.store.ledger import LedgerEntry, read_ledgers
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import pairs_of
@@ -101,6 +103,20 @@ class ScheduleView:
     def is_foreign(self) -> bool:
         """Whether another program fires it."""
         return self.definition is None and self.origin != ""
+
+    @property
+    def words(self) -> str:
+        """Its expression in words; empty if that takes many, or it cannot be read."""
+        with contextlib.suppress(ConfigError):
+            return words_of(self.definition.when) if self.definition else ""
+        return ""
+
+    def firings(self, now: float, most: int) -> Sequence[float]:
+        """The next instants from `now` (epoch seconds) on; those that were read, if it does not fire or is another program's."""
+        if self.definition is None or self.state != "enabled" or not self.next:
+            return self.next
+        state = ScheduleState(skipped=tuple(self.skipped))
+        return next_firings(self.definition.when, state, now, most)
 
     @property
     def last(self) -> Occurrence | None:

@@ -35,7 +35,7 @@ _STEPS_S: Final = tuple(
 _EDGE: Final = 0.06
 """Share of the width at either end within which a label is not centred."""
 
-Shade = Literal["ok", "bad", "1", "2", "3", "4", "5"]
+Shade = Literal["ok", "bad"]
 
 
 @dataclass(frozen=True, slots=True)

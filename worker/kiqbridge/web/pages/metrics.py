@@ -37,13 +37,11 @@ LONGEST: Final = 480
 MEASURED: Final = 12
 """Classes whose percentiles are computed for the list: each costs two commands."""
 SHOWN: Final = 100
-DRAWN: Final = 5
 HEATED: Final = 12
 FEWEST: Final = 10
 """Steps of a plot."""
 FRESH_S: Final = 10.0
 """Workers write measurements every 10 s."""
-_LINES: Final[tuple[Shade, ...]] = ("1", "2", "3", "4", "5")
 _SHADES: Final[Mapping[str, Shade]] = {"executions": "ok", "failures": "bad"}
 
 
@@ -58,7 +56,6 @@ def show(request: Request) -> Response:
         classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
         plots = {
             "throughput": throughput(found, classes, title="Executions of all classes"),
-            "lines": _class_lines(found, classes[:DRAWN]),
             "heat": heat_map(
                 found,
                 classes[:HEATED],
@@ -202,17 +199,6 @@ def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) ->
 def _took_span(span: str) -> str:
     """Durations are kept for eight hours."""
     return f"{MINUTES.get(span, LONGEST) // 60} h"
-
-
-def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
-    if len(classes) < 2:  # noqa: PLR2004 - one is drawn already
-        return Markup("")
-    series = [
-        Series(each.job_class, _values(each, found), each.total.executions, shade)
-        for shade, each in zip(_LINES, classes, strict=False)
-    ]
-    title = f"Executions of the {len(series)} classes that took the most time"
-    return time_series(series, found, name="classes", title=title)
 
 
 def _values(counts: ClassCounts, found: TopJobs, name: str = "executions") -> list[int]:

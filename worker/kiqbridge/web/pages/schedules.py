@@ -54,7 +54,6 @@ def show(request: Request) -> Response:
         week=view.read(
             ("week", wanted, view.zone_name), lambda: _week(view, matching), WEEK_FRESH_S
         ),
-        words=words,
         total=len(found),
         wanted=wanted,
         search={
@@ -95,30 +94,17 @@ def show_one(request: Request) -> Response:
     )
 
 
-def words(schedule: ScheduleView) -> str:
-    """Its expression in words; empty if that takes many, or it cannot be read."""
-    with contextlib.suppress(ConfigError):
-        return words_of(schedule.definition.when) if schedule.definition else ""
-    return ""
-
-
 def _week(view: View, schedules: Sequence[ScheduleView]) -> Week:
     """Of the first schedules: each instant is computed."""
-    first = [
-        replace(each, next=_coming(each, view.now)) if each.state == "enabled" else each
-        for each in schedules[:ROWS]
-    ]
+    first = [replace(each, next=_firings(each, view.now)) for each in schedules[:ROWS]]
     return week_of(first, view.now, view.zone)
 
 
-def _coming(schedule: ScheduleView, now: float) -> Sequence[float]:
-    if schedule.definition is None or not schedule.next:
-        return schedule.next
-    skipped = ScheduleState(skipped=tuple(schedule.skipped))
-    soon = next_firings(schedule.definition.when, skipped, now, 3)
+def _firings(schedule: ScheduleView, now: float) -> Sequence[float]:
+    soon = schedule.firings(now, 3)
     if len(soon) == 3 and soon[2] - soon[0] < 3600:  # noqa: PLR2004 - s: more often than hourly
-        return soon[:1] * OFTEN
-    return next_firings(schedule.definition.when, skipped, now, OFTEN)
+        return [soon[0]] * OFTEN
+    return schedule.firings(now, OFTEN)
 
 
 def searched(schedule: ScheduleView) -> str:
