@@ -6,7 +6,7 @@ numbers is all that the others cost. Of other ends, and of failures, the process
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.current import Cancelled
@@ -53,10 +53,12 @@ class LastEnded:
 
     Attributes:
         most: executions that succeed, of one class and thread, that are kept; 0: nothing is kept.
+        wake: to be called when one is kept.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self.most = 0
+        self.wake: Callable[[], object] = lambda: None
         self._metrics = metrics
         self._others: deque[Ended] = deque()
 
@@ -104,6 +106,7 @@ class LastEnded:
             self._others.append(
                 Ended(jid, measured, queue, outcome, at, took_s, tid, _marks(payload), *said)
             )
+            self.wake()
 
     def take(self) -> list[Ended]:
         """All that was noted since the last time."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.engine.perform.ended import Ended, LastEnded
+from kiqbridge.engine.perform.ended import LastEnded
 from kiqbridge.engine.perform.job_lines import JobLines
 from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
@@ -374,14 +374,10 @@ class JobRunner(Generic[O_co]):
         if ended is not None and room is not None and len(room) < ended.most and not failed:
             name, payload = execution.class_name, execution.payload
             room.append(ended.success(payload, name, execution.queue, elapsed_s, execution.result))
+            ended.wake()
         self._lines.end(execution.line, message, elapsed_s)
 
-    def _measure(
-        self,
-        execution: Execution,
-        elapsed_s: float,
-        failed: bool,  # noqa: FBT001 - called for each job
-    ) -> "deque[Ended] | None":
+    def _measure(self, execution: Execution, elapsed_s: float, failed: bool) -> "deque[Any] | None":  # noqa: FBT001 - called for each job
         """Unless its class is unknown, or could not be made: no middleware saw it (§12.1)."""
         definition = execution.definition
         if self._metrics is not None and definition is not None:

@@ -1,6 +1,6 @@
 """The thread of a worker that writes what has ended there.
 
-1. Each second it takes what was noted (engine/perform/ended.py). If that is nothing, it asks Redis for nothing.
+1. It sleeps until something is noted (engine/perform/ended.py), and a second later takes all that was.
 2. Of each class and kind it keeps the last ones, as many as Redis would.
 3. One script for each fifty writes them. The more were written, the longer it waits until the next turn: so a flood
    costs a process some hundred records a second at most, whatever it performs.
@@ -75,7 +75,7 @@ class Keeper(Role):
         self, ended: LastEnded, connection: RedisConnection, keys: Keys, *, worker: str, keep: int
     ) -> None:
         super().__init__("done", self._keep_on, work="keeping jobs that have ended (keep_done)")
-        ended.most = keep
+        ended.most, ended.wake = keep, self._noted
         self._ended = ended
         self._connection = connection
         self._keys = keys
@@ -120,12 +120,18 @@ class Keeper(Role):
                 logger.warning("Redis %s put on record (keep_done)", said)
         return self._is_full
 
+    def _noted(self) -> None:
+        if not self._some.is_set():
+            self._some.set()
+
     def _keep_on(self) -> None:
         wait_s = LEAST_S
         while True:
             threads.rest()
+            self._some.wait()
             is_last = self._stopping.wait(wait_s)
             threads.beat()
+            self._some.clear()  # first: what is noted from now on may be left
             written = 0
 
             def act() -> None:
