@@ -368,7 +368,7 @@ class TestResultsOfAGroup:
     @pytest.mark.parametrize(
         "spoiled",
         [
-            ([None, "1"], "job 1 of it returned has no JSON text"),
+            ([None, "1"], "job 1 of it returned is encrypted, or has no JSON text"),
             ([f'"{"x" * 200_000}"', f'"{"y" * 70_000}"'], "more than 262,144 bytes"),
         ],
     )

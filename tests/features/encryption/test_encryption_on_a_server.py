@@ -10,9 +10,9 @@ from support.runners import make_runner
 from kiqbridge import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.engine.poller import stamp_moved
-from kiqbridge.errors import DecryptionFailed
+from kiqbridge.errors import DecryptionFailed, PayloadError
 from kiqbridge.features.encryption.arguments import decrypt
-from kiqbridge.flow import call, chain
+from kiqbridge.flow import call, chain, group
 from kiqbridge.results import await_result, fetch_result
 from kiqbridge.testing import real_jobs
 
@@ -105,6 +105,27 @@ def test_what_an_encrypted_job_returns_is_encrypted_where_it_is_kept_and_handed_
         monkeypatch.delenv("KIQBRIDGE_ENCRYPTION_KEYS")
         with pytest.raises(DecryptionFailed, match="key '1' is not among"):
             await_result(first)
+
+
+def test_what_is_encrypted_is_no_result_of_a_group(charged, redis, redis_url, caplog):
+    @job(encrypted=True)
+    def decline(card: str) -> str:
+        return f"declined {card}"
+
+    @job
+    def note(value: object) -> object:
+        return value
+
+    with real_jobs(redis_url) as jobs:
+        with pytest.raises(PayloadError, match="has encrypted arguments"):
+            group(call(decline, CARD), then=note, pass_results=True).perform_async()
+        lane = chain(call(decline, CARD), note, pass_result=True)
+        group(lane, then=note, pass_results=True).perform_async()
+        jobs.drain()
+
+        assert [each.job.job_class for each in jobs.performed] == ["decline", "note"]
+        assert CARD not in everything(redis)
+    assert "is encrypted, or has no JSON text" in caplog.text
 
 
 def test_without_a_key_the_job_is_done_and_its_value_is_omitted(

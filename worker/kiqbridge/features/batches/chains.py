@@ -13,14 +13,13 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.job_handle import JobHandle
 from kiqbridge.client.middleware import COLLECTOR, Collector
-from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.handle import FlowHandle
 from kiqbridge.features.batches.ops import StepWriter, chain_ops, guarded, write_ops
 from kiqbridge.features.batches.steps import MOST_STEPS, Launch, Step, check_steps
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.payload import new_jid
+from kiqbridge.wire.payload import ENCRYPTED, new_jid
 
 MOST_DEPTH: Final = 10
 
@@ -180,8 +179,7 @@ def _check_result(step: Step) -> None:
         raise PayloadError(
             "group: with pass_results each member ends with a job; a group has no result of its own"
         )
-    definition = definition_of(step["job"]["class"])
-    if definition is not None and definition.encrypted:
+    if ENCRYPTED in step["job"]:
         raise PayloadError(
             f"group: {shorten(step['job']['class'])} has encrypted arguments, so that what it returns is no part of "
             "another job; let the job behind the group read it elsewhere, or leave out pass_results"

@@ -303,7 +303,9 @@ def chain_ops(client: Client, launch: Launch) -> list[Effect]:
 def result_op(keys: Keys, bid: str, place: int, text: str) -> Effect:
     """What a job of a group has returned, for the job behind the group; '' if that is not known."""
     about = f"group {bid}: what {{}}, so that the job behind it does not begin"
-    unknown = about.format(f"job {place + 1} of it returned has no JSON text of up to 256 KiB")
+    unknown = about.format(
+        f"job {place + 1} of it returned is encrypted, or has no JSON text of up to 256 KiB"
+    )
     too_many = about.format(f"its jobs returned has more than {MOST_RESULTS:,} bytes as JSON")
     return Effect("batch_result", [keys.batch(bid)], [place, text, MOST_RESULTS, unknown, too_many])
 

@@ -79,6 +79,7 @@ def show(request: Request) -> Response:
         request,
         "batch.html",
         batch=batch,
+        labels={each.name: each.label for lane in batch.lanes for each in lane},
         members=members,
         state=state,
         cursor=cursor,
