@@ -104,7 +104,8 @@ def make_op(
     if outline := outline_of(lanes):
         fields += ["outline", json_text.dumps(outline)]
     if kind == "chain":
-        fields += ["keep", KEEP_CHAIN_DONE_S, "steps", sum(map(len, lanes))]
+        # Its first step comes with it: it needs no seal (`seal_op`).
+        fields += ["sealed", 1, "keep", KEEP_CHAIN_DONE_S, "steps", sum(map(len, lanes))]
     if parent:
         fields += ["parent", parent]
     for event, launch in (callbacks or {}).items():
@@ -296,7 +297,6 @@ def chain_ops(client: Client, launch: Launch) -> list[Effect]:
     return [
         make_op(keys, bid, description=about, kind="chain", lanes=[steps]),
         *StepWriter(client, is_first=True).ops({**launch, "bid": bid}),
-        seal_op(keys, bid),
     ]
 
 

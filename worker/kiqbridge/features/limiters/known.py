@@ -125,6 +125,11 @@ os.register_at_fork(after_in_child=_begin_anew)
 class Watched:
     """An entry into a limit, with a note of it for operators; has what `Attempt` has."""
 
+    __slots__ = (
+        *("_asked", "_attempt", "_is_in", "_keys", "_note_at", "_pool", "_put_off_s", "_refused"),
+        "correct",
+    )
+
     def __init__(
         self, attempt: Attempt, pool: RedisPool, keys: Keys, asked: Asked, put_off_s: float
     ) -> None:
@@ -144,8 +149,8 @@ class Watched:
         if answer.taken:
             self._is_in = True
             names().note(self._pool, self._keys, self._asked)
-            payload = _payload()
-            if self._note_at or (payload and COUNT in payload):
+            running = CONTEXT.get()
+            if self._note_at or (running is not None and COUNT in running[0]):
                 self._write(("ZREM", self._key, _who()))
         else:
             self._refused += 1
