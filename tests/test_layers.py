@@ -85,6 +85,7 @@ NEEDS = {
     "neighbours": "",
     "process_pool": "",
     "publishing": "",
+    "queue_history": "",
     "reservations": "",
     "results": "",
     "s3_events": "",

@@ -136,6 +136,7 @@ def fill(url: str, *, dead: int = 140, queued: int = 90) -> System:
     fill_sets(system, dead)
     fill_processes(system)
     fill_metrics(system)
+    fill_history(system)
     with_client = Client(url)
     try:
         fill_schedules(system, with_client)
@@ -310,6 +311,21 @@ def fill_metrics(system: System) -> None:
             keys.marks(time.strftime("%Y%m%d", at)), time.strftime("%Y-%m-%dT%H:%M:00Z", at), label
         )
     pipe.execute()
+
+
+def fill_history(system: System) -> None:
+    """The sizes and latencies of queues in the last hour."""
+    minute = int(system.now) // 60
+    for back in range(60):
+        sizes = {
+            "mailers": 30 + (back * 7) % 40,
+            "default": 12 + back // 2,
+            "critical": 8,
+            "low": 34,
+        }
+        waits = {"mailers": 20, "default": 30 + 2 * back, "critical": 3, "low": 60.0 * (60 - back)}
+        entry = {name: [size, waits[name]] for name, size in sizes.items()}
+        system.server.hset(system.keys.queue_minutes, str(minute - back), json.dumps(entry))
 
 
 def _measure(

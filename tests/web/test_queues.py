@@ -112,18 +112,18 @@ def test_a_queue_says_who_serves_it(browser, redis):
     assert "nobody serves it" in text
 
 
-def test_how_fast_a_queue_grows_is_known_a_minute_later(browser, redis, monkeypatch):
-    redis.sadd("queues", "up", "down")
-    redis.lpush("queue:up", *[b"{}"] * 10)
-    redis.lpush("queue:down", *[b"{}"] * 40)
-    assert "a minute" not in browser.open("/queues").text
+def test_how_fast_a_queue_grows_and_when_it_is_empty_follow_from_its_minutes(browser, redis):
+    for minute, (up, down) in enumerate([(10, 60), (20, 50), (40, 40)]):
+        sizes = {"up": [up, 1.0], "down": [down, 1.0], "new": [1, 1.0]}
+        if not minute:
+            del sizes["new"]
+        redis.hset("kb:queues:minutes", str(29_000_000 + minute), json.dumps(sizes))
+    for name in ("up", "down", "new"):
+        push(redis, name, *(f"{name}{number}" for number in range(40)))
 
-    redis.lpush("queue:up", *[b"{}"] * 20)
-    redis.ltrim("queue:down", 0, 9)
-    browser.app.state.site.cache._readings.pop(("queues",))
-    begun = time.time()
-    monkeypatch.setattr("kiqbridge.web.context.time.time", lambda: begun + 60)
+    page = browser.open("/queues")
 
-    text = browser.open("/queues").text
-    assert re.search(r"\+(19|20) a minute", text)
-    assert re.search(r"\u2212(29|30) a minute, empty in 20 s", text)
+    assert "+15 a minute" in page.text
+    assert "\u221210 a minute, empty in 4 min" in page.text
+    assert page.text.count("a minute") == 2
+    assert page.html.count('class="sparkline"') == 3

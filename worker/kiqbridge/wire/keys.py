@@ -53,6 +53,7 @@ class Keys:
     cron_jobs = _Key("set")
     pauses = _Key("hash", "kb:paused")
     alerts = _Key("hash", "kb:alerts")
+    queue_minutes = _Key("hash", "kb:queues:minutes")
     gauges = _Key("string", "kb:gauges")
     inflight = _Key("set", "kb:inflight")
     reaping = _Key("set", "kb:reaping")

@@ -14,7 +14,8 @@ from kiqbridge.api import Counts, DeadSet, Operator, ScheduleSet, TopJobs, fetch
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.errors import RedisRefused
 from kiqbridge.web.context import View, render, view_of
-from kiqbridge.web.pages.metrics import FRESH_S, fetch_top
+from kiqbridge.web.pages.metrics import FRESH_S, MINUTES, fetch_top
+from kiqbridge.web.pages.queues import fetch_history
 from kiqbridge.web.plots import Shade, sparkline
 from kiqbridge.web.shown import NONE, count, noun, plain, waited
 
@@ -56,7 +57,8 @@ def show(request: Request) -> Response:
 
     def draw() -> tuple[float, TopJobs, Mapping[str, Markup]]:
         top, _ = fetch_top(view, "1h")
-        return rate_per_minute(top), top, _plots(top, now["gauges"]["concurrency"])
+        plots = _plots(top, now["gauges"]["concurrency"])
+        return rate_per_minute(top), top, {**plots, **_latency(view)}
 
     rate, top, plots = view.read(("plots of now",), draw, FRESH_S)
     return render(
@@ -109,6 +111,20 @@ def _cards(
         path="/busy",
         plot=plots.get("utilisation", ""),
     )
+
+
+def _latency(view: View) -> Mapping[str, Markup]:
+    """The longest wait in each minute, from where it is known on."""
+    waits = [
+        max((latency for _, latency in minute.values()), default=0.0)
+        for minute in fetch_history(view).values()
+    ]
+    if len(waits) < 2:  # noqa: PLR2004 - no line
+        return {}
+    missing = [None] * (MINUTES["1h"] - len(waits))
+    return {
+        "latency": sparkline([*missing, *waits], label="Longest wait by minute", tall=CARD_TALL)
+    }
 
 
 def _plots(top: TopJobs, threads: int) -> Mapping[str, Markup]:

@@ -2,24 +2,28 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kiqbridge import seams
 from kiqbridge.api import Operator, ProcessSet, Queue, QueueStats, Stats
 from kiqbridge.store.pauses import Pause
-from kiqbridge.web.context import redirect, render, view_of
+from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import require_role, requires
 from kiqbridge.web.pages.acting import Place, act, chosen_action, jobs, role_for_all, show_jobs
 from kiqbridge.web.pages.listing import Listing, page_of
+from kiqbridge.web.plots import sparkline
 
 PER_PAGE: Final = 100
-SIZES_FRESH_S: Final = 180.0
-LEAST_S: Final = 5.0
-"""Over a shorter time a rate says nothing."""
+HISTORY_FRESH_S: Final = 10.0
+OVER: Final = 5
+"""Minutes over which a queue's change is counted."""
 ACTIONS: Final[Mapping[str, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
 PAUSES: Final[Mapping[str, str]] = {
     "": "until it is resumed",
@@ -34,26 +38,40 @@ def show_all(request: Request) -> Response:
     """A page of the queues, the longest first."""
     view = view_of(request)
     rows = view.read(("queues",), lambda: _fetch_rows(view.operator))
-
-    def sizes() -> tuple[float, Mapping[str, int]]:
-        return view.now, {name: stats.size for name, stats, *_ in rows}
-
-    minute = view.now // 60
-    view.read(("sizes", minute), sizes, SIZES_FRESH_S)
-    then, before = view.read(("sizes", minute - 1), sizes, SIZES_FRESH_S)
-    passed_s = view.now - then
+    history = fetch_history(view)
     return render(
         request,
         "queues.html",
         page=page_of(rows, request, PER_PAGE),
         longest=max((stats.size for _, stats, *_ in rows), default=0),
         waiting=sum(stats.size for _, stats, *_ in rows),
-        changes={
-            name: 60 * (stats.size - before.get(name, 0)) / passed_s
-            for name, stats, *_ in rows
-            if passed_s > LEAST_S
-        },
+        changes=changes_of(history),
+        trend_of=lambda name: trend(history, name),
     )
+
+
+def fetch_history(view: View) -> Mapping[int, Mapping[str, tuple[int, float]]]:
+    """Minute → queue → its jobs and latency; empty if no feature keeps it."""
+    if seams.named("queue_history") is None:
+        return {}
+    load = partial(seams.call("queue_history"), view.operator)
+    return view.read(("queue history",), load, HISTORY_FRESH_S)
+
+
+def changes_of(history: Mapping[int, Mapping[str, tuple[int, float]]]) -> Mapping[str, float]:
+    """Queue → by how many jobs a minute it has grown in the last minutes; a queue that is new is not known."""
+    minutes = list(history)[-OVER - 1 :]
+    if len(minutes) < 2:  # noqa: PLR2004 - one says nothing of a change
+        return {}
+    first, last = history[minutes[0]], history[minutes[-1]]
+    passed = (minutes[-1] - minutes[0]) / 60
+    return {name: (last[name][0] - first[name][0]) / passed for name in last if name in first}
+
+
+def trend(history: Mapping[int, Mapping[str, tuple[int, float]]], name: str) -> Markup:
+    """The sizes of a queue in the last hour."""
+    sizes = [minute[name][0] if name in minute else None for minute in history.values()]
+    return sparkline(sizes, label=f"Jobs in {name} in the last hour") if any(sizes) else Markup("")
 
 
 def _fetch_rows(operator: Operator) -> list[tuple[str, QueueStats, Pause | None, int]]:
