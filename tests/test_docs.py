@@ -692,7 +692,9 @@ def test_what_a_document_names_exists(path):
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_link_to_a_heading_finds_it(path):
-    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", prose(path))
+    links = re.findall(
+        r"(?<!!)\[[^\]]*\]\(([^)#:]*)#([^)]+)\)", prose(path)
+    )  # a picture has no headings
 
     assert [
         f"{name}#{anchor}"

@@ -20,7 +20,7 @@ from support.servers import embedded_server  # noqa: E402 - as above
 from support.workers import WorkerProcess  # noqa: E402 - as above
 
 IMAGES = TESTS.parent / "docs" / "images"
-PICTURES = {"web-now": "/", "web-dead": "/dead", "web-schedules": "/schedules"}
+PICTURES = {"web-now": "/", "web-now-dark": "/", "web-dead": "/dead", "web-schedules": "/schedules"}
 WIDTH, MOST_HEIGHT = 1280, 840
 SERVES = re.compile(r"serves (http://\S+)")
 
@@ -44,6 +44,7 @@ def take(site: str, pictures: Mapping[str, str]) -> None:
             viewport={"width": WIDTH, "height": 400}, reduced_motion="reduce", color_scheme="light"
         )
         for name, path in pictures.items():
+            page.emulate_media(color_scheme="dark" if name.endswith("-dark") else "light")
             page.goto(site + path)
             height = min(MOST_HEIGHT, page.evaluate("document.documentElement.scrollHeight"))
             page.set_viewport_size({"width": WIDTH, "height": height})
