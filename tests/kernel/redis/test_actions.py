@@ -163,7 +163,7 @@ class TestMany:
         assert {entry.job_class for entry in DeadSet(operator)} == {"Mail"}
         assert DeadSet(operator).size == 2 * BATCH
         [entry] = read_audit(operator)
-        assert (entry.action, entry.detail, entry.count) == ("delete", "class=Bill", BATCH)
+        assert (entry.action, entry.detail, entry.count) == ("delete", "class:Bill", BATCH)
 
     def test_a_limit_is_kept(self, redis, operator):
         fill(redis, "retry", BATCH + 20)
