@@ -88,6 +88,20 @@ def test_the_first_line_that_is_refused_lists_all(package, module, kind, first, 
         assert line.startswith(f"  {package}/{where}: {what}")
 
 
+def test_of_an_installed_application_its_own_package_is_read_and_no_other(tmp_path, monkeypatch):
+    name, folder = next(_names), tmp_path / "site-packages"
+    for each in (name, "another"):
+        (folder / each).mkdir(parents=True)
+        (folder / each / "__init__.py").write_text(APP, "utf-8")
+    monkeypatch.syspath_prepend(folder)
+
+    with pytest.raises(ConfigError) as caught:
+        importlib.import_module(name)
+
+    assert "3 lines are to be edited" in str(caught.value)
+    assert "another" not in str(caught.value)
+
+
 def test_a_body_that_uses_what_is_missing_is_refused_when_it_is_declared():
     app = Celery("shop")
 

@@ -32,6 +32,7 @@ OURS: Final = "kiqbridge.compat.celery"
 _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 _WORDS: Final = (b"celery", b"apply_async", b"shared_task", b".s(")
 _MOST_FILES: Final = 3_000
+_INSTALLED: Final = ("site-packages", "dist-packages")
 _MOST_LINES: Final = 100
 
 _MODULES: Final[Mapping[str, str]] = {
@@ -105,9 +106,11 @@ def _root() -> Path | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_PACKAGE, "<")) and f"{os.sep}importlib{os.sep}" not in file:
-            folder = Path(file).resolve().parent
+            folder, package = Path(file).resolve().parent, None
             while (folder / "__init__.py").is_file():
-                folder = folder.parent
+                folder, package = folder.parent, folder
+            if folder.name in _INSTALLED:  # where other packages are nobody's business
+                return package
             return folder if folder.parent != folder else None
         frame = frame.f_back  # type: ignore[assignment] # None at the end
     return None
@@ -135,7 +138,7 @@ def _sources(root: Path) -> Iterator[Path]:
             each
             for each in folders
             if not each.startswith((".", "__"))
-            and each not in ("node_modules", "site-packages")
+            and each not in ("node_modules", *_INSTALLED)
             and not Path(folder, each, "pyvenv.cfg").exists()
         )
         for name in sorted(files):
