@@ -15,7 +15,6 @@ from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 from kiqbridge.testing.fake_jobs import MOST_JOBS, FakeJobs
 from kiqbridge.testing.performing import EndlessJobs
-from kiqbridge.testing.recorded import PerformedJob
 
 _ADDRESS: Final = "redis://eager.invalid:6379/0"
 
@@ -56,11 +55,6 @@ class EagerPool(RedisPool):
         answer = self._jobs.memory.script(script, keys, args)
         self._perform()
         return answer
-
-    def performed(self, jid: str) -> PerformedJob | None:
-        """The last execution of a job; None: it was not performed here."""
-        ran = reversed(self._jobs.performed)
-        return next((each for each in ran if each.job.jid == jid), None)
 
     def _perform(self) -> None:
         """Perform all that waits; what a job pushes is performed after it, by the call that performs that job."""

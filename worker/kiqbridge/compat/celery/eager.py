@@ -5,7 +5,6 @@ returns (kiqbridge.testing, loaded when it is needed).
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import replace_default_client
@@ -39,9 +38,3 @@ def switch_off() -> None:
     if former is not _made:
         replace_default_client(former)
     _made = _former = None
-
-
-def performed(jid: str | None) -> Any:
-    """The last execution of a job, a `kiqbridge.testing.PerformedJob`; None: it was not performed in memory."""
-    pool: Any = None if _made is None else _made.pool
-    return None if pool is None or jid is None else pool.performed(jid)
