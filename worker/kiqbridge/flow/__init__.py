@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kiqbridge.features.batches.batch import Batch, current_batch
     from kiqbridge.features.batches.calls import Call, call
     from kiqbridge.features.batches.chains import Chain, Group, chain, group
+    from kiqbridge.features.batches.handle import FlowHandle
     from kiqbridge.features.batches.status import BatchSet, BatchStatus
     from kiqbridge.features.debounce.rules import Debounce, Throttle
     from kiqbridge.features.unique.owner import find_owner
@@ -23,6 +24,7 @@ _OF_FEATURES: dict[str, str] = {
     "Call": "kiqbridge.features.batches.calls",
     "Chain": "kiqbridge.features.batches.chains",
     "Debounce": "kiqbridge.features.debounce.rules",
+    "FlowHandle": "kiqbridge.features.batches.handle",
     "Group": "kiqbridge.features.batches.chains",
     "Throttle": "kiqbridge.features.debounce.rules",
     "Unique": "kiqbridge.features.unique.rule",
@@ -41,6 +43,7 @@ __all__ = [
     "Call",
     "Chain",
     "Debounce",
+    "FlowHandle",
     "Group",
     "Throttle",
     "Unique",
