@@ -31,6 +31,7 @@ SCREENS = {
     "metrics-class": ("/metrics/ResizeImage", ["ResizeImage"]),
     "processes": ("/processes", ["kiqbridge", "rails-1"]),
     "doctor": ("/doctor", []),
+    "search": ("/search?q=class:SendMail", ["Dead", "mailers", "How to search"]),
     "audit": ("/audit", []),
     "sources": ("/sources", []),
 }
@@ -161,6 +162,26 @@ def test_everything_is_reached_by_keyboard_and_seen(view, shop):
             unseen.append(state)
     assert unseen == []
     assert {"kill", "delete"} <= reached
+
+
+def test_keys_search_walk_the_rows_and_open_pages(view, shop):
+    view.go("/dead")
+    keyboard = view.page.keyboard
+    keyboard.press("/")
+    assert view.page.evaluate("document.activeElement.name") == "q"
+    keyboard.press("j")  # is written
+    assert view.page.input_value("[name=q]") == "j"
+    view.page.evaluate("document.activeElement.blur()")
+    for key in ("j", "j", "k"):
+        keyboard.press(key)
+    assert view.page.evaluate("document.activeElement.closest('tr').rowIndex") == 1
+    keyboard.press("?")
+    assert view.page.locator("dialog[open]").is_visible()
+    keyboard.press("Escape")
+    with view.page.expect_navigation():
+        keyboard.press("g")
+        keyboard.press("q")
+    assert view.page.url.endswith("/queues")
 
 
 def test_it_works_without_javascript(plain, shop):

@@ -13,10 +13,17 @@ from kiqbridge.api import Queue, Stats
 from kiqbridge.web.context import View, render, url, view_of
 from kiqbridge.web.pages.acting import Place, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
-from kiqbridge.web.pages.listing import FILTERED_FRESH_S, Rows, fetch_rows, named_by, parse_listing
+from kiqbridge.web.pages.listing import (
+    CHUNK,
+    FILTERED_FRESH_S,
+    Rows,
+    fetch_rows,
+    named_by,
+    parse_listing,
+)
 
-LOOK_AT: Final = 1_000
-"""Jobs of each place: two round trips."""
+LOOK_AT: Final = CHUNK
+"""Jobs of each place: a round trip, and six milliseconds if all of them match."""
 QUEUES: Final = 20
 """The longest ones that are looked through."""
 SHOWN: Final = 5
