@@ -2,8 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -30,23 +29,14 @@ CARD_TALL: Final = 56
 _MINUTE_S: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """A number of now, and its last hour.
-
-    Attributes:
-        title: what it counts.
-        value: now.
-        note: what the number is made of.
-        path: of the page that shows more.
-        plot: its last hour; empty: nothing was measured.
-    """
+class Card(NamedTuple):
+    """A number of now: what it counts, what it is made of, the page that shows more, and the plot of its last hour."""
 
     title: str
     value: str
     note: str
     path: str
-    plot: str = ""
+    plot: Markup | str
 
 
 def show(request: Request) -> Response:
@@ -78,39 +68,24 @@ def _cards(
 ) -> Iterator[Card]:
     gauges, queues = now["gauges"], [each for each in now["facts"].queues if each.size]
     slowest = max(queues, key=lambda each: each.latency_s, default=None)
-    yield Card(
-        title="Latency",
-        value=waited(slowest.latency_s) if slowest else "0 s",
-        note=f"{count(gauges['jobs_enqueued'])} waiting in {count(len(queues))} {noun(len(queues), 'queue')}"
-        + (f", {plain(slowest.name, 40)} the longest" if slowest and len(queues) > 1 else ""),
-        path="/queues",
-        plot=plots.get("latency", ""),
-    )
+    waiting = f"{count(gauges['jobs_enqueued'])} waiting in {count(len(queues))} {noun(len(queues), 'queue')}"
+    if slowest and len(queues) > 1:
+        waiting += f", {plain(slowest.name, 40)} the longest"
+    longest = waited(slowest.latency_s) if slowest else "0 s"
+    yield Card("Latency", longest, waiting, "/queues", plots.get("latency", ""))
     total = sum((each.total for each in top.classes.values()), Counts())
-    yield Card(
-        title="Throughput",
-        value=f"{count(rate)} / min",
-        note=f"{count(total.executions)} {noun(total.executions, 'execution')} in the last hour",
-        path="/metrics",
-        plot=plots.get("executions", ""),
+    done = f"{count(total.executions)} {noun(total.executions, 'execution')} in the last hour"
+    yield Card("Throughput", f"{count(rate)} / min", done, "/metrics", plots.get("executions", ""))
+    failed = (
+        f"{count(total.failures)} of them; {count(gauges['jobs_retrying'])} "
+        f"{noun(gauges['jobs_retrying'], 'retry', 'retries')}, {count(gauges['jobs_dead'])} dead"
     )
-    share = total.failures / total.executions if total.executions else 0.0
-    yield Card(
-        title="Failures",
-        value=f"{share:.1%}".replace("%", " %"),
-        note=f"{count(total.failures)} of them; {count(gauges['jobs_retrying'])} "
-        f"{noun(gauges['jobs_retrying'], 'retry', 'retries')}, {count(gauges['jobs_dead'])} dead",
-        path="/retries",
-        plot=plots.get("failures", ""),
-    )
+    share = f"{100 * total.failures / (total.executions or 1):.1f} %"
+    yield Card("Failures", share, failed, "/retries", plots.get("failures", ""))
     busy, threads = gauges["busy"], gauges["concurrency"]
-    yield Card(
-        title="Utilisation",
-        value=f"{busy / threads:.0%}".replace("%", " %") if threads else NONE,
-        note=f"{count(busy)} of {count(threads)} {noun(threads, 'thread')} busy",
-        path="/busy",
-        plot=plots.get("utilisation", ""),
-    )
+    used = f"{100 * busy / threads:.0f} %" if threads else NONE
+    of = f"{count(busy)} of {count(threads)} {noun(threads, 'thread')} busy"
+    yield Card("Utilisation", used, of, "/busy", plots.get("utilisation", ""))
 
 
 def _latency(view: View) -> Mapping[str, Markup]:
