@@ -43,6 +43,7 @@ def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis)
     assert "OSError OSError of j1" in page.text
     assert "app.py:1 lib.py:2" in page.text
     assert 'locale "fr"' in page.text
+    assert "Retries as many as usual" in page.text
     assert "It belongs to a batch of Sidekiq Pro" in page.text
 
 

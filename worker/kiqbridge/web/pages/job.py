@@ -249,6 +249,7 @@ _KNOWN: Final = frozenset(
         "jid",
         "queue",
         "retried_at",
+        "retry",
         "retry_count",
         "tags",
         "tick",
