@@ -110,20 +110,3 @@ def test_a_queue_says_who_serves_it(browser, redis):
 
     assert "served by 2 processes" in text
     assert "nobody serves it" in text
-
-
-def test_how_fast_a_queue_grows_and_when_it_is_empty_follow_from_its_minutes(browser, redis):
-    for minute, (up, down) in enumerate([(10, 60), (20, 50), (40, 40)]):
-        sizes = {"up": [up, 1.0], "down": [down, 1.0], "new": [1, 1.0]}
-        if not minute:
-            del sizes["new"]
-        redis.hset("kb:queues:minutes", str(29_000_000 + minute), json.dumps(sizes))
-    for name in ("up", "down", "new"):
-        push(redis, name, *(f"{name}{number}" for number in range(40)))
-
-    page = browser.open("/queues")
-
-    assert "+15 a minute" in page.text
-    assert "\u221210 a minute, empty in 4 min" in page.text
-    assert page.text.count("a minute") == 2
-    assert page.html.count('class="sparkline"') == 3

@@ -29,3 +29,21 @@ def test_the_leader_writes_sizes_and_waits_and_forgets_what_is_older_than_an_hou
     assert 0 < redis.ttl(key) <= 7200
     assert list(json.loads(redis.hget(key, str(max(found) // 60)))) == ["mail", "empty"]
     assert [chore.where for chore in FEATURE.chores] == [("leader",)]
+
+
+def test_how_fast_a_queue_grows_and_when_it_is_empty_follow_from_its_minutes(browser, redis):
+    for minute, (up, down) in enumerate([(10, 60), (20, 50), (40, 40)]):
+        sizes = {"up": [up, 1.0], "down": [down, 1.0], "new": [1, 1.0]}
+        if not minute:
+            del sizes["new"]
+        redis.hset("kb:queues:minutes", str(29_000_000 + minute), json.dumps(sizes))
+    for name in ("up", "down", "new"):
+        redis.sadd("queues", name)
+        redis.lpush(f"queue:{name}", *(job(f"{name}{number}") for number in range(40)))
+
+    page = browser.open("/queues")
+
+    assert "+15 a minute" in page.text
+    assert "\u221210 a minute, empty in 4 min" in page.text
+    assert page.text.count("a minute") == 2
+    assert page.html.count('class="sparkline"') == 3
