@@ -9,9 +9,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pages import Browser, Page
 from support.web_jobs import failed
 from support.web_process import WebProcess
+from support.web_users import PASSWORD, SECRET, cheap_hash
 
+from kiqbridge.web import create_app
+from kiqbridge.web.auth import Auth, User
 from kiqbridge.web.pages import live
 from kiqbridge.web.pages.live import Streams, patches_of
 
@@ -79,6 +83,26 @@ def test_there_are_only_so_many(once, monkeypatch):
     answer = once.request("GET", "/live?every=3&page=/")
 
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+
+
+def test_whoever_may_look_no_more_gets_nothing_more(operator, monkeypatch):
+    ann = User(role="operator", password_hash=cheap_hash(PASSWORD))
+    known = {"ann": ann, "bob": ann}
+    browser = Browser(create_app(operator=operator, auth=Auth(secret=SECRET, users=known)))
+    browser.headers["Accept"] = "text/html"
+    form = Page(browser.request("GET", "/sign-in")).fields
+    browser.request("POST", "/sign-in", data={**form, "name": "ann", "password": PASSWORD})
+
+    def patches(before, after):
+        known.pop("ann", None)  # while the first event is made
+        return patches_of(before, after)
+
+    monkeypatch.setattr(live, "patches_of", patches)
+    monkeypatch.setattr(live, "EVERY_S", (0.01, 60.0))
+    answer = browser.request("GET", "/live?every=0.01&page=/queues")
+
+    assert len(events(answer)) == 1
+    assert answer.text.endswith("event: reload\ndata:\n\n")
 
 
 def test_changes_are_sent_as_lines_and_the_end_of_the_server_ends_the_stream(redis, redis_url):

@@ -9,6 +9,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -89,7 +90,7 @@ async def _events(
         yield f"retry: {every_s * 1000:.0f}\n\n"
         while not end.is_set():
             status, text = await _read(request, target)
-            if status in range(300, 400):  # to the form that signs in
+            if status in range(300, 400) or status == HTTPStatus.UNAUTHORIZED:  # to sign in
                 yield "event: reload\ndata:\n\n"
                 return
             after = text.split("\n")
