@@ -115,7 +115,7 @@ class TestMany:
 
         assert jids(redis) == [f"j{n}" for n in range(3 * BATCH) if n % 3]
         assert redis.zcard("dead") == (BATCH if action == "kill" else 0)
-        assert audited(operator) == [(action, "queue:default", "class=Bill", BATCH)]
+        assert audited(operator) == [(action, "queue:default", "class:Bill", BATCH)]
 
     def test_while_workers_take_and_clients_push_nothing_is_lost_or_passed_over(
         self, redis, operator, queue

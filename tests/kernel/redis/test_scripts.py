@@ -21,6 +21,7 @@ OTHER_FLAGS = {
     "deploy_mark": "#!lua",
     "move_put": "#!lua",
     "flush_metrics": "#!lua",
+    "limits": "#!lua flags=no-writes,allow-oom",
     "note_done": "#!lua",
     "push": "#!lua",
     "push_flow": "#!lua",

@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
         given = {name.strip("_"): getattr(options, name) for name in _OF_A_JOB}
         given = {name: value for name, value in given.items() if value is not None}
         args = [_argument(index, text) for index, text in enumerate(options.args)]
-        declared = default_registry.find(options.job_class)
+        declared = default_registry.find(options.job_class) if options.require else None
         if declared is not None:
             args = declared.bind(tuple(args), {})
             given.setdefault("queue", declared.options["queue"])

@@ -26,7 +26,7 @@ LATE_BEAT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
+class BusyThread:
     """A thread that runs a job.
 
     Attributes:
@@ -49,7 +49,7 @@ def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
 
-    def load() -> tuple[list[Process], list[Process], Mapping[str, list[Thread]]]:
+    def load() -> tuple[list[Process], list[Process], Mapping[str, list[BusyThread]]]:
         known = ProcessSet(view.operator)
         living = list(known)
         return living, known.lost(living), fetch_threads(view)
@@ -71,7 +71,7 @@ def show(request: Request) -> Response:
     )
 
 
-def fetch_threads(view: View) -> Mapping[str, list[Thread]]:
+def fetch_threads(view: View) -> Mapping[str, list[BusyThread]]:
     """Identity of a process → what its threads do, the longest running first."""
     works = list(WorkSet(view.operator))
     classes = tuple(dict.fromkeys(each.job.display_class for each in works))[:MEASURED]
@@ -80,11 +80,11 @@ def fetch_threads(view: View) -> Mapping[str, list[Thread]]:
         lambda: class_histograms(classes, P95_MINUTES, operator=view.operator) if classes else {},
         P95_FRESH_S,
     )
-    found: dict[str, list[Thread]] = {}
+    found: dict[str, list[BusyThread]] = {}
     for each in works:
         p95 = took[each.job.display_class].p95 if each.job.display_class in took else None
         age_s = max(0.0, view.now - each.run_at)
-        thread = Thread(work=each, age_s=age_s, p95_s=None if p95 is None else p95 / 1000)
+        thread = BusyThread(work=each, age_s=age_s, p95_s=None if p95 is None else p95 / 1000)
         found.setdefault(each.process, []).append(thread)
     return found
 
