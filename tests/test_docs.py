@@ -39,7 +39,7 @@ from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
 BLOCKS = [block for block in blocks() if not block.document.startswith("docs/tutorial/")]
-"""Without those that tests/kernel/process/test_tutorial.py plays."""
+"""Without those that tests/features/test_tutorial.py plays."""
 ONLY_READ = {
     "make test": "it would run these tests within themselves",
     "make test-all": "it would run these tests within themselves",
