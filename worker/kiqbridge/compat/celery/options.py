@@ -86,7 +86,7 @@ OF_TASK: Final[Mapping[str, str]] = {
 OF_REQUEST: Final[Mapping[str, str]] = {
     "eta": "give the time as an argument",
     "expires": "give the time as an argument",
-    "headers": "give it as an argument, or use current attributes (docs/reference/api.md)",
+    "headers": "give it as an argument, or use current attributes (docs/how_to/middleware.md)",
     "root_id": "give an id of your own as an argument",
     "parent_id": "give an id of your own as an argument",
     "correlation_id": "use request.id",
