@@ -787,7 +787,7 @@ def test_the_table_of_our_keys_has_each_key():
 
 def test_the_log_lines_of_the_tables_are_written_by_the_code():
     """What stands for a value (`…`, a number, FUNCTION) is not compared."""
-    text = (ROOT / "docs" / "how_to" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "logging.md").read_text(encoding="utf-8")
     tables = re.findall(r"^\| log line \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     lines = [re.findall(r"`([^`]+)`", row)[0] for row in "".join(tables).splitlines()]
     written = "\n".join(

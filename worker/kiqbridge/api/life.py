@@ -170,7 +170,7 @@ class JobHistory:
         job_class, queue, tags: of it, also if only a record says so.
         wait: why it does not run now; None: it runs, or has ended.
         events: what happened to it, and what is to come, the earliest first; without its attempts.
-        attempts: its executions, the earliest first. Which, see docs/how_to/operations.md.
+        attempts: its executions, the earliest first. Which, see docs/how_to/dead_jobs.md.
         end: how it has ended; None: it has not, or that is not kept.
         parents: what it belongs to.
         children: what follows it, or was made of it.

@@ -321,7 +321,7 @@ class Config:
         default=None,
         default_text="none",
         help="who is notified when something is wrong for long, and when it is over: rules of the doctor and receivers "
-        "(docs/how_to/operations.md); in the environment as JSON",
+        "(docs/reference/doctor.md); in the environment as JSON",
     )
     max_iteration_runtime_s: float | None = _row(
         parse=parsers.seconds_or_none,

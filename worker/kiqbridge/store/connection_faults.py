@@ -29,7 +29,7 @@ _ACCESS: Final = (
 )
 _AUTHORITY: Final = (
     "give the certificate of the authority that signed it: ?ssl_ca_certs=/path/ca.pem at the end of the "
-    "address (docs/how_to/operations.md, Addresses)"
+    "address (docs/how_to/failover.md, Addresses)"
 )
 _OWN_CERTIFICATE: Final = (
     "add ssl_certfile=/path/client.pem and ssl_keyfile=/path/client.key to the address, or set "

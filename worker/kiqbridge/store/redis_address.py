@@ -168,7 +168,7 @@ def _check_options(pool: Factory, url: str) -> None:
         what = f"{unknown[1]} is not an option of such an address" if unknown else str(error)
         tls = ", and those of TLS belong to rediss://" if unknown and "ssl" in unknown[1] else ""
         raise ConfigError(
-            f"REDIS_URL: {without_password(url)!r}: {what}; docs/how_to/operations.md has the options{tls}"
+            f"REDIS_URL: {without_password(url)!r}: {what}; docs/how_to/failover.md has the options{tls}"
         ) from None
 
 

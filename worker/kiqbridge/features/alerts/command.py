@@ -1,6 +1,6 @@
 """`kiqbridge alerts`: which rules alert, what has begun, and what is muted.
 
-The settings name rules and receivers (`alerts`, docs/how_to/operations.md); the leader of the workers looks and notifies.
+The settings name rules and receivers (`alerts`, docs/reference/doctor.md); the leader of the workers looks and notifies.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def _list(options: argparse.Namespace) -> int:
         "alerts": {name: asdict(each) for name, each in state.alerts.items()},
         "muted": state.muted,
     }
-    none = "no rule alerts: name some in the settings of the workers (alerts, docs/how_to/operations.md)"
+    none = "no rule alerts: name some in the settings of the workers (alerts, docs/reference/doctor.md)"
     return answer_table(options, document, ("rule", "limit", "state", "what"), rows, none=none)
 
 
@@ -92,7 +92,7 @@ def _watch(options: argparse.Namespace) -> int:
     config, _ = load_config(options, os.environ)
     if config.alerts is None:
         raise ConfigError(
-            "alerts: the settings name none; write rules and receivers into the file that -C names (docs/how_to/operations.md)"
+            "alerts: the settings name none; write rules and receivers into the file that -C names (docs/reference/doctor.md)"
         )
     operator = open_operator(via="cli")
     watch = AlertWatch(

@@ -1,4 +1,4 @@
-"""Jobs that have ended, remembered: the last ones of each class, and in all (docs/how_to/operations.md).
+"""Jobs that have ended, remembered: the last ones of each class, and in all (docs/how_to/dead_jobs.md).
 
 For those who are asked what became of a job. `keep_done: 0` turns it off, and then a worker loads nothing of it. A thread
 writes what has ended, once a second at most, and nothing while Redis is nearly full. It must never delay a job, keep an
