@@ -30,6 +30,8 @@ from support.waiting import PATIENT_S
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
+from kiqbridge import errors
+from kiqbridge.client.declaration import JobDeclaration
 from kiqbridge.commands.cli import build_parser
 from kiqbridge.config import settings_file
 from kiqbridge.config.config import SETTINGS
@@ -37,6 +39,7 @@ from kiqbridge.config.merge import merge
 from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
+from kiqbridge.wire.options import PushOptions
 
 BLOCKS = [block for block in blocks() if not block.document.startswith("docs/tutorial/")]
 """Without those that tests/features/test_tutorial.py plays."""
@@ -783,6 +786,34 @@ def test_the_table_of_our_keys_has_each_key():
         return {name.rstrip(":") for name in re.findall(r"kb:[a-z:]+", text)} - {"kb"}
 
     assert names(" ".join(first_cells)) == names(source)
+
+
+def first_cells(page: str) -> list[str]:
+    """What the rows of a page of the reference are about: the names in their first cells."""
+    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_the_table_of_errors_has_each_error():
+    public = [
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, BaseException)
+    ]
+
+    assert sorted(first_cells("errors.md")) == sorted(public)
+
+
+def test_the_table_of_options_has_each_option_of_a_job_and_of_a_push():
+    pushed = PushOptions.__annotations__.keys()
+    text = (ROOT / "docs/reference/job_options.md").read_text(encoding="utf-8")
+    marked = re.findall(r"^\| (`.*?) \|.* s?\s?p \|$", text, re.MULTILINE)
+
+    assert sorted(first_cells("job_options.md")) == sorted(
+        JobDeclaration.__annotations__.keys() | pushed
+    )
+    assert {name for cell in marked for name in re.findall(r"`(\w+)`", cell)} == set(pushed)
 
 
 def test_the_log_lines_of_the_tables_are_written_by_the_code():
