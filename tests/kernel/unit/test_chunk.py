@@ -178,7 +178,7 @@ class TestRevoking:
         ],
     )
     def test_is_for_those_who_hold_the_lock(self, call):
-        with pytest.raises(RuntimeError, match="holds `writing`"):
+        with pytest.raises(RuntimeError, match="must hold the lock `writing`"):
             call(chunk_of(b"job"))
 
 

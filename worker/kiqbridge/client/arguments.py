@@ -3,7 +3,7 @@
 1. `@job def remind(user: UUID, day: date)` is declared: nothing is looked at yet.
 2. At the first `remind.perform_async(user, date(2026, 1, 1))` the annotations become converters, once
    (argument_types.py), and the job is written with `["5d0a54ab-…", "2026-01-01"]`, which Ruby reads as well.
-3. A worker, whoever wrote the job, calls `remind(UUID("5d0a54ab-…"), date(2026, 1, 1))`.
+3. A worker, also for a job that Ruby wrote, calls `remind(UUID("5d0a54ab-…"), date(2026, 1, 1))`.
 
 A value that does not fit is a `PayloadError` in step 2, and an `ArgumentMismatch` in step 3, by which the job is
 dead at once. What has no annotation, or one that says nothing here, passes as it is; so does an annotation
@@ -97,7 +97,7 @@ class JobArguments:
         return found
 
     def _compile(self) -> None:
-        # Whoever only declares jobs, or has none with annotations, starts the sooner.
+        # A process that only declares jobs, or has none with annotations, starts sooner.
         from kiqbridge.client.argument_types import (  # noqa: PLC0415
             Compiler,
             Mismatch,

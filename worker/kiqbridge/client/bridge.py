@@ -285,7 +285,7 @@ def _on_a_thread(
         try:
             return await loop.run_in_executor(executor, context.run, call)
         except asyncio.CancelledError:
-            rest.cancel()  # whoever cancels the job means what it awaits
+            rest.cancel()  # cancelling the job cancels what it awaits
             raise
 
     return on_a_thread

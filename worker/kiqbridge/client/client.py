@@ -325,12 +325,12 @@ class Client(Operations):
         max_age_s: float | None = None,
         ignore_pause: bool = False,
     ) -> "TickOutcome":
-        """Enqueue the jobs of one occurrence of a schedule, all or none, once whoever asks.
+        """Enqueue the jobs of one occurrence of a schedule, all or none, once however many callers ask.
 
         Each job gets the attribute `tick`, by which its end is added to the ledger.
 
         Args:
-            schedule: name of the schedule, the same text whoever delivers (`my-stack/Nightly`).
+            schedule: name of the schedule, the same text from every caller (`my-stack/Nightly`).
             instant: the scheduled time in epoch seconds, floored to the minute.
             items: jobs as for `push`.
             by: who delivers, kept in the ledger for operators.

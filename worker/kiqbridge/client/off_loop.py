@@ -35,7 +35,7 @@ async def off_loop(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
         BaseException: what the function raised.
         RuntimeError: the system has no room for another thread; the function is not called.
     """
-    # Whoever has a loop has these loaded.
+    # A process with an event loop has these loaded.
     import asyncio  # noqa: PLC0415
     from concurrent.futures import Future  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ async def off_loop(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
             return
         try:
             result = context.run(function, *args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - for whoever waits for it
+        except BaseException as error:  # noqa: BLE001 - raised in the caller that waits
             outcome.set_exception(error)
         else:
             outcome.set_result(result)

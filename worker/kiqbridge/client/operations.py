@@ -61,7 +61,7 @@ class Operations:
     def deploy_mark(self, label: str) -> "DeployMark":
         """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
 
-        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
+        A label is marked once within 60 seconds, however many processes ask; of several labels in one minute the
         first is kept.
 
         Args:
@@ -90,7 +90,7 @@ class Operations:
 
         Args:
             name: without prefix.
-            reason: why, kept for whoever looks.
+            reason: why; shown to operators.
             by: who.
             for_s: seconds after which it ends by itself; default: never.
             until: epoch seconds or an aware datetime at which it ends by itself.
@@ -106,7 +106,7 @@ class Operations:
         )
 
     def resume_queue(self, name: str) -> bool:
-        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
+        """End the pause of a queue, also one that another user made; whether it was paused. Raises as `pause_queue`."""
         from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
 
         return pauses.unpause(self._redis, self.keys, "queue", name)

@@ -207,7 +207,7 @@ def _chosen_rule(
         for name, value in item.items()
         if name in FLOW_OPTIONS and (is_declared or isinstance(value, Rule))
     }
-    if not given:  # an attribute of somebody's own
+    if not given:  # an attribute of the user's own
         return item, declared
     try:
         rule = rule_among(given)

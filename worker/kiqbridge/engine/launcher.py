@@ -169,7 +169,7 @@ class Launcher:
         # Before jobs know: an iterable one makes room at once, and would be claimed here once more.
         if parts.manager is not None:
             parts.manager.quiet()
-        for role in parts.roles:  # before the beat says so: whoever reads it relies on it
+        for role in parts.roles:  # before the heartbeat says so: its readers rely on it
             role.quiet()
         if not self._quiet.is_set():
             self._quiet.set()

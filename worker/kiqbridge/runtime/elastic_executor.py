@@ -61,7 +61,7 @@ class ElasticExecutor(Executor):
                 return
             try:
                 result = function(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001 - for whoever waits for it
+            except BaseException as error:  # noqa: BLE001 - raised in the caller that waits
                 future.set_exception(error)
             else:
                 future.set_result(result)

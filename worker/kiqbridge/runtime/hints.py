@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 LASTS_S: Final = 8.0
-"""Seconds for which a hint counts; whoever gives none for longer may have ended."""
+"""Seconds for which a hint counts; a worker that gives none for longer may have ended."""
 
 
 class Hint:

@@ -93,7 +93,7 @@ class Interruption:
 
     @staticmethod
     def _is_lost(error: BaseException) -> bool:
-        """Whether it has ended in our own code: neither is it on its way, nor has it reached a user's."""
+        """Whether it has ended in our own code: it is not on its way, and has not reached a user's code."""
         handled = sys.exc_info()[1]
         while handled is not None:
             if handled is error:  # this call cleans up
@@ -147,7 +147,7 @@ def checkpoint() -> None:
 
 
 def check() -> None:
-    """Raise what is pending for this thread: here it can do no harm, whoever called."""
+    """Raise what is pending for this thread: here it does no harm to any caller."""
     pending = PENDING.get(threading.get_ident())
     if pending is not None:
         pending.arrive()

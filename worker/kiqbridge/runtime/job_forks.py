@@ -51,7 +51,7 @@ def on_child(cleanup: Callable[[], None]) -> None:
 
 
 def install() -> None:
-    """From now on whoever forks in this process gets a child as described above."""
+    """From now on each fork in this process makes a child as described above."""
     global _installed  # noqa: PLW0603 - functions registered for forks stay for the process' life
     if not _installed and hasattr(os, "register_at_fork"):
         _installed = True

@@ -3,7 +3,7 @@
 `from package.module import …` runs the front of the package first, `package/__init__.py`, which imports all the rest.
 `load` imports the modules that are used without it.
 
-Whoever imports the package later, such as a job, gets the whole library as it is documented: the front is run then,
+Code that imports the package later, such as a job, gets the whole library as it is documented: the front is run then,
 in the same module, and finds the modules that are loaded. Other threads that import it meanwhile wait for the
 interpreter's import lock, as always. If a version of the package needs its front for these modules, it is run at once.
 """
@@ -102,7 +102,7 @@ class _Finder:
 
 
 class _LateModules:
-    """Modules that others stand for, from `begin` to `end`, for whoever imports them meanwhile."""
+    """Modules that others stand for, from `begin` to `end`, for code that imports them meanwhile."""
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
         self._within = f"{package}."
@@ -156,7 +156,7 @@ class _LateModules:
 
 
 class _Late(ModuleType):
-    """Stands for a module until something of it is used; whoever got it meanwhile can use it for good.
+    """Stands for a module until something of it is used; code that got it meanwhile can use it for good.
 
     A module of the package that takes a name while it is loaded, for an annotation, for an `except`, or for a function
     that nobody here calls, gets a `_Reference` to it, or an error that nobody raises. The first use in a function of

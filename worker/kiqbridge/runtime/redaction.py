@@ -28,7 +28,7 @@ DEFAULT_KEYS: Final = (
 """Names whose values are hidden when nothing else is configured."""
 
 ALWAYS: Final = ("task_token",)
-"""Names whose values are hidden whatever is configured: no one names them, and whoever reads one can use it."""
+"""Names whose values are hidden whatever is configured: no setting names them, and anyone who reads one can use it."""
 
 HIDDEN: Final = "[REDACTED]"
 MAX_DEPTH: Final = 100

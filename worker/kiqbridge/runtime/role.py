@@ -135,7 +135,7 @@ class Role:
 class LazyRole(Role):
     """A role whose thread starts when it is needed first, with `wake`: most processes go without it.
 
-    A thread that cannot start, as at a limit of pids, is never the error of whoever needs it: that is logged once, the
+    A thread that cannot start, as at a limit of pids, is never an error of the caller: that is logged once, the
     role is among `unstarted()`, and the next `wake` tries again. In a worker the watch over threads does so as well
     (engine/health.py), and the worker is not ready meanwhile.
 

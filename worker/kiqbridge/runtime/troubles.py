@@ -28,7 +28,7 @@ MOST_LOGGED: Final = 5
 class Troubles:
     """Reasons by name. From any thread, at once; takes no lock, since the status of the process is made of it.
 
-    `kiqbridge health --ready` fails with each of them, the page and the doctor show them. Whoever sets one logs it.
+    `kiqbridge health --ready` fails with each of them, the page and the doctor show them. The caller that sets one logs it.
     """
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ def pause(
 
 
 def unpause(pool: RedisPool, keys: Keys, kind: Kind, name: str) -> bool:
-    """End a pause, whoever made it; whether there was one.
+    """End a pause, also one that another user made; whether there was one.
 
     Raises:
         PayloadError: that is no name.

@@ -38,7 +38,7 @@ AFTER_FAILURE_S: Final = 1.0
 
 
 class Nodes(Protocol):
-    """The nodes of a cluster, as whoever opens such addresses looks after them.
+    """The nodes of a cluster, kept by the feature that opens such addresses.
 
     Attributes:
         places: host and port of each that the address names.

@@ -73,7 +73,7 @@ class WakeConnection:
 
     Attributes:
         tracks: whether the server reports changes to this connection, as far as is known.
-        news: what was reported beside replies; whoever waits clears it.
+        news: what was reported beside replies; the thread that waits clears it.
         is_open: whether there is a connection.
     """
 

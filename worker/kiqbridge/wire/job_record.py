@@ -1,4 +1,4 @@
-"""A job as an operator sees it: what its text says, read leniently, whoever wrote it.
+"""A job as an operator sees it: what its text says, read leniently, from any client.
 
 Nothing here raises for what a text holds: what cannot be read is shown as it is (`is_readable`).
 """

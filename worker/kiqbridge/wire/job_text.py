@@ -1,4 +1,4 @@
-"""The text of a job, read leniently: whatever lies in Redis, whoever wrote it, and however long it is.
+"""The text of a job, read leniently: whatever lies in Redis, from any client, and however long it is.
 
 A text of up to 1 MB is parsed. Of a longer one, and of one that no parser takes, the outermost names are read from
 its bytes (raw_job.py), in time and memory that its length bounds.

@@ -1,6 +1,6 @@
 """What can be known of a job's text, and done to it, without parsing it.
 
-A text may be what kills a process: 10 MB of nested lists are 300 MB of Python objects. Whoever must
+A text may be what kills a process: 10 MB of nested lists are 300 MB of Python objects. Code that must
 survive it (the reaper, the poller, the parent of a child process that runs a suspect) works on its
 bytes alone, in time and memory that grow with its length and with nothing else.
 

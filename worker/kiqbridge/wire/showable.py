@@ -1,7 +1,7 @@
 """What readers in Ruby need of a job's attributes: its Web UI and its sets raise over others, for all jobs.
 
-`DeadSet#each` of a set with one member whose `tags` are a number shows none of the others. So whoever writes
-a job into a set puts aside what they cannot show. Nothing is lost: the values are kept in the attribute
+`DeadSet#each` of a set with one member whose `tags` are a number shows none of the others. So code that
+writes a job into a set puts aside what they cannot show. Nothing is lost: the values are kept in the attribute
 `unreadable`, which no reader looks at.
 """
 

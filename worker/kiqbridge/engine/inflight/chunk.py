@@ -51,18 +51,18 @@ class Chunk:
 
     Locks, in this order:
 
-    1. `writing` is held by whoever gives back or writes ends, for one attempt: never while waiting for
+    1. `writing` is held by the thread that gives back or writes ends, for one attempt: never while waiting for
        Redis to come back. It also covers `revoke`, `revoke_unfinished` and `restore`, so that jobs are revoked
        and given back in one step for everybody else.
     2. `_lock` guards the lists below; it is held for some instructions, and never while Redis is asked.
     3. `take`, `finish` and `end` are called for each job and take no lock. They rest on single operations of
        `deque` and `list` being atomic, and on their order: a job is announced as running before it leaves the
-       waiting ones, and whoever revokes empties the waiting ones before it looks at the running one. So no job
+       waiting ones, and a thread that revokes empties the waiting ones before it looks at the running one. So no job
        is missed, and one that is seen in both places is counted once.
 
     Invariants:
 
-    - each job is taken by one side only: by the owner, or by whoever revokes;
+    - each job is taken by one side only: by the owner, or by the thread that revokes;
     - what is returning is never begun here, unless Redis answered that it was not moved (`restore`);
     - the claim may be acknowledged as a whole (`may_be_acknowledged`) only if no job waits, runs, returns, or
       has ended without being written, and no job is pending;
@@ -213,7 +213,7 @@ class Chunk:
     def take(self) -> bytes | None:
         """The oldest job that waits, which runs from now on; None: none waits."""
         try:
-            # Announced first: an error that is raised in this thread, or whoever revokes, may come in between.
+            # Announced first: an error that is raised in this thread, or a thread that revokes, may come in between.
             self._running = self._waiting[-1]
             return self._waiting.pop()
         except IndexError:
@@ -397,4 +397,4 @@ class Chunk:
 
     def _require_writing(self) -> None:
         if not self.writing.locked():
-            raise RuntimeError("whoever calls this holds `writing`")
+            raise RuntimeError("the caller must hold the lock `writing`")

@@ -255,7 +255,7 @@ def known_answer(connection: RedisConnection, reply: object, known: Container[in
     """A script's answer, if it is one of those that it gives.
 
     Raises:
-        RedisUnavailable: whoever answered is not the server, or is out of step: repeat the call.
+        RedisUnavailable: the answer is not the server's, or belongs to another call: repeat the call.
     """
     if isinstance(reply, int) and reply in known:
         return reply

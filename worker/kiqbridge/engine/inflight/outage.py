@@ -77,7 +77,7 @@ def retry_until_written(
     can look at the same jobs, and give up on them.
 
     Args:
-        write: one attempt; whoever repeats it does no harm, as is true of all scripts that settle jobs. Its
+        write: one attempt; repeating it does no harm, as is true of all scripts that settle jobs. Its
             errors other than `KiqbridgeError` are passed on.
         outage: for the log.
         wait: waits for so many seconds, and answers whether to give up: `threading.Event.wait`.

@@ -123,7 +123,7 @@ class Reaper:
         )
 
     def look(self, own: str = "") -> int:
-        """Look once; reap whom every look has found silent for long enough.
+        """Look once; reap the workers that every look has found silent for long enough.
 
         Returns:
             How many are under suspicion now, silent for longer than they may be: look again soon.
@@ -312,7 +312,7 @@ def watch(
 
     Args:
         reaper: looks, as that of a worker does.
-        silent: whom to watch.
+        silent: the incarnations to watch.
         for_s: how long the longest of them must be seen silent.
         until_s: when to give up, in seconds from now: looks may be missing, so that a watch begins anew.
         goes_on: gets those that are left, and the seconds so far, after each look; False ends the watch.

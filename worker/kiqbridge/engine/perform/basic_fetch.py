@@ -1,7 +1,7 @@
 """Fetching as Sidekiq does (protocol §6): BRPOP, which takes a job out of Redis.
 
-A killed process loses what it was running. For comparison, and for a Redis without scripts; whoever
-has no reason for it leaves `fetch` at `reliable`.
+A killed process loses what it was running. For comparison, and for a Redis without scripts;
+without such a reason leave `fetch` at `reliable`.
 """
 
 import threading
@@ -67,7 +67,7 @@ class BasicFetcher:
         return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:
-        """Nothing: a popped job is in nobody's list."""
+        """Do nothing: a popped job is in no list."""
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
         """As `acknowledge`."""

@@ -318,7 +318,7 @@ class JobRunner(Generic[O_co]):
                     return self._outcomes.succeeded(execution)
                 return None
             try:
-                import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
+                import asyncio  # noqa: PLC0415 - loaded already: this runs in an event loop
 
                 # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
                 return await asyncio.get_running_loop().run_in_executor(

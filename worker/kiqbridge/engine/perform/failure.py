@@ -1,4 +1,4 @@
-"""From a job that did not simply succeed to what is written of it (§7): the decision, whoever has run the job.
+"""From a job that did not simply succeed to what is written of it (§7): the same decision for threads, event loops and child processes.
 
 1. The job raised `ConnectionError("no route")`; its text is parsed again, since middleware or the job may
    have changed the payload.
@@ -7,7 +7,7 @@
 3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
 4. Answer with a `Settlement`: the target, its time, the text to be kept, the effects of the job's end (ending.py),
    and what calls the handlers. A dead job is made by `ending.dead`.
-5. Whoever fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
+5. The thread that fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
    background (notifications.py).
 
 A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does one that

@@ -201,7 +201,7 @@ class Invoker:
             args = _arguments(payload, definition)
             if timeout_s is None:
                 return await _ending_forks(perform(*args))
-            import asyncio  # noqa: PLC0415 - whoever has a loop has it loaded
+            import asyncio  # noqa: PLC0415 - loaded already: this runs in an event loop
 
             limit = asyncio.timeout(timeout_s)
             try:
@@ -267,7 +267,7 @@ def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[An
     args = payload.get("args")
     if not isinstance(args, list):
         raise PayloadError(
-            f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
+            f"args: {shorten(args)} is not a list; the client that pushes this job must write its arguments as a list"
         )
     if ENCRYPTED in payload:
         from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few

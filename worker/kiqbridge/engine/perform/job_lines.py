@@ -79,7 +79,7 @@ class JobLines:
             _say(message, {"elapsed": elapsed})
 
     def _is_direct(self) -> bool:
-        """Whether our writer alone gets these lines; whoever else listens gets records as usual."""
+        """Whether our writer alone gets these lines; other handlers get records as usual."""
         handlers = self._root.handlers
         if len(handlers) != 1:
             return False

@@ -3,8 +3,8 @@
 1. An error that escapes a background task, or `loop.stop()`: the same loop is entered again (threads.py).
 2. A loop that cannot go on, since its selector fails: its jobs are given back, and another loop takes
    its place, with resources of its own.
-3. When that happens too often, the thread ends (`on_lost`), and what it held stays in flight: whoever
-   recovers it counts it, so that the job which does this is found.
+3. When that happens too often, the thread ends (`on_lost`), and what it held stays in flight: the
+   worker that recovers it counts it, so that the job which does this is found.
 """
 
 import asyncio

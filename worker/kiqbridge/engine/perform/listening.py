@@ -310,7 +310,7 @@ class LookAtQueues:
     def leads_to_claim(self, news: wake_connection.News) -> bool:
         """Note a change; whether it leads to a claim at once, without a look before.
 
-        So whoever got the last job takes the news for a job as well.
+        So the thread that got the last job takes the news for a job as well.
         """
         if self.is_plain and not news.keys.isdisjoint(self._queue_keys):
             return True

@@ -102,7 +102,7 @@ class RunLock:
         return None
 
     def _renewed(self) -> "threading.Lock":
-        """A new lock, taken; whoever has the former one goes on beside."""
+        """A new lock, taken; the thread that holds the former one goes on beside it."""
         self._lock = lock = threading.Lock()
         lock.acquire()
         return lock

@@ -231,7 +231,7 @@ class Turns:
 
     @property
     def _renew_in_ms(self) -> int:
-        """When the sign is to be renewed, by whoever listens then."""
+        """In how many milliseconds the thread that listens then has to renew the sign."""
         return max(0, int((self._renew_at - time.monotonic()) * 1000))
 
     def _are_places_held(self) -> bool:
@@ -291,7 +291,7 @@ class Turns:
         self.listen_by_itself(wake_connection.TRACKING_RETRY_S)
 
     def listen_by_itself(self, for_s: float = float("inf")) -> None:
-        """Listen beside whoever else does, and share nothing with others, for so many seconds."""
+        """Listen beside other threads, and share nothing with them, for so many seconds."""
         self._solo_until = time.monotonic() + for_s
         self._begin("")
         self.is_alone = True

@@ -4,7 +4,8 @@ A job that simply succeeded asks for nothing. `dead`, `dead_unread` and `killed`
 that has no tries left, is refused, overran, killed its child process, cannot be read, cannot become a job when it is
 due, or was killed by an operator. Each death has the text for `dead`, as Ruby's pages can show it.
 
-The effects come about with the script by which the job leaves Redis. Who watches for the end of a job is named by an attribute of its payload (wire/job_text.py):
+The effects are made by the script that removes the job from Redis. An attribute of the payload names what waits for the
+end of the job (wire/job_text.py):
 
     tick    how it ended is added to the ends of its schedule (wire/tick_mark.py)
     flow    its end is added to `kb:flow:ends`: the outbox frees its lock, counts its batch, begins the next job
@@ -72,7 +73,7 @@ class Settlement:
         failed: whether it counts as failed, if it is counted.
         notify: calls the error and death handlers; to be called once it is written, and only then.
         queue: where a job goes that is routed or pushed again.
-        effects: of its end; they come about with it.
+        effects: of its end; the script that writes it makes them.
     """
 
     target: Target

@@ -65,7 +65,7 @@ def measured_name(payload: Mapping[str, Any], declared: str) -> str:
     """The name under which a job is measured: `wrapped` if it is a plain name, else its class (§12.1).
 
     The class is given as it was `declared`: middleware and the job may have changed the payload. A
-    wrapped class comes from whoever pushed, and becomes part of a key and of Ruby's Metrics page.
+    wrapped class is the pushing client's text, and becomes part of a key and of Ruby's Metrics page.
     """
     if "wrapped" in payload:
         wrapped = payload["wrapped"]

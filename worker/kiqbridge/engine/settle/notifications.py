@@ -1,6 +1,6 @@
 """Where a failure is reported: in the log, and to error and death handlers, which a thread of its own calls.
 
-A handler may take long, as one that reports to a tracker which is away. Whoever acknowledges jobs must
+A handler may take long, as one that reports to a tracker which is away. The thread that acknowledges jobs must
 not wait for it: finished jobs would stay in flight, and run again should the process die. One thread
 calls all handlers, one after the other. What it cannot keep up with is dropped and counted, since each
 call holds an error with all frames that it went through.

@@ -1,4 +1,4 @@
-"""What a job returned, as JSON text: for whoever watches for its end and has asked for that. Pure."""
+"""What a job returned, as JSON text: for a batch, chain or result that has asked for it. Pure."""
 
 import json
 from typing import Final

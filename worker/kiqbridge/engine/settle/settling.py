@@ -3,7 +3,7 @@
 1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
    `target=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
 2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
-   fetched one from the in-flight list. The effects of the job's end (ending.py) come about in the same script.
+   fetched one from the in-flight list. The same script makes the effects of the job's end (ending.py).
    A second time does nothing, so it is repeated until Redis confirms.
 3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
 4. After that, and only then, `Settlement.notify` calls the error and death handlers.
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_NOT_OURS = "a failed job was not ours any more; whoever has it decides about it"
+_NOT_OURS = "a failed job was not ours any more; the worker that has it decides about it"
 
 
 _SETTLE = scripts.load("settle")
@@ -152,7 +152,7 @@ class Settler:
         ours = settle_all(connection, self.keys, chunk, leaving, target=target)
         if not all(ours):
             logger.warning(
-                "%d ended jobs were not ours any more; whoever has them decides about them",
+                "%d ended jobs were not ours any more; the workers that have them decide about them",
                 ours.count(False),
             )
         if any(each.effects for _, each in jobs):
@@ -271,7 +271,7 @@ def settle(
         job: as it was fetched.
         target: key of the sorted set; None = it leaves Redis.
         score, text: the member.
-        effects: of its end (engine/settle/ending.py); they come about in the same step.
+        effects: of its end (engine/settle/ending.py); made in the same step.
 
     Returns:
         False: it was not ours any more, nothing was done.

@@ -27,7 +27,7 @@ _report_at: dict[str, float] = {}
 
 
 def guard_handlers() -> None:
-    """Let no error of a handler or filter leave a log call of this process, whoever adds them, now or later."""
+    """Let no error of a handler or filter leave a log call of this process, also of those that are added later."""
     logging.Logger.handle = _handle  # type: ignore[assignment, method-assign]
     if (
         logging.Logger.callHandlers is _of_handlers

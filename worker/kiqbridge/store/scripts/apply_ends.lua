@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Apply the consequences of jobs' ends, and remove the ends, in one step: each consequence comes about once, however
+-- Apply the consequences of jobs' ends, and remove the ends, in one step: each consequence is made once, however
 -- many workers try.
 -- KEYS 1 ends of jobs under flow control (sorted set), then for each effect its keys
 -- ARGV for each end: the end as it was read, then its effects (parts/each_effect.lua)
 -- Returns for each end 0 when it is gone, else a list of what each effect answers. An error: a key has a value of
--- another type, and nothing was done; or the user may not run a command, and effects up to there come about again. The
+-- another type, and nothing was done; or the user may not run a command, and effects up to there are made again. The
 -- end stays, so that no job that is to follow is lost.
 -- Repeated: the ends are gone, and nothing is done.
 -- See reliability §14.

@@ -1,5 +1,5 @@
 -- include effects
--- Let what follows come about once: a step of a chain. Keys: number of the last step that was begun (string).
+-- Make the effects that follow only once: those of a step of a chain. Keys: number of the last step that was begun (string).
 -- Arguments: number of this step, seconds to remember it, number of the effects that belong to it. Answers 1, or 0:
 -- it was begun before.
 TYPES.guard = {'string'}

@@ -3,11 +3,11 @@
 -- include effect_add
 -- include effect_ledger
 -- include wrong_type
--- How a job leaves the place where it was, whoever ends it: it is added to a sorted set, and the effects of its end come
--- about (engine/settle/ending.py). A new one is a part that is included here. The caller removes it from its place last.
+-- How a job leaves the place where it was, however it ends: it is added to a sorted set, and the effects of its end are
+-- made (engine/settle/ending.py). A new one is a part that is included here. The caller removes it from its place last.
 
--- Passes over the effects of an end. Answers the error to return before anything is written if one of them cannot come
--- about, else nil; and the key and the argument that follow them.
+-- Passes over the effects of an end. Answers the error to return before anything is written if one of them cannot be
+-- made, else nil; and the key and the argument that follow them.
 local function check_ending(key, i)
   local refused
   key, i = each_effect(key, i, function(name, keys)
