@@ -1,6 +1,6 @@
 """Who is notified of an alert, and in which form: a webhook, Slack, Teams, PagerDuty, a topic of SNS, a job.
 
-An alert names queues, classes and processes, which whoever may enqueue a job chooses. So what renders markup gets the
+An alert names queues, classes and processes, whose names any client that may enqueue can choose. So what renders markup gets the
 text in a form in which nothing of it is markup. PagerDuty's summary and a mail of SNS are plain text; a webhook and a
 job get the text as it is, in JSON.
 """
@@ -48,7 +48,7 @@ def sender_of(receiver: AlertReceiver, client: Client, aws: Mapping[str, str]) -
     """What notifies one receiver.
 
     Args:
-        receiver: whom.
+        receiver: of the alert.
         client: pushes jobs.
         aws: variables of the environment that are AWS's.
     """

@@ -1,4 +1,4 @@
-"""`alerts:` of the settings file: which rules of `kiqbridge doctor` notify somebody, and whom.
+"""`alerts:` of the settings file: which rules of `kiqbridge doctor` send alerts, and who receives them.
 
 alerts:
   rules:

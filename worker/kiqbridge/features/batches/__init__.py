@@ -1,7 +1,7 @@
 """Batches, groups and chains: jobs that belong together, and what is pushed when they have ended (docs/how_to/batches.md).
 
 For those whose jobs depend on each other. Where no job is in a batch or a chain, a worker loads of it
-what looks at an end, with the first end of a job under flow control. It must never count an end twice, nor begin a step twice, whoever is killed.
+what looks at an end, with the first end of a job under flow control. It must never count an end twice, nor begin a step twice, also when a process is killed.
 """
 
 from kiqbridge.feature import Feature, Tab, Verb

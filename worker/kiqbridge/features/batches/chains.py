@@ -3,7 +3,7 @@
     chain(call(fetch, 7), group(call(resize, 7, "small"), call(resize, 7, "large")), call(publish, 7)).perform_async()
 
 `publish` is pushed once, when both are done. All ids are drawn when it is enqueued, and the next step is pushed by
-the script that counts the end of the step before it: it comes about once, also when workers are killed.
+the script that counts the end of the step before it: it is pushed once, also when workers are killed.
 """
 
 from collections.abc import Iterator, Sequence

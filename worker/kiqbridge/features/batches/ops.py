@@ -327,7 +327,7 @@ def write_ops(client: Client, ops: Sequence[Effect], what: str) -> None:
     """Carry out effects, in one script or in several ones that are not too large.
 
     Raises:
-        RedisUnavailable, RedisRefused: those of earlier scripts have come about.
+        RedisUnavailable, RedisRefused: the effects of earlier scripts have been made.
         BatchError: the batch takes no more.
         PushNotReplicated: carried out, but not confirmed by `wait_replicas` replicas.
     """

@@ -7,7 +7,7 @@ A chain of `fetch`, a group of two `resize` and `publish`, whose first step has 
         {"group":[[{"job":{"class":"resize",…}}],[{"job":{"class":"resize",…}}]],"bid":"f3c1…"},
         {"job":{"class":"publish",…}}]}
 
-`n` is the number of the first step that is left: it is begun once, whoever asks (parts/effect_guard.lua). A step with
+`n` is the number of the first step that is left: it is begun once, however many workers ask (parts/effect_guard.lua). A step with
 `pass` gets the value of the job before it as its first argument. In a group each member is a list of steps. Pure.
 """
 

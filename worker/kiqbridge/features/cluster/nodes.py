@@ -110,7 +110,7 @@ class ClusterNodes:
         )
 
     def open(self, place: Place, options: Mapping[str, Any]) -> AbstractConnection:
-        """An open connection to this node, whoever owns the slot; the caller closes it.
+        """An open connection to this node, whichever node owns the slot; the caller closes it.
 
         Raises:
             RedisError, OSError: it cannot be reached.

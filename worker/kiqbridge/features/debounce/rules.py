@@ -29,7 +29,7 @@ class _SpanRule(Rule):
         if FLOW in payload:
             raise PayloadError(
                 f"{FLOW}: a {self.adjective} job ({payload['class']}) may be left out, so that it cannot be a part of "
-                "a batch or a chain, nor have a result; push it from within them"
+                "a batch or a chain, and cannot have a result; push it from within them"
             )
 
 

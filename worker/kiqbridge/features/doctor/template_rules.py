@@ -112,7 +112,7 @@ TASK_STOP: Final = _rule(
 IAM: Final = _rule(
     id="iam",
     reports="roles and functions with * among actions or resources, or with a managed policy of full access",
-    why="whoever gets hold of a function or a worker gets hold of all that it may do",
+    why="an attacker who takes over a function or a worker can do all that it may do",
     action="name each action and each resource",
 )
 

@@ -169,7 +169,7 @@ class Schedules:
 
         Args:
             name: of the schedule.
-            reason: why, kept for whoever looks.
+            reason: why; shown to operators.
             by: who.
             for_s: seconds after which the pause ends by itself; default: never.
             until: epoch seconds or an aware datetime at which it ends by itself.

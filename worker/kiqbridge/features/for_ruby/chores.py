@@ -74,7 +74,7 @@ class ForRuby:
             try:
                 coming = next_instants(known.definition, known.state, after=now, count=1)
             except ExpressionError:
-                continue  # whoever reads it reports it
+                continue  # the tick that reads it reports it
             if coming and known.definition.enabled:
                 found[known.name] = coming[0]
         if found != self._published:

@@ -10,8 +10,8 @@ Whatever is missing or of another type counts as empty: a request is always answ
 Who sent a request is known as far as the service that passed it on has verified that. Only `requestContext`
 counts: API Gateway and Lambda write it, a caller cannot. Headers prove nothing here: those of a load
 balancer's OIDC login (`x-amzn-oidc-data`) are signed, but checking that takes a key from the internet and
-elliptic-curve code at each cold start, so they are not looked at. Nor is an API key a proof: AWS says that it
-identifies a usage plan.
+elliptic-curve code at each cold start, so they are not looked at. An API key proves nothing, either: AWS says
+that it identifies a usage plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Integration(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request, whoever passed it on.
+    """A request, in one form for all services that pass it on.
 
     Attributes:
         integration: who passed it on.
@@ -154,7 +154,7 @@ class Caller:
 
 
 def find_caller(request: HttpRequest) -> Caller | None:
-    """The caller whom the integration has verified; None = there is none."""
+    """The caller that the integration has verified; None = there is none."""
     context = request.context
     if request.integration is Integration.ALB:
         arn = mapping_or_empty(context.get("elb")).get("targetGroupArn")

@@ -298,7 +298,7 @@ class Iteration:
         await _result(self._job.on_cancel())
 
     async def _redis(self, call: Callable[[], T]) -> T:
-        """Repeat until Redis answers: what is done meanwhile could not be saved. Nor is it the job's fault if a right is missing.
+        """Repeat until Redis answers: what is done meanwhile could not be saved. A missing right is not the job's fault, either.
 
         A worker that stops ends this wait as it ends all running jobs.
         """

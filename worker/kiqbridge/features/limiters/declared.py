@@ -60,7 +60,7 @@ def _on_thread(rule: LimiterRule, perform: Callable[..., Any]) -> Callable[..., 
             raise
         if inspect.iscoroutine(
             result
-        ):  # a plain function that returns one: whoever awaits it leaves
+        ):  # a plain function that returns one: the limiter is left when it has been awaited
             return _awaited(result, within)
         within.__exit__(None, None, None)
         return result

@@ -22,7 +22,7 @@ STUCK: Final = Rule(
     id="limiter-stuck",
     reports=f"concurrent limiters that are full, for which somebody waits, and of which no lock was given back for {TIMES} "
     "times as long as a job of its owners usually takes (of the last hour; an hour, if none has ended)",
-    why="Whoever waits is put off again and again, and its jobs fail in the end.",
+    why="Jobs that wait for the limiter are put off again and again, and fail in the end.",
     do="Look at what its owners do: kiqbridge limiter show concurrent NAME, and kiqbridge ps --jobs. Stop what is stuck; "
     "kiqbridge limiter reset lets others pass at once.",
     well="no full limiter is held for far longer than its jobs take",

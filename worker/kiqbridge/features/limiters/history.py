@@ -1,4 +1,4 @@
-"""Why a job waits that a limiter has put off, for those who look at its life: how much is taken, and by whom."""
+"""Why a job waits that a limiter has put off, for the history of a job: how much is taken, and by which jobs."""
 
 from collections import Counter
 from typing import Final

@@ -119,7 +119,7 @@ class Keeper:
                 return
             self._late.discard(held)
             self._worked()
-        if not self._renewed:  # nor is any late: nothing is left that could be refused
+        if not self._renewed:  # none is late, either: nothing is left that could be refused
             self._worked()
 
     def next_s(self, now: float) -> float | None:

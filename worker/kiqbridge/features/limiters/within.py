@@ -130,7 +130,7 @@ class Limiter(ABC):
     def reset(self) -> bool:
         """Forget its state, so that all of it is free; False: there was none.
 
-        Whoever holds a lock of a concurrent limiter goes on, and is not counted any more.
+        A job that holds a lock of a concurrent limiter goes on, and is not counted any more.
 
         Raises:
             RedisUnavailable: not known; repeat it.

@@ -33,7 +33,7 @@ FEATURE = Feature(
             "all that fires within a window",
             "simulate_command",
             parent="schedule",
-            description="Run a virtual clock over a window and print what fires, by whom and how much at once. "
+            description="Run a virtual clock over a window and print what fires: which schedules, and how many jobs at once. "
             "Jitter is included. A rate without a start is counted from 1970; AWS counts it from its deployment. "
             "Exit 0, or 2 if something cannot be read.",
         ),

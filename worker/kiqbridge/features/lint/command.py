@@ -1,4 +1,4 @@
-"""`kiqbridge schedule lint`: what will surprise, for whoever reviews a change."""
+"""`kiqbridge schedule lint`: what in the schedules may surprise, for the reviewer of a change."""
 
 import argparse
 import sys

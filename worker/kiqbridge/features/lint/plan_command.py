@@ -1,4 +1,4 @@
-"""`kiqbridge schedule plan`: what fires differently, for whoever reviews a change."""
+"""`kiqbridge schedule plan`: what will fire differently, for the reviewer of a change."""
 
 import argparse
 import json

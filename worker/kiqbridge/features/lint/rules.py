@@ -1,4 +1,4 @@
-"""What will surprise whoever wrote a schedule: rules with codes KB100 to KB111.
+"""What may surprise the author of a schedule: rules with codes KB100 to KB111.
 
 A rule is a function that finds something in schedules, without Redis and AWS. The doctor calls `lint`, too.
 """

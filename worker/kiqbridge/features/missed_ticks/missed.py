@@ -1,7 +1,7 @@
 """Ticks that did not come: found in the ledgers, recorded once, and by policy enqueued.
 
-A rule of a template is fired by AWS. Whoever watches (the leader of the fleet, or the monitor function while
-no worker lives) calls `check_missed` again and again:
+A rule of a template is fired by AWS. The process that watches (the leader of the fleet, or the monitor function
+while no worker lives) calls `check_missed` again and again:
 
 1. which occurrences were due since the last check, and are older than their grace time (due_ticks.py);
 2. which of them have no entry in the ledger;

@@ -1,8 +1,8 @@
 """Who lives, what waits for a worker, and how much of it is demand.
 
 Demand is what scaling needs: jobs that wait, are in flight, or are due in `retry` and `schedule` and wait for
-a poller. A paused queue is no demand, since no worker would take its jobs; nor is a queue that is not of the
-scaled fleet.
+a poller. A paused queue is no demand, since no worker would take its jobs. A queue of another
+fleet than the scaled one is no demand, either.
 """
 
 from collections.abc import Collection, Sequence

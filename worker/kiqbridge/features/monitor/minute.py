@@ -28,7 +28,7 @@ MOST_LOGGED = 20
 """Problems, and questions that Redis refused, in a line of the log."""
 
 MISSED_FOR_S = 3600.0
-"""For so long a tick that did not come is measured, whoever has noticed it, and a dead job that was dropped."""
+"""For so long a tick that did not come is measured, whichever process noticed it, and a dead job that was dropped."""
 
 
 PAUSES_S = (1.0,)

@@ -102,7 +102,7 @@ class Child:
     def is_usable(self) -> bool:
         """Whether it may be given a job.
 
-        Not as long as it owes an answer: whoever waited for that may have been interrupted, and the next job would
+        Not as long as it owes an answer: the thread that waited for it may have been interrupted, and the next job would
         be acknowledged by it while it runs.
         """
         return not (self._is_spent or self._owes_answer) and self.is_running
@@ -227,7 +227,7 @@ class Child:
             self._process.wait()
 
     def _send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
-        # What cannot be sent is not reported here: whoever waits for the answer learns why.
+        # What cannot be sent is not reported here: the thread that waits for the answer gets the error.
         with self._sending, contextlib.suppress(OSError):
             self._channel.send(message, body)
 

@@ -1,7 +1,7 @@
 """What a worker and the child processes that run its jobs say to each other.
 
 One socket a child. A message is a JSON object, and bytes where a job goes along; never pickle, which
-would let whoever writes to the socket choose code. An error is described by its names and lines, and
+would let any writer to the socket choose code. An error is described by its names and lines, and
 the worker makes a stand-in of it (error_report.py).
 """
 

@@ -1,4 +1,4 @@
-"""Publishing the schedules of a template: for the watch over ticks that do not come, and for whoever lists schedules.
+"""Publishing the schedules of a template: for the watch over ticks that do not come, and for lists of schedules.
 
 The enqueue function does it once in each warm environment, after its first push; `kiqbridge schedule publish` by hand.
 Where a template has no schedules, it costs nothing. It must never replace a newer version, unless somebody rolls back.

@@ -1,4 +1,4 @@
-"""Results of jobs: what a job returned, or how it failed, kept for whoever waits for it (docs/how_to/results.md).
+"""Results of jobs: what a job returned, or how it failed, kept for the callers that wait for it (docs/how_to/results.md).
 
 For those who enqueue a job and need its answer. `@job(result_ttl=…)` asks for it; a worker loads nothing of it before the
 first such job has ended. It must never keep a result of a job that did not ask, nor one without an end.

@@ -1,7 +1,7 @@
 """Lambda destinations: what became of an asynchronous invocation of another function.
 
 If it succeeded and what the function returned is a job, that job is enqueued. What a function was invoked
-with when it failed is nobody's job: a mapping decides. The identity is the function, the request's id,
+with when it failed is no job: a mapping decides. The identity is the function, the request's id,
 which Lambda keeps at each attempt, and how it ended. The records come directly, or through a queue, a
 topic or a bus (`carried`, `bus`).
 """

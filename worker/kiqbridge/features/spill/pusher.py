@@ -1,6 +1,6 @@
 """What Redis does not take now goes to a spill queue in SQS, from which this function takes it again.
 
-The event then counts as accepted: its jobs have their jids, and whoever delivers it again is answered with
+The event then counts as accepted: its jobs have their jids, and a service that delivers it again is answered with
 the same ones, since what identifies it travels with them. What cannot be sent there, either, is an error as
 without a spill queue, and the service delivers it again.
 

@@ -1,7 +1,7 @@
 """What a payload says about the task of a state machine that waits for the job (AWS Step Functions).
 
 A task with `.waitForTaskToken` enqueues the job with `"task_token.$": "$$.Task.Token"`; who performs the
-job sends the token back with its outcome. The token is a secret: whoever has it can end the task.
+job sends the token back with its outcome. The token is a secret: anyone who has it can end the task.
 """
 
 from collections.abc import Mapping

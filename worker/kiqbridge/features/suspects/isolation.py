@@ -289,7 +289,7 @@ class Isolation(Role):
         except ProcessDied as died:
             if not died.is_verdict:
                 raise
-            # Whoever kills a whole group, or gives the job back, must not make a culprit of it.
+            # A kill of the whole group, or a job given back, must not count against the job.
             if self._abandoned.wait(GRACE_S):
                 raise Shutdown from None
             logger.warning(
@@ -341,7 +341,7 @@ class Isolation(Role):
         """Settle what is to be settled, and acknowledge.
 
         Raises:
-            Shutdown: Redis is away and the process ends: whoever reaps it gives the job back.
+            Shutdown: Redis is away and the process ends: the reaper of another worker gives the job back.
         """
         if settlement is None:
             self._until_written(lambda: self._claimer.claim((), 0))
@@ -352,7 +352,9 @@ class Isolation(Role):
             if settlement.notify is not None:
                 settlement.notify()
         else:
-            logger.warning("a suspect was not ours any more; whoever has it decides about it")
+            logger.warning(
+                "a suspect was not ours any more; the worker that has it decides about it"
+            )
         self._until_written(lambda: self._claimer.claim((), 0))
         if not settlement.failed:
             forget_orphan(self._connection, self._keys, orphan_id(text))

@@ -77,7 +77,7 @@ class SuspectRun:
             raise JobTimeout(
                 f"took longer than its timeout_s of {timed_out_s:g} s; its child process was killed"
             )
-        # A suspect is in nobody's way; that it takes too long again is its failure.
+        # A suspect runs alone and delays no other job; that it takes too long again is its failure.
         self._began(definition.handling.timeout_s or definition.handling.max_run_s)
         self._invoker.invoke(definition, execution, thread)
 

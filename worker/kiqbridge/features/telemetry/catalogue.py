@@ -16,7 +16,7 @@ OTHERS: Final = "others"
 
 MOST_QUEUES: Final = 100
 MOST_CLASSES: Final = 50
-"""So many have series of their own: each one costs whoever keeps it."""
+"""So many have series of their own: each series costs memory and money in the metrics system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Metric:
         kind: a gauge goes up and down, a counter only up.
         help: what it means, with its unit.
         labels: names of its labels.
-        scope: `fleet`: the same from whoever reads Redis; `worker`: of one process.
+        scope: `fleet`: the same from every process that reads Redis; `worker`: of one process.
     """
 
     name: str

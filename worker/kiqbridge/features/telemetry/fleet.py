@@ -1,4 +1,4 @@
-"""The numbers of the fleet, out of Redis: the same whoever reads them."""
+"""The numbers of the fleet, out of Redis: the same in every process that reads them."""
 
 from collections.abc import Mapping
 from typing import Any

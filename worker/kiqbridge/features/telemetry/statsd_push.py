@@ -1,4 +1,4 @@
-"""StatsD: numbers in UDP packets, for whom nothing waits and whose loss nothing notices."""
+"""StatsD: numbers in UDP packets. Sending never waits, and a lost packet is not noticed."""
 
 import logging
 import re

@@ -90,7 +90,7 @@ class Telemetry(Role):
             self._port.start()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Send the last numbers, and end; it takes no longer than that, or `STOP_S`, whoever does not answer.
+        """Send the last numbers, and end, within `timeout_s` or `STOP_S` seconds, also if a receiver does not answer.
 
         The port is left to the end of the process.
         """
