@@ -348,7 +348,7 @@ def clear_jobs(jobs: Jobs) -> int:
 def removal_effects(
     keys: Keys, text: bytes, outcome: EndKind, reason: str, now: float
 ) -> Sequence[Effect]:
-    """What comes about when a job is removed at `now` (epoch seconds); `reason` is a sentence."""
+    """The effects of removing a job at `now` (epoch seconds); `reason` is a sentence."""
     return ending(keys, watched_payload(text), outcome, now, error=JobRemoved(reason))
 
 

@@ -76,7 +76,7 @@ class Queue(JobList[QueuedJob]):
 
     @property
     def pause(self) -> Pause | None:
-        """By whom and why it is paused; None if it is not."""
+        """Its pause, with who paused it and why; None if it is not paused."""
         own = ("queue", self.name)
         return next(
             (each for each in self.operator.pauses() if (each.kind, each.name) == own), None
@@ -161,7 +161,7 @@ class Queue(JobList[QueuedJob]):
         return made
 
     def resume(self) -> bool:
-        """End its pause, whoever made it; whether it was paused."""
+        """End its pause, also one that another user made; whether it was paused."""
         was_paused = self.operator.client.resume_queue(self.name)
         if was_paused:
             record_audit(self.operator, "resume", self.target)

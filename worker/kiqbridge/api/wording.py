@@ -47,7 +47,7 @@ def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
 
 
 def pause_text(pause: Pause, now: float) -> str:
-    """A sentence: what is paused, since when, by whom and why."""
+    """A sentence: what is paused, since when, who paused it and why."""
     since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
     by = f" by {shown(pause.by)}" if pause.by else ""
     until = f", until {instant_text(pause.until)}" if pause.until is not None else ""

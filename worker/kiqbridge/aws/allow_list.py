@@ -1,6 +1,6 @@
 """Which classes and queues may be enqueued from AWS: none that is not listed.
 
-Whoever may invoke the function chooses class, queue and arguments. A `tick` grants nothing: it is taken from
+A caller that may invoke the function chooses class, queue and arguments. A `tick` grants nothing: it is taken from
 senders that may tick the schedule only. A job's class is matched where it runs: Active Job's adapter is only a wrapper,
 and a job that fails may move to another queue.
 

@@ -67,7 +67,7 @@ _SCHEDULED_TIME: Final = "scheduled-time"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One occurrence of a schedule, the same whoever delivers it.
+    """One occurrence of a schedule, the same from every service that delivers it.
 
     Attributes:
         schedule: name of the schedule, `STACK/RULE`, or an ARN taken as text.

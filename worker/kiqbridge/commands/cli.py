@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(options)
         if not sys.stdout.closed:
             sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; nor has Python anybody to write the rest to
+    except BrokenPipeError:  # `| head` has ended; what Python flushes at its own end goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -37,7 +37,7 @@ def add_pause_verbs(verbs: "arguments.Verbs[Any]", kind: str, text: str, **more:
     line = f"kiqbridge {kind} %s {_EXAMPLES[kind]}"
     example = f"{line % 'pause'} --reason 'provider is down' --for 2h --dry-run"
     pause = arguments.add_verb(verbs, "pause", _pause, text, example, kind=kind, **more)
-    text = "end the pause, whoever made it"
+    text = "end the pause, also one that another user made"
     resume = arguments.add_verb(verbs, "resume", _resume, text, line % "resume", kind=kind)
     for verb in (pause, resume):
         arguments.add(verb, "NAME...", dest="names")

@@ -40,7 +40,7 @@ _REFUSALS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whom to rescue, and how sure to be."""
+    """Which workers to recover, and how long they must have been silent."""
     add_example(parser, "kiqbridge recover")
     which = parser.add_mutually_exclusive_group()
     look = "after a look of some seconds"

@@ -216,8 +216,8 @@ def shell_commands(value: Any, source: str, name: str) -> tuple[str, ...]:
     for entry in entries:
         if not entry.split()[0].strip("*?="):
             raise ConfigError(
-                f"shell_commands: {entry!r} names no program (from {source}): whoever can enqueue could run "
-                "anything; write the program, such as /usr/local/bin/backup.sh *"
+                f"shell_commands: {entry!r} names no program (from {source}): any client that can enqueue could run "
+                "any command; write the program, such as /usr/local/bin/backup.sh *"
             )
     return entries
 

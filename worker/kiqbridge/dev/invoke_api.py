@@ -2,7 +2,7 @@
 
 `POST /2015-03-31/functions/NAME/invocations`, which every SDK and `aws lambda invoke` send to their endpoint's address.
 The name may be an ARN, or have a version or an alias behind it. Requests are read by threads, and the functions
-invoked by the main thread, one event at a time. Whoever reaches the loopback may invoke, and signatures are
+invoked by the main thread, one event at a time. Any local process may invoke, and signatures are
 not checked; a page in a browser may not.
 
 Source of the forms: the API reference of Lambda, `Invoke`.

@@ -231,9 +231,10 @@ def shown(name: Any) -> str:
 
 
 def find_arn(event: object) -> str | None:
-    """The ARN of who signed the request; None = nobody whom AWS has verified.
+    """The ARN of the identity that signed the request; None = AWS has verified none.
 
-    Only `requestContext` counts: AWS writes it, and a caller cannot. No header proves anything. A guest of a Cognito identity pool does not count: anybody gets such credentials.
+    Only `requestContext` counts: AWS writes it, and a caller cannot. No header proves anything. A guest of a Cognito
+    identity pool does not count: anybody gets such credentials.
 
     Args:
         event: the event of the Lambda invocation, `aws.event` in the ASGI scope.

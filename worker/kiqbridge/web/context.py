@@ -1,4 +1,4 @@
-"""What every page needs: for whom it is shown, from where it is read, and how its URLs are made."""
+"""What every page needs: for which user it is shown, from where it is read, and how its URLs are made."""
 
 import contextlib
 import os
@@ -153,7 +153,7 @@ class View:
 
 
 def view_of(request: Request) -> View:
-    """For whom and how this request is answered; made once for a request."""
+    """For which user and how this request is answered; made once for a request."""
     known: View | None = getattr(request.state, "view", None)
     if known is not None:
         return known
@@ -210,7 +210,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
             **values,
         )
     )
-    # Nobody's lone surrogate may take down a page, wherever it came in.
+    # A lone surrogate must not take down a page, wherever it comes from.
     answer = HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
     if NOTICE_COOKIE in request.cookies:
         answer.delete_cookie(NOTICE_COOKIE, path=view.base or "/")

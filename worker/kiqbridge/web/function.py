@@ -92,7 +92,7 @@ class WebFunction:
 def fetch_shared_key(operator: Operator) -> bytes:
     """The key of forms, made if there is none (`SET kb:web:key … NX`). Delete it in Redis to have a new one.
 
-    Whoever may read it in Redis could make a form's token, and a session of a user with a password. A page with such
+    A client that may read it in Redis could make a form's token, and a session of a user with a password. A page with such
     users has a secret of its own: KIQBRIDGE_WEB_SECRET.
 
     Raises:

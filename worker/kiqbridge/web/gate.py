@@ -141,9 +141,7 @@ class Gate:
         if found.is_attempt or found.is_known:
             logger.warning("web: refused %s: %s", address_of(scope), found.reason)
         if found.is_known:
-            detail = (
-                "You are signed in, but have no role here. Whoever runs this page can give you one."
-            )
+            detail = "You are signed in, but have no role here. The administrator of this page can give you one."
             await Refusal(403, "Not allowed", detail)(scope, *channel)
             return
         if self._verifier.has_users and not found.is_attempt and wants_html(scope):

@@ -71,7 +71,7 @@ class RoleRules:
     """Which role goes with a group, a claim's value or the ARN of an AWS identity.
 
     Attributes:
-        globs: pairs of a role and a glob (`*` = any characters, `?` = one); whoever fits several has the highest.
+        globs: pairs of a role and a glob (`*` = any characters, `?` = one); a user who fits several has the highest role.
     """
 
     globs: tuple[tuple[Role, str], ...] = ()

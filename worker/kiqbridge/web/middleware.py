@@ -170,7 +170,7 @@ def trusted_proxies(networks: Sequence[Network]) -> Serve:
     def seen_by_proxy(scope: Scope) -> Scope:
         headers = Headers(scope=scope)
         changed = dict(scope)
-        # From the right: what is further left was written by whoever is not trusted.
+        # From the right: what is further left was written by a host that is not trusted.
         chain = _from_the_right(headers, "x-forwarded-for")
         hop = next((at for at, each in enumerate(chain) if each and not trusts(each)), None)
         if hop is not None and _address_of(chain[hop]):

@@ -171,7 +171,7 @@ class TokenReader:
 
     def __init__(self, rules: TokenRules) -> None:
         try:
-            import jwt  # noqa: PLC0415 - only whoever uses tokens waits for it
+            import jwt  # noqa: PLC0415 - only pages with tokens wait for it
         except ImportError as error:
             raise ConfigError(
                 "web_jwt_key: tokens need PyJWT: pip install 'kiqbridge[web]'"

@@ -118,7 +118,7 @@ def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
 
 
 def _of_service(event: Any) -> Delivery:
-    """An event of a service that the feature knows, or of whoever invoked the function directly."""
+    """An event of a service that the feature knows, or of a caller that invoked the function directly."""
     delivery: Delivery | None = None
     if seams.named(FEATURES["services"]):
         delivery = family("services").read(event)

@@ -91,7 +91,7 @@ def notification(content: Mapping[str, Any], where: str) -> Record:
         trace=reading.trace_of(facets),
     )
     if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
-        return record  # an envelope in an envelope is nobody's form; a mapping may take it
+        return record  # no service sends an envelope in an envelope; a mapping may take it
     return unwrap(record, value)
 
 

@@ -109,7 +109,7 @@ def _root() -> Path | None:
             folder, package = Path(file).resolve().parent, None
             while (folder / "__init__.py").is_file():
                 folder, package = folder.parent, folder
-            if folder.name in _INSTALLED:  # where other packages are nobody's business
+            if folder.name in _INSTALLED:  # installed packages are not edited
                 return package
             return folder if folder.parent != folder else None
         frame = frame.f_back  # type: ignore[assignment] # None at the end

@@ -169,7 +169,7 @@ class GroupResult:
     """The results of a group, in its order.
 
     Args:
-        id: for whoever compares them.
+        id: for callers that compare results.
         results: those of its members, each an `AsyncResult` or a `GroupResult`.
 
     Attributes:

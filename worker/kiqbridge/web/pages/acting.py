@@ -1,7 +1,7 @@
 """Acting on jobs of a set or of a queue: one (`one`), those that were chosen (`key`), or all that match (`all`).
 
 Each row carries where it was seen and a digest of its text. A jid would not do: a job may have none, and two may have
-the same. Whoever has moved a job, or written it anew, has changed place or digest, and it is not found: so a form that
+the same. A job that was moved, or written anew, has another place or digest, and is not found: so a form that
 lay open never hits another job.
 """
 

@@ -1,6 +1,6 @@
 """Live: a page that somebody looks at, read again and again; what is sent of it are the lines that changed.
 
-The stream asks the whole application for the page each time, as the browser would: whoever has been signed out, or may
+The stream asks the whole application for the page each time, as the browser would: a user who has been signed out, or may
 do less by now, is treated so at the next reading.
 """
 
