@@ -222,7 +222,11 @@ def test_term_drains_and_the_exit_code_is_0(redis, redis_url, contain):
     assert container.child.wait() == 0
     assert "\nend\n" in container.child.output
     assert redis.llen("queue:default") == 1
-    kept = (b"kb:poller:clock", b"kb:done", b"kb:queues:minutes")  # for an hour, and of what has ended
+    kept = (
+        b"kb:poller:clock",
+        b"kb:done",
+        b"kb:queues:minutes",
+    )  # for an hour, and of what has ended
     assert not [key for key in redis.keys("kb:*") if not key.startswith(kept)]
     assert not redis.exists("processes", "retry", "dead")
     assert list((container.folder / "run").iterdir()) == []

@@ -68,7 +68,11 @@ def enqueue(redis, *texts, queue="default"):
 
 def nothing_is_left(redis):
     """A worker that ended in order leaves no trace but the hash that expires."""
-    kept = (b"kb:poller:clock", b"kb:done", b"kb:queues:minutes")  # for an hour, and of what has ended
+    kept = (
+        b"kb:poller:clock",
+        b"kb:done",
+        b"kb:queues:minutes",
+    )  # for an hour, and of what has ended
     assert not [key for key in redis.keys("kb:*") if not key.startswith(kept)]
     assert not redis.exists("processes")
     assert not redis.keys("*:work")
