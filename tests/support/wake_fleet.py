@@ -37,11 +37,12 @@ OnJob = Callable[[str, bytes], object]
 
 
 class Member:
-    """One incarnation with so many threads, all idle until there is a job.
+    """One incarnation with so many threads, all idle until there is a job; each claims up to `most` at once.
 
     Attributes:
         performed: texts of its jobs, in order.
         listening: its part in the fleet.
+        on_chunk: called with the jobs of each claim.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Member:
         queues: Sequence[str] = QUEUES,
         threads: int = 1,
         keys: Keys | None = None,
+        most: int = 1,
     ) -> None:
         keys = keys or Keys()
         self.name = name or secrets.token_hex(4)
@@ -62,7 +64,9 @@ class Member:
         self.stopping = threading.Event()
         self.listening = Listening(queues, keys, pool.raw_connection)
         self.gate = IdleGate(self.listening)
+        self.on_chunk: Callable[[Any], object] = lambda _chunk: None
         self._on_job = on_job
+        self._most = most
         self._queues = queues
         self._keys = keys
         self._pool = pool
@@ -89,7 +93,9 @@ class Member:
         claimer = self._spare.lend(self._pool.connection())
         fetcher = Fetcher(claimer, lambda: self._queues, self.gate, Outage())
         while not self.stopping.is_set():
-            chunk = fetcher.fetch(1, self.stopping)
+            chunk = fetcher.fetch(self._most, self.stopping)
+            if chunk is not None:
+                self.on_chunk(chunk)
             while chunk is not None and (text := chunk.take()) is not None:
                 self.performed.append(text)
                 self._on_job(self.name, text)

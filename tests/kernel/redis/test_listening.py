@@ -111,6 +111,22 @@ def test_a_push_costs_the_server_few_commands(redis, fleet):
     assert least == Counter({"lpush": 1}) + Counter(claimed) + Counter(acknowledged) + Counter(handed_on)  # fmt: skip
 
 
+def test_pushes_of_several_jobs_are_taken_at_once_after_the_first(redis, redis_url):
+    sizes, member = [], Member(RedisPool(redis_url), queues=("default",), most=10)
+    member.on_chunk = lambda chunk: sizes.append(chunk.size)
+    member.start()
+    try:
+        for jobs, taken in ((3, [1, 2]), (3, [3]), (1, [1]), (3, [1, 2])):
+            wait_until(lambda: member.listening._is_armed, PATIENCE_S, "it has looked")
+            sizes.clear()
+            redis.lpush("queue:default", *(b"%d" % number for number in range(jobs)))
+            wait_until(lambda jobs=jobs: sum(sizes) == jobs, PATIENCE_S, "all jobs")
+            assert sizes == taken
+    finally:
+        member.stop()
+        member.join()
+
+
 def test_the_sign_is_renewed_while_the_role_is_handed_on_quickly(redis, fleet):
     members = fleet(3)
     wait_for_roles(members)

@@ -27,16 +27,18 @@ SETTLED = (1, 0, FENCED)
 
 
 class PreparedClaim(NamedTuple):
-    """A claim of one job as it will be sent, on whichever connection.
+    """A claim as it will be sent, on whichever connection.
 
     Attributes:
         lease, sequence, is_repeated: under which it is made.
+        most: jobs.
         packed: EVALSHA; `packed_whole` the same as EVAL, for a server that does not know the script.
     """
 
     lease: Lease
     sequence: int
     is_repeated: bool
+    most: int
     packed: bytes
     packed_whole: Callable[[], bytes]
 
@@ -106,18 +108,20 @@ class Claimer:
         self._lease, self._sequence = lease, 0
         self._is_acknowledged = self._is_unknown = False
 
-    def prepare(self, queues: Sequence[str], wake_list: str, token: str = "") -> PreparedClaim:
-        """The next claim, of one job, to be sent when it is due; what it answers is for `accept`.
+    def prepare(
+        self, queues: Sequence[str], most: int, wake_list: str, token: str = ""
+    ) -> PreparedClaim:
+        """The next claim, to be sent when it is due; what it answers is for `accept`.
 
         Args:
-            queues: as for `claim`.
+            queues, most: as for `claim`.
             wake_list: where the token is put if there is a job.
             token: the last argument; empty: there is nobody who waits for it.
         """
         lease = self._keeper.current
         if lease is not self._lease:
             self._begin_under(lease)
-        sequence, asked = self._sequence + 1, self._most(1, 0)
+        sequence, asked = self._sequence + 1, self._most(most, 0)
         keys = [*self._keys_of(lease, sequence, queues), *([wake_list] if token else ())]
         args = [lease.incarnation, self.tid, sequence, asked, *queues, token]
         script, rest = _CLAIM_AND_HAND_ON, (len(keys), *keys, *args)
@@ -125,6 +129,7 @@ class Claimer:
             lease,
             sequence,
             asked.endswith("?"),
+            most,
             pack([("EVALSHA", script.sha, *rest)]),
             lambda: pack([("EVAL", script.text, *rest)]),
         )

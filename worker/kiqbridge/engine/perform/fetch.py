@@ -136,9 +136,13 @@ class Fetcher:
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between
-            chunk = self._gate.wait_for_work(PendingClaim(self.claimer, self._order()))
+            at_news = partial(self._gate.most_at_news, most)
+            chunk = self._gate.wait_for_work(PendingClaim(self.claimer, self._order(), at_news))
             if chunk is not None:
+                self._gate.comes_in_bursts &= chunk.size > 1
                 self._looked(found=True)
+        else:
+            self._gate.comes_in_bursts = True
         return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:

@@ -49,10 +49,11 @@ _GO_ON = _GoOn.GO_ON
 
 
 class PendingClaim(NamedTuple):
-    """Who would claim, and in which order: the idle thread that waits here."""
+    """Who would claim, in which order and how many at once: the idle thread that waits here."""
 
     claimer: "Claimer"
     queues: Sequence[str]
+    most: Callable[[], int] = lambda: 1
 
 
 class Listening(Turns):
@@ -140,7 +141,7 @@ class Listening(Turns):
     ) -> "Chunk | _GoOn | None":
         connection, claim = self._connection, None
         if pending is not None and prepared is not None and self._look_at_queues.is_plain:
-            claim = partial(self._packed, pending.claimer, prepared)
+            claim = partial(self._packed, pending, prepared)
         until = self._look_at if self.is_alone else min(self._look_at, self._renew_at)
         message = connection.receive(until - time.monotonic(), claim)
         if pending is not None and prepared is not None and message is wake_connection.SENT:
@@ -195,14 +196,16 @@ class Listening(Turns):
         if pending is None:
             return None
         token = "" if self.is_alone else token_of(self._generation)
-        return pending.claimer.prepare(pending.queues, self._list, token)
+        return pending.claimer.prepare(pending.queues, pending.most(), self._list, token)
 
-    def _packed(self, claimer: "Claimer", claim: "PreparedClaim") -> bytes:
+    def _packed(self, pending: PendingClaim, claim: "PreparedClaim") -> bytes:
         """What is to be sent of a claim; empty: the thread is to claim on its own.
 
         A job waits for it. If it has a token, that says when the sign is to be renewed.
         """
-        if self._is_tight() or not claimer.may_send(claim):
+        if self._is_tight() or (claim.most > 1 and pending.most() == 1):
+            return b""
+        if not pending.claimer.may_send(claim):
             return b""
         if self.is_alone:
             return claim.packed
@@ -215,7 +218,7 @@ class Listening(Turns):
         self._is_armed = False
         if pending is None or prepared is None:
             return None
-        packed = self._packed(pending.claimer, prepared)
+        packed = self._packed(pending, prepared)
         if not packed:
             return None
         self._connection.send(packed)

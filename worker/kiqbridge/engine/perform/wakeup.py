@@ -24,6 +24,9 @@ class IdleGate:
     Args:
         listening: what the reader waits at; None: threads are woken by `wake_one` alone.
         shares: whether few jobs are shared among idle threads now.
+
+    Attributes:
+        comes_in_bursts: the last push was of more than one job: a thread found others after what it had been woken for.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class IdleGate:
         self._promised: threading.Lock | None = None
         self._is_read = False
         self._open = False
+        self.comes_in_bursts = False
 
     def __repr__(self) -> str:
         return f"<IdleGate {'open' if self._open else f'{self.idle} idle'}>"
@@ -52,6 +56,10 @@ class IdleGate:
     def sharers(self) -> int:
         """With how many waiting threads the one that claims is to share; 0: it takes what it may."""
         return len(self._idle) if self._idle and self._shares() else 0
+
+    def most_at_news(self, most: int) -> int:
+        """How many jobs the reader takes at a push, which may take `most`: one costs the server the least."""
+        return most if self.comes_in_bursts and not self.sharers() else 1
 
     @property
     def alive(self) -> bool:
