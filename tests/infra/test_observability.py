@@ -142,7 +142,9 @@ def test_each_has_a_row_of_what_it_means_and_what_to_do_and_each_situation_has_r
     by_what_happens, _, of_the_stack = RUNBOOKS.partition("## Alarms of the stack")
     rows = re.findall(r"^\| (`.*Alarm`) \| ([^|]+) \| ([^|]+) \|$", of_the_stack, re.MULTILINE)
     named = [name for names, _, _ in rows for name in re.findall(r"`(\w+)`", names)]
-    situations = re.findall(r"^## [^\n]+\n(.*?)(?=^## |\Z)", by_what_happens, re.MULTILINE | re.DOTALL)
+    situations = re.findall(
+        r"^## [^\n]+\n(.*?)(?=^## |\Z)", by_what_happens, re.MULTILINE | re.DOTALL
+    )
     rules = [
         name
         for text in situations

@@ -1,6 +1,6 @@
 """`kiqbridge recover`: list the registered workers with what they hold, watch the silent ones, give their jobs back.
 
-It watches for 8 s, as a worker would. Exit 0 if none is left to rescue, 1 if one is.
+It watches for 18 s, as a worker would. Exit 0 if none is left to rescue, 1 if one is.
 
 Living workers do the same by themselves within the stated bound; this is for a fleet that is gone, and for looking.
 """
