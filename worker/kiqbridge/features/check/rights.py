@@ -18,7 +18,7 @@ def right_problems(view: View) -> Iterator[Problem]:
     """What is allowed too much, of all that the enqueue function names."""
     for function, properties in view.enqueue_functions():
         for variable, line in view.secret_variables(function):
-            text = f"anyone who may read its configuration can read {variable}: pass the ARN of a secret, and read it at run time"
+            text = f"anyone who reads its configuration reads {variable}: pass the ARN of a secret, and read it at run time"
             yield view.problem(line, function, text)
         named = json.dumps(properties, default=str)
         for name, resource in view.resources.items():
