@@ -20,8 +20,8 @@ _AT_ONCE: Final = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which entries, and how they are shown."""
-    add(parser, "--by GLOB", "who did it, such as 'ann@*'", default="*")
-    add(parser, "--action GLOB", "what was done, such as delete", default="*")
+    add(parser, "--by GLOB", "only actions of these users, such as 'ann@*'", default="*")
+    add(parser, "--action GLOB", "only these actions, such as delete", default="*")
     add(parser, "--target GLOB", "to what, such as 'queue:*'", default="*")
     add_listing(parser, _LIMIT, "all entries")
     add_example(parser, "kiqbridge audit --action delete --limit 10")

@@ -55,15 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two forms: CLASS with arguments, and --event."""
     add_example(parser, "kiqbridge enqueue Greeting '\"Ada\"' --queue default --in 60")
     add(parser, "[CLASS]", "enqueue a job of this class", dest="job_class")
-    text = "its arguments, each one JSON, such as 5 or '\"a\"'"
+    text = "arguments of the job, each as JSON, such as 5 or '\"a\"'"
     add(parser, "[JSON-ARG...]", text, dest="args")
     add_require(parser)
     add(
-        parser, "--queue NAME", "its queue (default: that of its declaration with -r, else default)"
+        parser,
+        "--queue NAME",
+        "its queue (default: the queue of its declaration with -r, else default)",
     )
     add(parser, "--in DURATION", "run it after 90, 90s, 15m, 2h or 1d")
     add(parser, "--at TIME", "run it at 2026-11-20T02:00:00Z, or epoch seconds", type=_time)
-    add(parser, "--jid JID", "its id (default: a new one)")
+    add(parser, "--jid JID", "the job's id (default: a new one)")
     add(parser, "--dedupe-key KEY", "enqueue it once for this class and key")
     text = "an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, mappings, and "
     text += "the allow-lists of its template, or KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment"
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_function(parser: argparse.ArgumentParser) -> None:
     """Of which function the code is; see `function_environ`."""
     text = "the SAM template of the function, whose allow-lists count, with the answers of `make deploy` beside it; "
-    text += f"what this environment sets goes before (default: {TEMPLATE}, if it is there)"
+    text += f"variables of this environment take precedence (default: {TEMPLATE}, if it is there)"
     add(parser, "--template FILE", text, type=Path)
     text = f"its mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {ENQUEUE_CODE_URI})"
     add(parser, "--mappings FILE", text, type=Path)

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs pause, resume and list; of a queue those for its jobs, too."""
     verbs = arguments.add_verbs(parser)
     add_pause_verbs(verbs, kind, f"let no worker run jobs of this {kind}")
-    text = "queues, their length and pause" if kind == "queue" else "what is paused"
+    text = "list queues, their length and pause" if kind == "queue" else "list the paused classes"
     listing = arguments.add_verb(
         verbs, "list", _list, text, f"kiqbridge {kind} list --json", kind=kind
     )
@@ -45,8 +45,8 @@ def add_pause_verbs(verbs: "arguments.Verbs[Any]", kind: str, text: str, **more:
     arguments.add(pause, "--reason TEXT", "why; shown by list", default="")
     arguments.add(pause, "--by WHO", "who paused it (default: you, on this machine)")
     end = pause.add_mutually_exclusive_group()
-    arguments.add(end, "--for DURATION", "ends by itself after 90, 90s, 15m, 2h or 1d")
-    arguments.add(end, "--until TIME", "ends by itself at this time (ISO 8601)")
+    arguments.add(end, "--for DURATION", "end the pause after 90, 90s, 15m, 2h or 1d")
+    arguments.add(end, "--until TIME", "end the pause at this time (ISO 8601)")
 
 
 def warn_of_unknown(operator: Operator, kind: str, names: Collection[str]) -> None:

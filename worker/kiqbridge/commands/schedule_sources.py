@@ -52,7 +52,7 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
         "where the schedules come from (default: template.yaml, and Redis if its address is set)"
     )
     add(group, "--template FILE", "a SAM template", type=Path)
-    add(group, "--redis", "those of Redis: published and dynamic ones")
+    add(group, "--redis", "the schedules in Redis: published and dynamic ones")
     add(group, "--file FILE...", "a YAML file of dynamic schedules; may be repeated", type=Path)
     add_require(group)
     add_template_arguments(group)

@@ -43,7 +43,7 @@ _COUNTS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is shown, and how often."""
     add_json(parser)
-    text = "what takes the memory of the server, by kind of key; by itself when it is nearly full"
+    text = "show the memory of the server by kind of key; shown without this option when it is nearly full"
     add(parser, "--memory", text)
     text = "again and again until Ctrl-C (every 2 s), on a terminal with running jobs and the last deaths; "
     text += "with --json a line each time"

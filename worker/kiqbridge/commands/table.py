@@ -28,13 +28,13 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
         Verb("web", "serve the Web UI"),
         Verb("health", "check whether the workers on this machine live", has_fleet=False),
         Verb("shell", "open a Python shell with the jobs and the API at hand"),
-        Verb("enqueue", "enqueue a job, or what an AWS event asks for", has_fleet=False),
+        Verb("enqueue", "enqueue a job, or the jobs of an AWS event", has_fleet=False),
     ),
     "look at what goes on": (
         Verb("stats", "count jobs, queues and processes"),
         Verb("ps", "list the processes of Python and Ruby, and what runs in them", _PROCESSES),
         Verb("metrics", "show how often classes ran and failed, and how long they took"),
-        Verb("audit", "list who did what"),
+        Verb("audit", "list the actions of operators"),
     ),
     "act on jobs, queues and processes": (
         Verb("job", "show one job; retry, move, kill or delete it"),

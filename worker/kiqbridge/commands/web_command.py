@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             choices=ROLES if setting is ForWeb.web_role else None,
             help=f"{setting.help} {default}",
         )
-    text = "ask for a password, or read it from standard input, print what is kept of it, and end"
+    text = "ask for a password, or read it from standard input, print its hash for the settings, and end"
     add(parser, "--hash-password", text)
     add_example(parser, "kiqbridge web --port 8080 --role operator")
 

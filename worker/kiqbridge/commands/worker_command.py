@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 help=f"the same as {setting.flags[0]} {setting.switch_value}",
             )
     add(parser, "-C --config PATH", f"YAML file (default: {FILE} if it exists)")
-    text = "for development: start the worker anew when a Python file below this directory, or below that of -r, "
+    text = "for development: start the worker anew when a Python file below this directory, or below the directory of -r, "
     text += "has changed; running jobs finish or go back to their queues"
     add(parser, "--reload", text)
     add_example(parser, "kiqbridge worker -r worker/jobs -c 10 -q critical,3 -q default")

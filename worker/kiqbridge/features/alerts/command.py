@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(mute, "--for DURATION", "90, 90s, 15m, 2h or 1d", required=True)
     for verb in (listing, mute, unmute):
         arguments.add_json(verb)
-    text = "look in the place of the workers while none leads: for the rule no-worker; run it beside the page"
+    text = "check the alerts while no worker does, for the rule no-worker; run it beside the page"
     watch = arguments.add_verb(verbs, "watch", _watch, text, "kiqbridge alerts watch")
     arguments.add(watch, "-C --config PATH", "YAML file, as of the worker")
 

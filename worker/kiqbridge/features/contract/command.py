@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verbs, "export", _export, text, line, f"{line} --output contract.json"
     )
     arguments.add_require(exporting, required=True)
-    arguments.add(exporting, "--app NAME", "its name in messages (that of the folder)")
+    arguments.add(
+        exporting, "--app NAME", "name of the app in messages (default: the name of the folder)"
+    )
     checking = arguments.add_verb(
         verbs,
         "check",

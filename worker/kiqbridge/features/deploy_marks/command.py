@@ -20,7 +20,7 @@ from kiqbridge.features.deploy_marks.marks import minute_of, parse_label
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What was deployed."""
     add_example(parser, "kiqbridge deploy-mark v42")
-    text = "what was deployed (default: the last commit of the git repository here, as short hash and subject)"
+    text = "name of the deployment (default: the last commit of the git repository here, as short hash and subject)"
     add(parser, "[LABEL]", text)
     add_changing(parser)
 

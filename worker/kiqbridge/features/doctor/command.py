@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--area AREA...", "only rules of this area; may be repeated", choices=AREAS)
     add(parser, "--rule RULE...", "only this rule", type=_rule)
     add(parser, "--ignore RULE...", "not this rule", type=_rule)
-    text = "whose rights this user must have; may be repeated (default: worker)"
+    text = "program whose rights this user must have; may be repeated (default: worker)"
     add(parser, "--needs ROLE...", text, choices=NEEDS)
     text = "after which the orchestrator kills a worker that is to stop"
     add(parser, "--stop-timeout SECONDS", text)

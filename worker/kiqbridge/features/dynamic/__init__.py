@@ -25,7 +25,7 @@ FEATURE = Feature(
             "create or change a dynamic schedule",
             "command",
             parent="schedule",
-            description="Create a dynamic schedule, or change it: what is not given is the default. In effect within "
+            description="Create a dynamic schedule, or change it: an option that is not given has its default. It takes effect within "
             "seconds, without a deploy.",
         ),
         Verb(
@@ -41,8 +41,8 @@ FEATURE = Feature(
             "delete dynamic schedules",
             "command",
             parent="schedule",
-            description="Delete dynamic schedules, with what was placed ahead. Exit 0 if they were there, 1 if one "
-            "was not, 2 without --yes where nobody can be asked.",
+            description="Delete dynamic schedules, with the jobs that they have placed ahead. Exit 0 if they were there, 1 if one "
+            "was not, 2 without --yes where there is no terminal to ask.",
         ),
         Verb(
             "skip",

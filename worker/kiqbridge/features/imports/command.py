@@ -60,24 +60,29 @@ def add_arguments(verb: argparse.ArgumentParser) -> None:
     add(verb, "[FILE]", "- for standard input")
     group = verb.add_argument_group("beside sidekiq-cron, which uses the same Redis")
     add(group, "--from-redis", "read its schedules from Redis, not from a file")
-    text = "switch its schedules off whose replacements are live, so that nothing fires twice"
+    text = "switch off these schedules if their replacements are live, so that nothing fires twice"
     add(group, "--disable NAME", text, nargs="+")
-    add(group, "--all", "--disable for all whose replacements are live")
-    add(group, "--enable NAME", "switch its schedules on again", nargs="+")
+    add(group, "--all", "--disable for all schedules whose replacements are live")
+    add(group, "--enable NAME", "switch these schedules on again", nargs="+")
     add(group, "-y --yes", "do not ask")
-    text = "whose file it is (default: by name and content)"
+    text = "format of the file (default: found by its name and content)"
     add(verb, "--kind", text, choices=get_args(Kind))
-    text = "of schedules that name none, such as Europe/Paris (default: UTC)"
+    text = "time zone of schedules that name none, such as Europe/Paris (default: UTC)"
     add(verb, "--timezone ZONE", text, default="UTC")
-    text = "of jobs whose queue is not named (default: default)"
+    text = "queue of jobs that name none (default: default)"
     add(verb, "--queue QUEUE", text, default="default")
-    add(verb, "--shell-queue QUEUE", "of ShellCommand jobs (default: default)", default="default")
+    add(
+        verb,
+        "--shell-queue QUEUE",
+        "queue of ShellCommand jobs (default: default)",
+        default="default",
+    )
     add(verb, "--dynamic", "write the file of `schedule apply` instead")
     text = "compare each firing, old against new, over that many days, such as 400d"
     add(verb, "--verify DAYS", text, type=within(1, _MOST_DAYS, "d"))
-    add(verb, "--from TIME", "ISO 8601 with zone: from when it is compared (default: now)")
-    add(verb, "--apply", "save them in Redis at once, as dynamic schedules")
-    add(verb, "--output FILE", "write to it (default: print)", type=Path)
+    add(verb, "--from TIME", "start of the comparison, ISO 8601 with zone (default: now)")
+    add(verb, "--apply", "save the schedules in Redis at once, as dynamic schedules")
+    add(verb, "--output FILE", "write the result to this file (default: print it)", type=Path)
     add(verb, "--strict", "write nothing if something is refused or differs")
     add(verb, "--dry-run", "only report, write nothing")
     add(verb, "--json", "print all that was found as JSON")

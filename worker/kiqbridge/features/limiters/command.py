@@ -40,15 +40,15 @@ _AT_ONCE = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs list and reset."""
     verbs = add_verbs(parser)
-    text = "what is taken of each, and how many wait; the last used first"
+    text = "list limiters: how much of each is taken, and how many jobs wait; the last used first"
     listing = add_verb(verbs, "list", _list, text, "kiqbridge limiter list --json")
     add_listing(listing, MOST, "for scripts that go through all of them")
-    text = "who holds one, and who waits for it"
+    text = "show which jobs hold a limiter, and which wait for it"
     show = add_verb(verbs, "show", _show, text, "kiqbridge limiter show concurrent erp")
     add(show, "KIND", ", ".join(KINDS), choices=KINDS)
     add(show, "NAME")
     add_json(show)
-    text = "forget what is taken of one, so that all of it is free"
+    text = "free a limiter: forget what is taken of it"
     reset = add_verb(verbs, "reset", _reset, text, "kiqbridge limiter reset concurrent erp --yes")
     add(reset, "KIND", ", ".join(KINDS), choices=KINDS)
     add(reset, "NAME")

@@ -14,23 +14,23 @@ FEATURE = Feature(
             "what will surprise about schedules",
             "command",
             parent="schedule",
-            description="Check schedules that can be read, but do what was perhaps not meant: dates that never "
-            "come, zones, minutes at which everybody fires, hours that daylight saving time leaves out or "
+            description="Check readable schedules for likely mistakes: dates that never "
+            "come, zones, minutes at which many schedules fire, hours that daylight saving time leaves out or "
             "repeats, jobs longer than their interval (with --redis), duplicates. Exit 0 without errors, 1 with "
             "some, 2 if something cannot be read. `# lint: ignore KB104` beside a schedule switches a finding off.",
         ),
         Verb(
             "plan",
-            "what fires differently between two templates",
+            "compare what two templates fire",
             "plan_command",
             parent="schedule",
             description="Compare the schedules of two templates, or of the published manifest and a template: "
-            "what is added and removed, what fires at other instants, whose job or policy is another one. Exit 0 "
+            "schedules that were added or removed, fire at other instants, or have another job or policy. Exit 0 "
             "if nothing is different, 1 if something is, 2 if something cannot be read.",
         ),
         Verb(
             "simulate",
-            "all that fires within a window",
+            "print what schedules fire within a window",
             "simulate_command",
             parent="schedule",
             description="Run a virtual clock over a window and print what fires: which schedules, and how many jobs at once. "

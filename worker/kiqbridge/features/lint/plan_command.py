@@ -29,7 +29,7 @@ _SIGNS: Final = {"added": "+", "removed": "-", "rewritten": " "}
 def add_arguments(verb: argparse.ArgumentParser) -> None:
     """The options of `schedule plan`."""
     add_example(verb, "kiqbridge schedule plan template.yaml template.yaml")
-    add(verb, "OLD", "a template, or live: what is published in Redis")
+    add(verb, "OLD", "a template, or live for the schedules published in Redis")
     add(verb, "NEW", "likewise")
     text = (
         f"how far to look (default: {DAYS}); a change that shows later is looked for a year further"

@@ -48,7 +48,7 @@ def add_arguments(verb: argparse.ArgumentParser) -> None:
     text = "publish none for --stack, after the stack was deleted: its ticks are expected no more"
     add(what, "--withdraw", text)
     add(verb, "--output FILE", "write the manifest there, and publish nothing", type=Path)
-    add(verb, "--stack NAME", "name of the stack (default: that of make deploy)")
+    add(verb, "--stack NAME", "name of the stack (default: the stack of make deploy)")
     text = "parameters of make deploy (default: %(default)s)"
     add(verb, "--answers SAMCONFIG", text, type=Path, default=ANSWERS)
     add(verb, "--rollback", "publish it also if a newer version is published")

@@ -132,13 +132,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs show, drain and replay."""
     verbs = add_verbs(parser)
     line = f"kiqbridge spill %s --queue-url {_URL}"
-    text = "how many messages wait, and which"
+    text = "count the messages that wait, and show some of them"
     show = add_verb(verbs, "show", _show, text, f"{line % 'show'} --limit 5")
-    text = "enqueue what waits, as the function does by itself"
+    text = "enqueue the messages that wait; the function also does it on its own"
     drain = add_verb(
         verbs, "drain", _take_all, text, f"{line % 'drain'} --dry-run", stale=False, is_drain=True
     )
-    text = "enqueue what is in a dead-letter queue"
+    text = "enqueue the messages of a dead-letter queue"
     replay = add_verb(
         verbs, "replay", _take_all, text, f"{line % 'replay'}-dead --dry-run", is_drain=False
     )
@@ -146,7 +146,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb in (show, drain):
         add(verb, "--queue-url URL...", text)
     add(replay, "--queue-url URL", "the dead-letter queue", required=True, action="append")
-    add(replay, "--stale", "also what is so old that nobody knows whether it was enqueued")
+    add(replay, "--stale", "also messages so old that they may have been enqueued already")
     text = "show N messages; each counts as received once more (default: 0)"
     add(show, "--limit N", text, type=within(0), default=0)
     text = "only print what would become of each message, which counts as received once more"

@@ -27,7 +27,7 @@ FEATURE = Feature(
             "put an export into queues and sets",
             "command",
             group=_ACTS,
-            description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is there. "
+            description="Put the jobs of an export into the queues and sets of this Redis, behind the jobs that are there. "
             "How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
         ),
     ],

@@ -45,20 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """What is exported, and whether it is taken; or where from it is restored."""
     add_changing(parser, asks=name == "export")
     if name == "restore":
-        add(parser, "FILE...", "what kiqbridge export wrote; - is a pipe", dest="files")
+        add(parser, "FILE...", "files of kiqbridge export; - is standard input", dest="files")
         lines = "kiqbridge restore jobs.jsonl.gz", "kiqbridge restore mail.jsonl rest.jsonl"
         add_example(parser, *lines)
         parser.set_defaults(command=_restore)
         return
-    add(parser, "[FILE]", "where to; - is a pipe; NAME.gz is compressed")
+    add(parser, "[FILE]", "file to write; - is standard output; NAME.gz is compressed")
     add(parser, "--queue NAME...", "this queue")
     add(parser, "--set SET...", "this set", choices=sorted(SET_NAMES), metavar=None)
     add(parser, "--all", "all queues and the three sets")
-    text = "remove what is safely written; after a kill the same command continues"
+    text = "remove the jobs that are safely written; after a kill the same command continues"
     add(parser, "--take", text)
-    text = "put back what an export with --take held when it was killed for good"
+    text = "put back the jobs that an export with --take held when it was killed and will not be continued"
     add(parser, "--give-back", text)
-    text = "name of the export, under which restore puts nothing in twice"
+    text = "name of the export; restore puts no job of it in twice"
     add(parser, "--id TEXT", text)
     parser.set_defaults(command=_export)
     add_example(
@@ -226,7 +226,7 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
 
 
 def _batches_left(left: Mapping[str, int]) -> dict[str, int]:
-    """As `count_left`: batches of which something was not taken."""
+    """Lines of the report: batches that were not taken as a whole, and their pending jobs, each with its number."""
     if not left:
         return {}
     return {

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = add_verbs(parser)
     text = "which job owns each; kiqbridge job JID says where that is"
     listing = add_verb(verbs, "list", _list, text, "kiqbridge lock list --class Bill")
-    add(listing, "--class NAME", "only those of this class")
+    add(listing, "--class NAME", "only locks of this class")
     add_listing(listing, MOST, "for scripts that go through all of them")
     text = "free one, so that another job with the same arguments may be pushed"
     example = f"kiqbridge lock free Bill:{'3f' * 32} --yes"
