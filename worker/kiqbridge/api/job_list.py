@@ -66,7 +66,7 @@ Listed = TypeVar("Listed", bound=ListedJob)
 
 
 class JobList(Jobs, Generic[Listed]):
-    """As `Jobs`, to be read in parts and acted on."""
+    """Jobs that can be read in parts, and acted on."""
 
     @abstractmethod
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[Listed]:

@@ -54,7 +54,7 @@ class SortedEntry(ListedJob):
         return bool(self.parent.apply("retry", [self]))
 
     def add_to_queue(self) -> bool:
-        """As `retry`; Sidekiq's word for a scheduled job."""
+        """Put the job into its queue now. It is `retry` under Sidekiq's word for a scheduled job."""
         return self.retry()
 
     def reschedule(self, at: float) -> bool:

@@ -63,7 +63,7 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
 
 
 def search(jid: str, operator: Operator | None = None) -> Search:
-    """As `find_job`, with other jobs that name it."""
+    """Find a job as `find_job` does, and the other jobs that name it."""
     whose = operator or default_operator()
     found, carriers = list[Found](), list[Found]()
     if not jid:

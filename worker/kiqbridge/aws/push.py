@@ -235,7 +235,10 @@ class FleetPusher:
         return self._of_fleet(NO_FLEET).read_spilled(event)
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
-        """As `Pusher.push`; what is all or nothing goes as one, and is refused if it has jobs of two fleets."""
+        """Push records as `Pusher.push` does.
+
+        What is all or nothing is pushed as one, and is refused if it has jobs of two fleets.
+        """
         places: dict[str, list[int]] = {}
         for place, record in enumerate(records):
             its = records[0] if answering is Answering.WHOLE else record

@@ -205,7 +205,7 @@ class Answer(TypedDict):
     """As `stale`: a tick of a schedule that is paused, which the ledger remembers; nothing is enqueued for it
     later. Only if there is one."""
     skipped: NotRequired[list[dict[str, Any]]]
-    """As `paused`: a tick that somebody asked to skip."""
+    """Ticks that an operator asked to skip, in the form of `paused`."""
     spilled: NotRequired[list[dict[str, Any]]]
     """As `enqueued`: accepted while Redis is away, and enqueued with this jid when it is back. Only if there
     are such jobs."""
@@ -233,7 +233,7 @@ def answer_of(results: Sequence[Result]) -> Answer:
 
 
 def with_time(job: Enqueued) -> dict[str, Any]:
-    """As `described`, and when it runs, if later."""
+    """The fields of `described`, and the time at which the job runs, if it is later."""
     shown = described(job)
     if job.at is not None:
         shown["at"] = job.at

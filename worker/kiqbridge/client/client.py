@@ -162,7 +162,7 @@ class Client(Operations):
         return handle
 
     def handle_from(self, jid: str, writer: JobWriter) -> JobHandle:
-        """As `handle`, of a job that this writer wrote, whatever its fleet."""
+        """A handle of a job that this writer wrote, whatever its fleet."""
         if writer is self.writer:
             return self.handle(jid)
         client = self._of_fleets.get(writer)
@@ -257,7 +257,7 @@ class Client(Operations):
         return prepare_plain(item, client_now(), self.fleet_profile.current)
 
     async def apush_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """As `push_bulk`, on a thread, so that the event loop goes on (`off_loop`)."""
+        """Enqueue many jobs as `push_bulk` does, on a thread, so that the event loop goes on (`off_loop`)."""
         return await off_loop(self.push_bulk, item)
 
     def push_once(

@@ -215,7 +215,7 @@ class JobPusher(Generic[P]):
         return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
 
     async def aperform_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
-        """As `perform_async`, without blocking the event loop."""
+        """Enqueue the job now, without blocking the event loop. Takes, returns and raises what `perform_async` does."""
         if self._when is not None:
             return await off_loop(self.perform_async, *args, **kwargs)
         return await default_client().apush(self._item(args, kwargs))
@@ -223,13 +223,13 @@ class JobPusher(Generic[P]):
     async def aperform_in(
         self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle | None:
-        """As `perform_in`, without blocking the event loop."""
+        """Enqueue the job for a later time, without blocking the event loop. Takes, returns and raises what `perform_in` does."""
         return await off_loop(self.perform_in, seconds, *args, **kwargs)
 
     async def aperform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle | None:
-        """As `perform_at`, without blocking the event loop."""
+        """Enqueue the job for a given time, without blocking the event loop. Takes, returns and raises what `perform_at` does."""
         return await off_loop(self.perform_at, when, *args, **kwargs)
 
     @overload
@@ -243,7 +243,7 @@ class JobPusher(Generic[P]):
     async def aperform_bulk(
         self, args: Iterable[Any], **options: Unpack[BulkOptions]
     ) -> list[str | None]:
-        """As `perform_bulk`, without blocking the event loop."""
+        """Enqueue many jobs, without blocking the event loop. Takes, returns and raises what `perform_bulk` does."""
         if isinstance(args, Iterator):  # what a generator does belongs on the thread of its caller
             args = list(args)
         push: Callable[..., list[str | None]] = self.perform_bulk

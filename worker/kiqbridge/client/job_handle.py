@@ -76,7 +76,7 @@ class JobHandle(JobId):
         return seams.call("await_result")(str(self), timeout_s=timeout, client=self.client)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """As `result` with 30 seconds, without blocking the event loop."""
+        """Wait up to 30 seconds for the result, without blocking the event loop; raises what `result` raises."""
         waiting: Generator[Any, None, Any] = seams.call("aawait_result")(
             str(self), client=self.client
         ).__await__()

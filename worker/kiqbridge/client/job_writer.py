@@ -67,7 +67,7 @@ class JobWriter:
             self._send_jobs(self._commands(jobs[part], texts[part]), jobs[part])
 
     def write_one(self, job: PreparedJob) -> None:
-        """As `write`, which takes longer for one job: most pushes are such."""
+        """Write one job. Most pushes are of one job, and `write` takes longer for it."""
         now, payload = client_now(), job.payload
         text, queue = self.text(job, now), payload["queue"]
         commands: Sequence[Command]

@@ -142,10 +142,10 @@ class Collector(Protocol):
         """Whether it takes what is pushed through this `Client`."""
 
     def push(self, item: Mapping[str, Any]) -> str | None:
-        """As `Client.push`."""
+        """Enqueue a job; takes, returns and raises what `Client.push` does."""
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """As `Client.push_bulk`."""
+        """Enqueue many jobs; takes, returns and raises what `Client.push_bulk` does."""
 
 
 COLLECTOR: ContextVar[Collector | None] = ContextVar("kiqbridge_collector", default=None)

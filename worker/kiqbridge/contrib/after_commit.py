@@ -72,7 +72,11 @@ class DeferringClient(Client):
         self._defer = defer
 
     def push(self, item: Mapping[str, Any]) -> JobHandle | None:
-        """As `Client.push`, but that only `PayloadError` can be raised: nothing is written yet."""
+        """Pass a job to `defer`, which enqueues it later. Takes and returns what `Client.push` does.
+
+        Raises:
+            PayloadError: the job is refused. No other error is raised here: nothing is written yet.
+        """
         job = self._prepare(item, client_now(), bulk=False)
         if job is None:
             return None
@@ -81,7 +85,11 @@ class DeferringClient(Client):
         return self.stands_for.handle_from(job.jid, writer)
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """As `Client.push_bulk`, with the difference of `push`; refused as a whole."""
+        """Pass many jobs to `defer`, which enqueues them later. Takes and returns what `Client.push_bulk` does.
+
+        Raises:
+            PayloadError: one of them is refused, and so are all.
+        """
         now = client_now()
         bulk = parse_bulk(item, now, random.random)
         prepared = [

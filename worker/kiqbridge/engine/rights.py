@@ -79,6 +79,6 @@ class Rights:
             self._troubles.clear(_NAME)
 
     def look_again(self) -> None:
-        """As `look`, if something was missing, or is refused now."""
+        """Look at the rights again, if one was missing, or if Redis refuses something now."""
         if self._reported or any(self._refused()):
             self.look()

@@ -59,7 +59,7 @@ class Troubles:
         self._texts[name] = text, time.monotonic() + for_s
 
     def hindered(self, name: str, text: str) -> None:
-        """As `set`, for what each further try finds out anew: it counts for `HINDERED_S`, and a warning is logged once."""
+        """Set a reason that each further try finds anew: it counts for `HINDERED_S` seconds, and a warning is logged once."""
         is_new = name not in self
         self.set(name, text, for_s=HINDERED_S)
         if is_new:

@@ -90,7 +90,7 @@ class Template:
         return None if value is NO_VALUE else value
 
     def text(self, parent: Mapping[str, Entry], name: str) -> str | None:
-        """As `value`, of one that must be text."""
+        """The value of a property that must be text; None if it is not given."""
         value = self.value(parent, name)
         if value is not None and not isinstance(value, str):
             raise TemplateFault(parent[name].line, f"{name} must be text, not {value!r}: quote it")

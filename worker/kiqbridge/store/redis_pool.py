@@ -249,7 +249,7 @@ class RedisPool:
         return replies
 
     def call(self, *command: str | bytes | float) -> Any:
-        """As `RedisConnection.call`, on a connection of the pool."""
+        """Run one command on a connection of the pool, and return its reply. Raises what `RedisConnection.call` raises."""
         return self.run(command)[0]
 
     def script(
@@ -261,7 +261,7 @@ class RedisPool:
         repeatable: bool = True,
         replicas: Replicas | None = None,
     ) -> Any:
-        """As `RedisConnection.script`, on a connection of the pool."""
+        """Run a script on a connection of the pool. Arguments and errors are those of `RedisConnection.script`."""
         if _stand_in is not None:
             return _stand_in.script(script, keys, args)
         return self._lend(RedisConnection.script, (script, keys, args), repeatable, replicas)
@@ -341,7 +341,7 @@ class RedisPool:
 
 
 class SharedConnection(RedisConnection):
-    """See `RedisPool.shared_connection`."""
+    """A connection for one thread, which borrows one of the pool for each call (`RedisPool.shared_connection`)."""
 
     pool: RedisPool
     _last: RedisConnection | None = None

@@ -33,7 +33,7 @@ class EagerPool(RedisPool):
         self._performing = threading.Lock()
 
     def run(self, *commands: Command, **options: Any) -> list[Any]:
-        """See `RedisPool.run`."""
+        """Run commands, and perform the jobs that they push."""
         if has_stand_in():
             return super().run(*commands, **options)
         replies = self._jobs.memory.run(commands)
@@ -49,7 +49,7 @@ class EagerPool(RedisPool):
         repeatable: bool = True,
         replicas: Replicas | None = None,
     ) -> Any:
-        """See `RedisPool.script`."""
+        """Run a script, and perform the jobs that it pushes."""
         if has_stand_in():
             return super().script(script, keys, args, repeatable=repeatable, replicas=replicas)
         answer = self._jobs.memory.script(script, keys, args)

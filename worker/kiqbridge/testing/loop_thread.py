@@ -68,7 +68,7 @@ class LoopThread:
         return result
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """See `bridge.LoopOwner`."""
+        """Whether this thread still runs the loop."""
         return loop is self.loop and self._thread.is_alive()
 
     def close(self) -> None:

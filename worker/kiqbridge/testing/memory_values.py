@@ -59,7 +59,7 @@ class Values:
         return value
 
     def edit(self, key: str, kind: type[T]) -> T:
-        """As `get`; an empty value is kept, to be filled at once."""
+        """The value of a key, to be changed; an empty value is kept, to be filled at once."""
         value = self.get(key, kind)
         self.values[key] = value  # type: ignore[assignment] # one of the kinds of `Value`
         return value

@@ -27,7 +27,7 @@ class Drains(Protocol):
     """What `drain` calls: that of a fake, or of a real server."""
 
     def drain(self, **options: Unpack[DrainOptions]) -> int:
-        """See `FakeJobs.drain`."""
+        """Perform the jobs that wait, and those that they enqueue; how many. The options are those of `FakeJobs.drain`."""
 
 
 _lock = threading.Lock()

@@ -274,7 +274,7 @@ class MemoryPerformer:
         self.close = self._jobs.close
 
     def client(self, keys: Keys) -> Client:
-        """See `JobPerformer.client`."""
+        """The client of the jobs that are performed."""
         return self._jobs.client(keys, self._pool)
 
     def perform(self, keys: Keys, queue: str, text: bytes) -> PerformedJob:

@@ -208,7 +208,7 @@ def unknown_declared(options: Iterable[str]) -> str | None:
 
 
 def unknown_pushed(options: Iterable[str]) -> str | None:
-    """As `unknown_declared`, for the options of a single push."""
+    """Why options of a single push are refused, naming the first one; None when all are known."""
     return _first_unknown(options, _PUSHED, list(_PUSHED))
 
 

@@ -9,7 +9,7 @@ SoftTimeLimitExceeded = JobTimeout
 """Raised in a task that runs longer than its `soft_time_limit`."""
 
 TimeLimitExceeded = JobTimeout
-"""As `SoftTimeLimitExceeded`: there is one time limit."""
+"""The same error as `SoftTimeLimitExceeded`: there is one time limit."""
 
 TimeoutError = ResultTimeout  # noqa: A001 - Celery's name
 """Raised by `AsyncResult.get(timeout=…)`."""

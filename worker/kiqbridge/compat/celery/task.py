@@ -138,7 +138,7 @@ class Task(Generic[P, R]):
         return self.apply_async(args, kwargs)
 
     def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """As `delay`, for `call`, `chain`, `group` and `Batch` of `kiqbridge.flow`; returns the jid."""
+        """Enqueue the task, and return its jid: `delay` for `call`, `chain`, `group` and `Batch` of `kiqbridge.flow`."""
         return self.apply_async(args, kwargs).id
 
     @property

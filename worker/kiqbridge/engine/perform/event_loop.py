@@ -203,7 +203,7 @@ class EventLoop(KeptLoop):
             self.loop.call_soon_threadsafe(self._cancel_all)
 
     def give_up(self) -> None:
-        """See `KeptLoop`."""
+        """Give back the jobs that the lost loop held."""
         for each in list(self._running.values()):
             if self._release(each):
                 if each.task is not None:
@@ -212,7 +212,7 @@ class EventLoop(KeptLoop):
                 self._bookkeeper.give_back(each.chunk, each.job.text)
 
     def go_on(self) -> None:
-        """See `KeptLoop`; what was raised in a callback of ours may have kept that from its work."""
+        """Begin the jobs that wait; an error in one of our callbacks may have kept it from its work."""
         self._woken = self._is_sweeping = False
         self._begin()
 

@@ -105,7 +105,7 @@ class Fetcher:
 
     @property
     def last(self) -> Chunk | None:
-        """See `Fetches`."""
+        """The chunk that was fetched last."""
         return self.claimer.last
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
@@ -155,19 +155,19 @@ class Fetcher:
         self.claimer.acknowledge_for(connection)
 
     def share(self, chunk: Chunk) -> None:
-        """See `Fetches.share`."""
+        """Have the jobs of this chunk acknowledged singly, since they run on the event loop."""
         if not chunk.is_shared and self._spare is not None:
             chunk.share(partial(self._spare.free, self.claimer))
 
     def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
-        """See `Fetches.was_put_back`."""
+        """Wait for a moment if the class was to be left out already: the server did not recognise its spelling."""
         if any(spelling in self._without for spelling in spellings(name)):
             # Its text spells the class in a way of its own, so the server did not know it: it comes back
             # with the next claim, and again.
             give_up.wait(MISREAD_S)
 
     def leave(self, chunk: Chunk) -> None:
-        """See `Fetches.leave`."""
+        """Leave a shared chunk to the event loop, and fetch on under another claimer."""
         if chunk.is_shared and self._spare is not None:
             self.claimer = self._spare.lend(self.connection)
             chunk.leave()

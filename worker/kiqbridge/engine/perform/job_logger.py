@@ -140,7 +140,7 @@ class LineFormatter(logging.Formatter):
         return text
 
     def job_line(self, now: float, message: str, context: str, elapsed: float | None) -> str:
-        """As `format` writes it."""
+        """The line of a job, in the form of `format`, made without a record."""
         took = "" if elapsed is None else f" elapsed={elapsed}"
         prefix = "" if self._time is None else f"{self._time.text(now)} "
         return f"{prefix}pid={_pid.number} tid={TID.get()}{context}{took} {self._info}: {message}\n"
@@ -186,7 +186,7 @@ class JSONFormatter(logging.Formatter):
         return text
 
     def job_line(self, now: float, message: str, context: str, elapsed: float | None) -> str:
-        """As `format` writes it."""
+        """The line of a job, in the form of `format`, made without a record."""
         took = "" if elapsed is None else f',"elapsed":{elapsed}'
         return (
             f'{{"ts":"{self._time.text(now)}","pid":{_pid.number},"tid":"{TID.get()}",'

@@ -114,7 +114,7 @@ class FlowHandle(JobId):
         return self._value(self._shape)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """As `result` with 30 seconds, without blocking the event loop."""
+        """Wait up to 30 seconds for the result, without blocking the event loop; raises what `result` raises."""
         waiting: Generator[Any, None, Any] = off_loop(self.result).__await__()
         return waiting
 

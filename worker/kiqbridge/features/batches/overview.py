@@ -258,7 +258,7 @@ def _step(expected: int, total: int) -> int:
 
 
 def cancel_batch(operator: Operator, bid: str) -> None:
-    """As `Batch.cancel`, in the name of an operator: with an entry in the audit log; raises the same."""
+    """Cancel a batch in the name of an operator, with an entry in the audit log. Raises what `Batch.cancel` raises."""
     Batch(bid, client=operator.client).cancel()
     record_audit(operator, "cancel", f"batch:{bid}")
 

@@ -150,7 +150,7 @@ class Signature(Part):
         return self.type.apply_async(whole.args, whole.kwargs, **{**self.options, **options})
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """As `apply_async(args, kwargs)`."""
+        """Enqueue the task with these arguments: `apply_async(args, kwargs)`."""
         return self.apply_async(args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -229,7 +229,7 @@ class group(Part):  # noqa: N801 - as above
     def plan(
         self, args: Sequence[Any], *, gets_value: bool, before: object = None
     ) -> tuple[Group, GroupResult]:
-        """As `Signature.plan`; `before`: the stage behind it, a signature that gets the list of its results."""
+        """The group and its results; `before`: the stage behind it, a signature that gets the list of its results."""
         planned = [_planned(each.stages(), args, gets_value=gets_value) for each in self.tasks]
         results = GroupResult(new_jid(), [result for _, result in planned])
         passes = isinstance(before, Signature) and not before.immutable
@@ -257,7 +257,7 @@ class chord(Part):  # noqa: N801 - as above
         return [*([self.header] if self.header.tasks else ()), *body.stages()]
 
     def apply(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """See `Part.apply`; a body without a header gets an empty list."""
+        """Run it here and now (`Part.apply`); a body without a header gets an empty list."""
         return super().apply(args if self.header.tasks else (*args, []), kwargs)
 
     def __call__(self, body: Any = None) -> Any:

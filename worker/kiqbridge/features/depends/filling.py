@@ -37,7 +37,7 @@ class _Provided(Filled):
         self.provider = provider
 
     def define(self, definition: JobDefinition, *, on_loop: bool) -> JobDefinition:
-        """See `injected`."""
+        """The definition of a job whose dependencies are filled in when it is called."""
         return injected(definition, on_loop=on_loop)
 
     def __repr__(self) -> str:

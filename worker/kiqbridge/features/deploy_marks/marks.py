@@ -38,7 +38,7 @@ def minute_of(now: float) -> str:
 
 
 def mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
-    """As `Client.deploy_mark`."""
+    """Mark a deployment at `now` (epoch seconds); the rules are those of `Client.deploy_mark`."""
     return write_mark(redis, keys, parse_label(label), now)
 
 

@@ -96,7 +96,7 @@ class TaskProtection:
         self._ending.set()
 
     def stop(self) -> None:
-        """As `quiet`, and wait for it, though no longer than the agent may be silent."""
+        """End the protection as `quiet` does, and wait until it has ended, no longer than the agent may be silent."""
         self._ending.set()
         self.thread.join(2 * ANSWER_S)
 

@@ -91,7 +91,7 @@ def restartable(
 async def async_restartable(
     restart: Callable[[C | None], AsyncIterable[T]], *, key: Callable[[T], C], cursor: C | None
 ) -> AsyncIterator[tuple[T, C | None]]:
-    """As `restartable`, for an asynchronous source."""
+    """The items of an asynchronous source that can begin after a key. Takes the arguments of `restartable`."""
     items = aiter(restart(cursor))
     try:
         async for item in items:
@@ -124,7 +124,7 @@ async def async_pages(
     key: Callable[[T], C],
     cursor: C | None,
 ) -> AsyncIterator[tuple[T, C | None]]:
-    """As `pages`, with an `async def fetch`."""
+    """The items of a table or an API that an `async def fetch` reads page by page. Takes the arguments of `pages`."""
     while page := await fetch(cursor):
         for item in page:
             yield item, cursor
@@ -227,7 +227,7 @@ def batches(pairs: Iterable[tuple[T, C]], size: int) -> Iterator[tuple[list[T], 
 async def async_batches(
     pairs: AsyncIterable[tuple[T, C]], size: int
 ) -> AsyncIterator[tuple[list[T], C]]:
-    """As `batches`, of an asynchronous enumerator."""
+    """The items of an asynchronous enumerator, up to `size` at a time. Raises what `batches` raises."""
     _check_size(size)
     source = aiter(pairs)
     try:

@@ -238,7 +238,7 @@ def _write_json(
 
 @lru_cache(_MOST_TEXTS)
 def _utc(at: int) -> str:
-    """As `instant_text`, in a third of the time."""
+    """The text of `instant_text`, made in a third of the time."""
     return f"{datetime.fromtimestamp(at, UTC).isoformat()[:19]}Z"
 
 

@@ -53,7 +53,7 @@ class Pushes(Protocol):
         overlap: Overlap = "allow",
         max_age_s: float | None = None,
     ) -> Any:
-        """See `Client.push_tick`."""
+        """Enqueue the jobs of one occurrence, as `Client.push_tick` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,7 @@ class ProcessPool:
             child.kill()
 
     def end_one(self, owner: object) -> None:
-        """As `interrupt`, for a job that was taken away: `owner` may perform others after it."""
+        """Kill the child that runs a job which was taken away from `owner`; unlike `interrupt`, `owner` may perform others after it."""
         with self._changed:
             if owner not in self._running:
                 return

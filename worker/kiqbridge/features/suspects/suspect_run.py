@@ -84,7 +84,7 @@ class SuspectRun:
     def invoke_async(
         self, definition: JobDefinition, execution: Execution, executor: Executor
     ) -> Awaitable[Any]:
-        """As `Invoker`."""
+        """Call a job on the event loop, as `Invoker` does."""
         return self._invoker.invoke_async(definition, execution, executor)
 
     def run(

@@ -27,7 +27,7 @@ class Saved(Filter):
         return super().__str__() or "all"
 
     def matches(self, job: JobRecord, now: float) -> bool:
-        """See `Filter.matches`."""
+        """Whether the job was chosen, and matches the filter."""
         return hash(job.text) in self.texts and super().matches(job, now)
 
 

@@ -66,5 +66,5 @@ class Unique(Rule):
         payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
 
     def refusal(self, job_class: str, jid: str, places: Mapping[int, str]) -> KiqbridgeError:
-        """As `Rule.refusal`; the answers are jids."""
+        """The error of a job whose lock another job holds; `places` has the jids of the holders."""
         return NotUnique(job_class, jid, places=places)

@@ -174,7 +174,7 @@ def page_of(rows: Sequence[Any], request: Request, size: int) -> Page[Any]:
 
 
 def read_shared(view: View, place: str, read: ReadPage[Row], listing: Listing) -> Rows[Row]:
-    """As `fetch_rows`, once for all who look at the same page; a filtered one is read more rarely."""
+    """The rows of `fetch_rows`, read once for all users of the same page; a filtered page is read more rarely."""
     fresh_s = FILTERED_FRESH_S if listing.where else 1.0
     return view.read(
         ("rows", place, listing.key), lambda: fetch_rows(read, listing, view.now), fresh_s
