@@ -42,6 +42,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/step_functions/roles.py
     kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py kiqbridge/features/results/keeping.py
     kiqbridge/features/unique/begin.py kiqbridge/features/unique/locks.py
+    kiqbridge/features/*/doctor.py kiqbridge/features/batches/signatures.py kiqbridge/features/done/keeper.py
     kiqbridge/features/lint/heat_map.py kiqbridge/store/tracking_connection.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz
 '

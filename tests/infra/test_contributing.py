@@ -120,7 +120,7 @@ def test_a_setting_is_read_from_file_environment_and_flag_and_is_in_help_and_doc
 
     assert run(package, "-c", program) == "hello a b c\n"
     assert "--greeting WORD" in run(package, "-m", "kiqbridge", "worker", "--help")
-    assert "| greeting | `KIQBRIDGE_GREETING` |" in run(
+    assert "| greeting<br>`--greeting`<br>`KIQBRIDGE_GREETING` | " in run(
         package, str(ROOT / ".make/settings_doc.py")
     )
 
