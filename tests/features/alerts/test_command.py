@@ -46,7 +46,7 @@ def test_a_rule_is_muted_and_unmuted_and_both_are_in_the_audit_log(run, known):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("mute", "retires", "--for", "1h"), "retires alerts nobody; did you mean retries"),
+        (("mute", "retires", "--for", "1h"), "retires sends no alert; did you mean retries"),
         (("mute", "retries"), "--for"),
         (("mute", "retries", "--for", "soon"), "no duration"),
         (("watch",), "the settings name none"),

@@ -195,7 +195,7 @@ def test_a_muted_rule_begins_no_alert_and_one_that_has_begun_ends(redis, watchin
     with webhook() as (url, received):
         watch = watching({"webhook": url}, rules={"retries": {"over": 2, "for": 0}, "deaths": None})
         watch.look()
-        with pytest.raises(PayloadError, match="retires alerts nobody; did you mean retries"):
+        with pytest.raises(PayloadError, match="retires sends no alert; did you mean retries"):
             mute_alert("retires", 60, operator=operator)
         assert mute_alert("retries", 60, operator=operator) > fetch_alerts(operator).at
         fail(redis)

@@ -89,7 +89,7 @@ def test_the_leader_warns_of_them_once_until_they_are_gone(redis, forgotten, cap
     assert caplog.messages == []
     lead_for(1300)
     told = (
-        f"2 jobs are in flight for {forgotten.incarnation}, which is not registered: nobody performs them "
+        f"2 jobs are in flight for {forgotten.incarnation}, which is not registered: no worker performs them "
         f"or gives them back ({list_of(forgotten)}); somebody has deleted kb:inflight, or Redis has "
         "evicted it; run `kiqbridge recover`"
     )

@@ -156,7 +156,7 @@ class UnregisteredWatch:
             names.add(each.incarnation)
             if each.incarnation not in self._reported:
                 logger.warning(
-                    "%d jobs are in flight for %s, which is not registered: nobody performs them or gives "
+                    "%d jobs are in flight for %s, which is not registered: no worker performs them or gives "
                     "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
                     "`kiqbridge recover`",
                     sum(each.lists.values()),

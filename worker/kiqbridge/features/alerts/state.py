@@ -114,7 +114,7 @@ def mute_alert(rule: str, for_s: float, *, operator: Operator | None = None) -> 
     if rule not in state.rules:
         known = ", ".join(state.rules) or "none, or no worker with alerts has led the fleet yet"
         raise PayloadError(
-            f"rule: {rule} alerts nobody{did_you_mean(rule, state.rules)}; rules that do: {known}"
+            f"rule: {rule} sends no alert{did_you_mean(rule, state.rules)}; rules that do: {known}"
         )
     until = state.at + for_s
     operator.pool.call("HSET", operator.keys.alerts, f"mute {rule}", until)

@@ -44,7 +44,7 @@ def write_stubs(contract: Contract) -> str:
         class_name = class_name_of(name)
         if class_name in classes:
             raise ConfigError(
-                f"{name}: its class {class_name} would be that of another job; rename one of them"
+                f"{name}: another job already has the class name {class_name}; rename one of them"
             )
         classes[class_name] = _class(class_name, name, contract.jobs[name])
     body = "\n\n\n".join(classes.values())

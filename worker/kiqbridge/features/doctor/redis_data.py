@@ -48,7 +48,7 @@ MOVED: Final = _rule(
 UNREGISTERED: Final = _rule(
     id="unregistered",
     reports="in-flight lists with jobs whose incarnation is not in kb:inflight: it was deleted or evicted",
-    why="nobody performs these jobs, and no worker gives them back by itself",
+    why="no worker performs these jobs, and none gives them back by itself",
     action="run kiqbridge recover, which gives them back; set maxmemory-policy to noeviction",
 )
 

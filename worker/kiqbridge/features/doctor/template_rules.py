@@ -60,7 +60,7 @@ VISIBILITY: Final = _rule(
 )
 DEAD_LETTER: Final = _rule(
     id="dead-letter",
-    reports="a function, schedule, queue or stream whose failed events nobody keeps",
+    reports="a function, schedule, queue or stream whose failed events are kept nowhere",
     why="AWS gives up after some attempts, and the job was never enqueued: no log or metric of yours shows it",
     action="name a dead-letter queue there, or set MaximumRetryAttempts: 0 where the next event does the same",
 )
@@ -92,7 +92,7 @@ REDIS_TLS: Final = _rule(
 ALARMS: Final = _rule(
     id="alarms",
     reports="a template with functions of Kiqbridge and no alarm",
-    why="dead letters, failed ticks and queues that grow are noticed by nobody",
+    why="no alarm reports dead letters, failed ticks and queues that grow",
     action="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/how_to/runbooks.md)",
 )
 RUNTIME: Final = _rule(

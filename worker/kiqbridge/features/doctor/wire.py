@@ -72,7 +72,7 @@ _MARK: Final = b"queue:"
 NAMESPACE: Final = _rule(
     id="namespace",
     reports="queues with jobs under another namespace than the configured one, where no process lives",
-    why="a client and its workers disagree about the namespace: nobody performs these jobs",
+    why="a client and its workers disagree about the namespace: no worker performs these jobs",
     action="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
 )
 

@@ -31,7 +31,7 @@ PROCESS_CLOCK: Final = _rule(
 QUIET: Final = _rule(
     id="quiet",
     reports="processes that are quiet and have nothing to do",
-    why="they take no jobs any more, and nobody has stopped them",
+    why="they take no jobs any more, and no operator has stopped them",
     action="stop them (kiqbridge stop IDENTITY), or start them again; quiet cannot be undone",
 )
 

@@ -93,7 +93,7 @@ def _fields(state: LimitState) -> dict[str, Any]:
 def _show(options: argparse.Namespace) -> int:
     found = read_limiter(open_operator(via="cli"), options.kind, options.name)
     if found is None:
-        warn(f"limiter {options.kind} {options.name}: nobody has entered it within the last day")
+        warn(f"limiter {options.kind} {options.name}: it was not entered within the last day")
         return REFUSED
     state = found.state
     if options.json:

@@ -40,7 +40,7 @@ def show(request: Request) -> Response:
     limiter = view.read(("limiter", kind, name), lambda: read_limiter(view.operator, kind, name))
     if limiter is None:
         raise HTTPException(
-            404, f"There is no limiter {kind} {name}: nobody has entered it within the last day."
+            404, f"There is no limiter {kind} {name}: it was not entered within the last day."
         )
     return render(request, "limiter.html", limiter=limiter, state=limiter.state)
 
