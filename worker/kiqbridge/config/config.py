@@ -132,7 +132,7 @@ class Config:
         env=(),
         flags=("-g", "--tag"),
         metavar="TAG",
-        help="name shown for this process; none = that of the working directory",
+        help="name shown for this process; none = the name of the working directory",
     )
     app: str = _row(
         help="name of the application that its declared schedules belong to; none = the package or file that declares "
@@ -235,7 +235,7 @@ class Config:
     metrics: str = _row(
         parse=worker.metrics,
         default="both",
-        help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
+        help="Metrics pages that show our jobs: 7 or 8 = the page of Sidekiq 7 or 8 and later, both, or off",
     )
     prometheus_port: int = _row(
         feature="telemetry",

@@ -34,7 +34,7 @@ class ForWeb:
         default_text="viewer; with sign-in each one's own",
         flags=("--role",),
         metavar="viewer|operator|admin",
-        help="what everybody may do without sign-in; with sign-in the most that anybody may do",
+        help="role of every user without sign-in; with sign-in the highest role of a user",
     )
 
     web_base_path = Setting(
@@ -87,11 +87,11 @@ class ForWeb:
     )
 
     web_jwt_issuer = Setting(
-        help="what `iss` of a token must be; empty = not looked at",
+        help="required value of `iss` in a token; empty = `iss` is not checked",
     )
 
     web_jwt_audience = Setting(
-        help="what `aud` of a token must be or contain; empty = a token must have none",
+        help="value that `aud` of a token must be or contain; empty = a token must have none",
     )
 
     web_jwt_role_claim = Setting(
@@ -148,13 +148,13 @@ class ForWeb:
     web_shows_all_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="from which role on nothing is hidden: viewer, operator, admin, or nobody",
+        help="lowest role from which nothing is hidden: viewer, operator, admin, or nobody",
     )
 
     web_shows_args_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="from which role on arguments of jobs are shown: viewer, operator, admin, or nobody",
+        help="lowest role that is shown the arguments of jobs: viewer, operator, admin, or nobody",
     )
 
 
