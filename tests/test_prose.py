@@ -7,8 +7,6 @@ ROOT = Path(__file__).parents[1]
 INSTEAD = {
     r"told|tells?|telling": "log, report, notify, pass, parse, distinguish",
     r"mend(s|ed|ing)?": "fix",
-}
-INSTEAD_IN_CODE = {
     r"who(m|ever)": "the worker, the client, the user: the one that is meant",
     r"nobody's|somebody's": "the owner by its name",
     r"nor (does|do|is|are|has|have|can)": "and it does not",
@@ -38,8 +36,6 @@ def unwanted(root: Path) -> list[str]:
         for path in sorted(root.glob(pattern))
         if (name := path.relative_to(root).as_posix()) not in NOT_READ
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        for words, instead in (
-            INSTEAD if path.suffix == ".md" else INSTEAD | INSTEAD_IN_CODE
-        ).items()
+        for words, instead in INSTEAD.items()
         for found in re.finditer(rf"\b({words})\b", line, re.IGNORECASE)
     ]
