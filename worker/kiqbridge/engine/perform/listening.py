@@ -37,8 +37,8 @@ FUTILE_CLAIMS: Final = 3
 """After so many claims in a row that brought nothing, pause before the next."""
 
 
-_NO_TIME: Final = b"000\r\n"
-"""How a prepared claim ends that hands a token on: `token_of` with no time left."""
+_NO_TIME: Final = b"000/"
+"""How the token of a prepared claim begins: `token_of` with no time left."""
 
 
 class _GoOn(Enum):
@@ -209,7 +209,8 @@ class Listening(Turns):
             return b""
         if self.is_alone:
             return claim.packed
-        return claim.packed[: -len(_NO_TIME)] + b"%03d\r\n" % self._renew_in_ms
+        before, _, generation = claim.packed.rpartition(_NO_TIME)
+        return b"%s%03d/%s" % (before, self._renew_in_ms, generation)
 
     def _claim(
         self, pending: PendingClaim | None, prepared: "PreparedClaim | None"

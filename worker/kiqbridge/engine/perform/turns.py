@@ -220,8 +220,8 @@ class Turns:
         elif message[1] == _LOOK:
             self._check()
         else:
-            generation, _, renew_in_ms = text_of(message[1]).partition("/")
-            self._begin(generation, int(renew_in_ms or 0) / 1000)
+            times, _, generation = text_of(message[1]).rpartition("/")
+            self._begin(generation, int(times.partition("/")[0] or 0) / 1000)
 
     def _begin(self, generation: str, renew_in_s: float = RENEW_S) -> None:
         self.state = State.LISTENING
@@ -342,8 +342,11 @@ class Turns:
 
 
 def token_of(generation: str, renew_in_ms: int = 0) -> str:
-    """What is handed on: under which generation, and when the next one is to renew the sign."""
-    return f"{generation}/{renew_in_ms:03d}"
+    """What is handed on: when the next one is to renew the sign, and under which generation.
+
+    An earlier build takes all of it for the generation, and puts a number behind it.
+    """
+    return f"{renew_in_ms:03d}/{generation}"
 
 
 def renewed(generation: str) -> str:
