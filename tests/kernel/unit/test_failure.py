@@ -90,7 +90,9 @@ class TestFailure:
         assert settlement.target is Target.RETRY
         assert kept(settlement)["error_class"] == "kiqbridge.errors.PayloadError"
         message = kept(settlement)["error_message"]
-        assert message.startswith(f"args: {args!r} is not a list; the client that pushes this job must")
+        assert message.startswith(
+            f"args: {args!r} is not a list; the client that pushes this job must"
+        )
         assert kept(settlement)["args"] == args
         assert not called
 
