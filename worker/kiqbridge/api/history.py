@@ -63,7 +63,7 @@ def history_of(
     tick: TickMark | None = None,
     bid: str = "",
 ) -> JobHistory:
-    """The life of a job; its status is `unknown` if nothing of it is kept, or for some milliseconds after its end.
+    """The life of a job; its status is `unknown` if nothing of it is kept, or until its end is on record.
 
     Args:
         jid: of the job.

@@ -38,8 +38,8 @@ class JobHandle(JobId):
         """Where the job is now: `queued`, `running`, `retrying`, `scheduled`, `dead`, or how it has ended.
 
         `running`: a worker has it. How a job has ended (`done`, `dead`, `discarded`, `skipped`, `expired`, `cancelled`,
-        `gone`, `deleted`) is known of one with `result_ttl` a few milliseconds after its end, of others after a second or
-        two, while their record is kept (`keep_done`); else it is `unknown`. All queues and sets are looked through for it.
+        `gone`, `deleted`) is known of one with `result_ttl` a few milliseconds after its end, of others one to
+        ten seconds after it, while their record is kept (`keep_done`); else it is `unknown`. All queues and sets are looked through for it.
 
         Raises:
             RedisUnavailable, RedisRefused: not everything was read.

@@ -1,6 +1,7 @@
 """The thread of a worker that writes what has ended there.
 
-1. It sleeps until something is noted (engine/perform/ended.py), and a second later takes all that was.
+1. It sleeps until something is noted (engine/perform/ended.py), and a second later takes all that was; five seconds
+   after the turn before at the earliest, since many records cost Redis little more than one.
 2. Of each class and kind it keeps the last ones, as many as Redis would.
 3. One script for each fifty writes them. The more were written, the longer it waits until the next turn: so a flood
    costs a process some hundred records a second at most, whatever it performs.
@@ -34,7 +35,9 @@ IN_ALL: Final = 100
 KEPT_S: Final = 30 * 86_400
 """Seconds after the last end in which records are forgotten."""
 
-LEAST_S: Final = 1.0
+SOON_S: Final = 1.0
+"""From the first end that is noted to the turn that writes it."""
+LEAST_S: Final = 5.0
 MOST_S: Final = 10.0
 """Between two turns."""
 
@@ -125,11 +128,11 @@ class Keeper(Role):
             self._some.set()
 
     def _keep_on(self) -> None:
-        wait_s = LEAST_S
+        next_at = float("-inf")
         while True:
             threads.rest()
             self._some.wait()
-            is_last = self._stopping.wait(wait_s)
+            is_last = self._stopping.wait(max(SOON_S, next_at - time.monotonic()))
             threads.beat()
             self._some.clear()  # first: what is noted from now on may be left
             written = 0
@@ -141,7 +144,7 @@ class Keeper(Role):
             self.tried(act)
             if is_last:
                 return
-            wait_s = min(max(LEAST_S, written / RECORDS_A_SECOND), MOST_S)
+            next_at = time.monotonic() + min(max(LEAST_S, written / RECORDS_A_SECOND), MOST_S)
 
 
 def note(connection: RedisConnection, keys: Keys, entries: Iterable[Entry], keep: int) -> int:

@@ -35,18 +35,18 @@ def record(keys: Keys, connection: RedisConnection) -> None:
     """Write the minute that begins or goes on, and forget those of more than an hour ago."""
     names, clock = connection.run(("SMEMBERS", keys.queues), ("TIME",))
     now = server_time(clock)
-    commands = [
-        command
-        for name in names
-        for key in [keys.queue(text_of(name))]
-        for command in (("LLEN", key), ("LINDEX", key, -1))
-    ]
-    replies = connection.run(*commands) if commands else []
-    sizes = zip(map(text_of, names), replies[::2], replies[1::2], strict=True)
-    longest = sorted(sizes, key=lambda each: -each[1])[:MOST]
+    queues = [text_of(name) for name in names]
+    sizes = connection.run(*(("LLEN", keys.queue(name)) for name in queues)) if queues else []
+    longest = sorted(zip(queues, sizes, strict=True), key=lambda each: -each[1])[:MOST]
+    # A job may be long: none is read of a queue that is not kept.
+    oldest = (
+        connection.run(*(("LINDEX", keys.queue(name), -1) for name, _ in longest))
+        if longest
+        else []
+    )
     minute: Minute = {
         name: (size, round(JobRecord(text).latency(now), 1) if text else 0.0)
-        for name, size, text in longest
+        for (name, size), text in zip(longest, oldest, strict=True)
     }
     at = int(now) // 60
     key = keys.queue_minutes
