@@ -27,7 +27,9 @@ MADE = [
     ("modules.html", "push_tick.lua"),
     ("reference/doctor.html", 'id="failing-class"'),
     ("index.html", 'src="images/web-now.png#only-light"'),
+    ("index.html", '<span style="--line: 1">'),
     ("index.html", "0 given back. Bye."),
+    ("llms.txt", "(tutorial/first_job.html)"),
     (
         "index.html",
         'href="explanation/proofs.html#test_a_thousand_deliveries_of_a_tick_enqueue_one_job"',

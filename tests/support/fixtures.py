@@ -17,6 +17,7 @@ from support.distribution import Distribution, make_once
 from support.engine import EngineProcess
 from support.enqueue_function import ENVIRONMENT, Context, load_app
 from support.fleet import Fleet
+from support.jobs import own_declarations
 from support.proxy import InterceptingRedis
 from support.runners import RunnerStand
 from support.servers import ServerProcess as RedisServer
@@ -25,6 +26,16 @@ from support.stacks import installed_library, running_threads
 from support.workers import started_workers
 
 TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def own_tasks() -> Iterator[None]:
+    """Nothing is declared, not by Celery's module either, and no client is configured; as before afterwards."""
+    from kiqbridge.compat.celery.app import _shared_tasks  # few tests need it
+
+    _shared_tasks.clear()
+    with own_declarations():
+        yield
 
 
 @pytest.fixture

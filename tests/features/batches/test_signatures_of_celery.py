@@ -6,12 +6,13 @@ import celery as real_celery
 import pytest
 
 from kiqbridge import flow, job
-from kiqbridge.client.default_client import default_client, own_default_client
+from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.compat import celery as our_celery
-from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.errors import PayloadError
 from kiqbridge.testing import fake
+
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 CALLS = {
     "chain": lambda c, t: c.chain(t.add.s(1, 2), t.add.s(4))(),
@@ -36,14 +37,6 @@ CALLS = {
     "parent": lambda c, t: c.chain(t.add.s(1, 2), t.add.s(4))().parent,
     "named": lambda c, t: c.signature(t.add, args=(1, 2)).clone().delay(),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    _shared_tasks.clear()
-    with own_default_client():
-        yield
 
 
 def add(x, y):

@@ -2,16 +2,10 @@
 
 import pytest
 
-from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.compat.celery import Celery
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    with own_default_client():
-        yield
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 
 def test_a_task_names_its_pool_and_need_not_be_warned_of_its_limit(caplog):

@@ -2,19 +2,13 @@
 
 import pytest
 
-from kiqbridge.client.default_client import default_client, own_default_client
-from kiqbridge.client.registry import default_registry
+from kiqbridge.client.default_client import default_client
 from kiqbridge.compat.celery import Celery, shared_task
 from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultOmitted, ResultTimeout
 from kiqbridge.testing import fake
 from kiqbridge.testing.performing import apply_ends
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    with own_default_client():
-        yield
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 
 @pytest.fixture

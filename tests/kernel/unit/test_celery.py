@@ -8,13 +8,11 @@ from types import SimpleNamespace
 import celery as real_celery
 import pytest
 
-from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
 from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, exceptions
-from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.compat.celery.conf import Conf
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
 from kiqbridge.compat.celery.request import Request, called
@@ -23,13 +21,7 @@ from kiqbridge.compat.celery.utils.log import get_task_logger
 from kiqbridge.errors import ConfigError, JobTimeout, PayloadError, ResultTimeout
 from kiqbridge.testing import fake
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    _shared_tasks.clear()
-    with own_default_client():
-        yield
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 
 @pytest.fixture

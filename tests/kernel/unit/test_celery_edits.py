@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from kiqbridge.client.default_client import own_default_client
-from kiqbridge.client.registry import default_registry
 from kiqbridge.compat.celery import Celery
 from kiqbridge.compat.celery.request import Request
 from kiqbridge.errors import ConfigError
+
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 _names = (f"moving{number}" for number in itertools.count())
 
@@ -40,13 +40,6 @@ EDITS = [
     "tasks.py:5 task send: rate_limit", "tasks.py:7 self.update_state", "tasks.py:8 self.request.headers",
     "tasks.py:11 priority=5", "tasks.py:12 control.inspect",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    with own_default_client():
-        yield
 
 
 @pytest.fixture

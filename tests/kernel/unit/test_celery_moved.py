@@ -4,21 +4,13 @@ import re
 
 import pytest
 
-from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.compat.celery import Celery, shared_task
-from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.engine.served_queues import declared_queues
 from kiqbridge.errors import ConfigError
 from kiqbridge.testing import fake
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
-    _shared_tasks.clear()
-    with own_default_client():
-        yield
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 
 @pytest.fixture

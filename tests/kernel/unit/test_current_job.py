@@ -3,13 +3,9 @@
 import pytest
 
 from kiqbridge import current_job, job
-from kiqbridge.client.registry import default_registry
 from kiqbridge.testing import fake
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(default_registry, "_definitions", {})
+pytestmark = pytest.mark.usefixtures("own_tasks")
 
 
 def test_a_function_knows_its_jid_its_queue_and_its_attempt():
