@@ -16,7 +16,7 @@ HEAD = """\
 
 {table}
 
-Behind each peer's figure stands ours divided by it. All processes are started by exec, as a user starts them, and run in turn, each round on an empty database. A figure is the median of its rounds. `make bench ARGS=table` measures these lines in eight minutes, `make bench` all of them; `make bench ARGS='--update noop retry'` measures some anew. Compare ratios, not figures of two machines.
+Behind each peer's figure stands ours divided by it. All processes are started by exec, as a user starts them, and run in turn, each round on an empty database. A figure is the median of its rounds. `make bench ARGS=table` measures these lines in seven minutes, `make bench` all of them; `make bench ARGS='--update noop retry'` measures some anew. Compare ratios, not figures of two machines.
 """
 FOLDED = """\
 <details markdown="1">

@@ -52,4 +52,4 @@ TABLE = Sizes(
         "real_fleets": (30,),
     }
 )
-"""The lines that come first on the page, in eight minutes."""
+"""The lines that come first on the page, in seven minutes."""
