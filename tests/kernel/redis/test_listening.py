@@ -167,6 +167,7 @@ def test_who_listens_for_long_leaves_it_to_another_to_stand_by(redis, fleet):
         return renewed
 
     for each in members:
+        each.listening._count_at = 0.0  # as half a minute later, when each has counted all others
         each.listening._renew = noting(each.listening, each.listening._renew)
 
     def the_next_has_renewed():
@@ -188,6 +189,7 @@ def test_who_renews_its_sign_counts_how_many_there_are(fleet):
     [listener] = [each for each in members if each.listening.state is State.LISTENING]
 
     listener.listening._processes = 2  # as counted while the others started
+    listener.listening._count_at = 0.0  # and half a minute has passed since then
 
     wait_until(lambda: listener.listening._processes == 4, PATIENCE_S, "the four being counted")
 
