@@ -5,6 +5,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import pytest
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -43,6 +44,7 @@ def ends_of(pool):
     }
 
 
+@pytest.mark.slow
 def test_each_job_that_is_gone_has_one_end_whatever_is_killed(
     redis, redis_url, client, tmp_path, tell
 ):

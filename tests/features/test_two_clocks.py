@@ -208,6 +208,7 @@ def total(rows, column, *, phases=tuple(PHASES), names=tuple(RULES)):
     )
 
 
+@pytest.mark.slow
 def test_with_late_deliveries_by_aws_each_tick_is_enqueued_once_and_alerted_once(
     world, redis, tell
 ):
@@ -231,6 +232,7 @@ def test_with_late_deliveries_by_aws_each_tick_is_enqueued_once_and_alerted_once
     assert made.answers["duplicates"] > total(rows, "fleet")
 
 
+@pytest.mark.slow
 def test_without_them_each_tick_is_enqueued_that_the_policy_asks_for(world, redis, tell):
     rows = run(world(redelivers=False), redis)
 

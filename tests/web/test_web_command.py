@@ -66,6 +66,7 @@ def test_it_ends_orderly_by_a_signal_though_a_browser_holds_a_connection(redis_u
     assert process.output.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_connection_that_sends_no_whole_request_is_closed(page):
     host, port = urlsplit(page.address).netloc.split(":")
     parts = {

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -30,6 +31,7 @@ def pushed_callbacks(redis):
     return [json.loads(text) for text in redis.lrange("queue:callbacks", 0, -1)]
 
 
+@pytest.mark.slow
 def test_each_callback_is_pushed_once_and_a_chain_goes_on_whatever_is_killed(
     redis, redis_url, tmp_path, tell
 ):

@@ -78,6 +78,7 @@ def pool(nodes):
     pool.close()
 
 
+@pytest.mark.slow
 def test_moved_is_followed_and_remembered(nodes, pool):
     here, there = nodes
     here.refuse("INCR", f"MOVED 6805 127.0.0.1:{there.port}")

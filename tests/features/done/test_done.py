@@ -47,6 +47,7 @@ def jids_of(operator, **where):
 
 
 class TestAWorker:
+    @pytest.mark.slow
     def test_what_ends_in_it_is_on_record_with_each_of_its_attempts(
         self, redis, redis_url, operator
     ):

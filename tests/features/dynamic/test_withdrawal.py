@@ -76,6 +76,7 @@ def promoted(redis) -> int:
     return redis.llen("queue:a") + redis.llen("queue:b")
 
 
+@pytest.mark.slow
 def test_what_is_changed_again_and_again_fires_each_second_once(redis, redis_url, promote):
     schedules = Schedules(Client(redis_url))
     schedules.save(Schedule("s", "Nop", every=1, queue="a"))
@@ -97,6 +98,7 @@ def test_what_is_changed_again_and_again_fires_each_second_once(redis, redis_url
         assert found == list(range(found[0], found[-1] + 1))
 
 
+@pytest.mark.slow
 def test_what_is_paused_and_resumed_again_and_again_fires_nothing_twice(redis, redis_url, promote):
     schedules = Schedules(Client(redis_url))
     schedules.save(Schedule("s", "Nop", every=1, queue="a"))

@@ -37,6 +37,7 @@ def variables(agent):
     return {"ECS_AGENT_URI": agent.uri, "KIQBRIDGE_ECS_PROTECT_AFTER_S": "0.2"}
 
 
+@pytest.mark.slow
 def test_term_ends_the_protection_drains_and_gives_back_before_the_kill(
     redis, start, client, agent, variables
 ):

@@ -152,6 +152,7 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_two_hundred_schedules_a_year_as_csv(run):
     lines = [
         f"s{n}: {{expression: '{n % 60} {n % 24} * * *', timezone: {zone}, class: A}}"

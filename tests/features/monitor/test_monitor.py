@@ -372,6 +372,7 @@ def hold(fleet, client, redis, count, *, workers, recover_after_s=RECOVER_AFTER_
     return set(jids)
 
 
+@pytest.mark.slow
 def test_jobs_of_three_killed_workers_go_back_once_each_if_none_lives(
     fleet, client, redis, load, capsys
 ):

@@ -5,6 +5,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import pytest
 from support.step_functions import StepFunctionsStandIn
 from support.waiting import wait_until
 from support.workers import started_workers
@@ -40,6 +41,7 @@ def all_have_theirs(redis, service):
     return not service.waiting and not reports
 
 
+@pytest.mark.slow
 def test_each_task_gets_one_outcome_whatever_is_killed_or_lost(
     redis, redis_url, client, tmp_path, tell
 ):

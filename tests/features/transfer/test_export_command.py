@@ -287,6 +287,7 @@ class TestAKillAtAnyMoment:
 class TestSigkill:
     """The real commands, ended by SIGKILL at moments of their own, while jobs are pushed."""
 
+    @pytest.mark.slow
     def test_100_000_jobs_arrive_once_and_in_order(
         self, redis, redis_url, other, other_server, tmp_path
     ):

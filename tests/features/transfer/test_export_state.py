@@ -355,6 +355,7 @@ class TestAKillAtAnyMoment:
         monkeypatch.setattr(reading, "FIRST_COUNT", 2)
         monkeypatch.setattr(reading, "next_count", lambda _members: 2)
 
+    @pytest.mark.slow
     def test_no_end_is_lost_or_counted_twice(self, run, old, new, made, monkeypatch):
         for moment in itertools.count(step=sized(full=1, sample=7)):
             for fleet in (old, new):

@@ -1,5 +1,6 @@
 """Workers are killed in the midst of unique jobs: each is performed, and at the end every lock is free."""
 
+import pytest
 from support.waiting import wait_until
 
 from kiqbridge.flow import Unique
@@ -15,6 +16,7 @@ def push(client, key):
     return client.push({"class": "Mark", "args": [100 + key], "unique": Unique()})
 
 
+@pytest.mark.slow
 def test_no_lock_outlives_its_job_when_workers_are_killed(fleet, client, redis, tell):
     for _ in range(2):
         fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S)

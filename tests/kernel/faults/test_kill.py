@@ -1,5 +1,6 @@
 """Workers are killed in the midst of their jobs: every job is performed, and none is lost."""
 
+import pytest
 from support.fleet import (
     KEYS,
     Stopwatch,
@@ -10,6 +11,7 @@ from support.fleet import (
 )
 
 
+@pytest.mark.slow
 def test_by_default_the_jobs_of_a_killed_worker_are_back_within_thirty_seconds(
     fleet, client, redis, tmp_path, tell
 ):

@@ -36,6 +36,7 @@ def jids(redis, key):
 @pytest.mark.parametrize(
     ("action", "target"), [(RETRY, "queue:default"), (MOVE, "queue:low")], ids=["retry", "move"]
 )
+@pytest.mark.slow
 def test_an_action_that_is_killed_and_repeated_moves_each_job_once(
     redis, redis_url, action, target, tell
 ):

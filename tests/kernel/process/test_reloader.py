@@ -39,6 +39,7 @@ def put(path, text):
     new.replace(path)
 
 
+@pytest.mark.slow
 def test_code_that_changes_runs_and_no_job_is_lost(redis, redis_url, tmp_path):
     code = tmp_path / "reload_jobs.py"
     code.write_text(JOB.replace("VERSION", "first"))

@@ -160,6 +160,7 @@ class TestTerm:
             assert worker.stop() == 0
             nothing_is_left(redis)
 
+    @pytest.mark.slow
     def test_while_redis_is_frozen_it_ends_soon_and_its_job_is_not_lost(
         self, redis, server, start, seen
     ):

@@ -167,6 +167,7 @@ def test_a_server_that_hangs_up_does_not_speak_tls(server, monkeypatch, error):
     assert RedisPool(server.url).probe(RedisUnavailable("it hung up")) is None
 
 
+@pytest.mark.slow
 def test_a_server_that_is_frozen_is_no_fault():
     with embedded_server() as server:
         server.pause()

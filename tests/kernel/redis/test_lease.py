@@ -142,6 +142,7 @@ def test_confirming_waits_while_redis_is_away(redis_url):
     assert answers == [True]
 
 
+@pytest.mark.slow
 def test_stopping_ends_the_wait_without_leave_to_begin(redis_url):
     with confirming(redis_url) as (process, thread, answers):
         with pytest.raises(RedisUnavailable):

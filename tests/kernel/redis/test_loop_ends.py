@@ -276,6 +276,7 @@ class TestLoopsThatCannotGoOn:
         assert [each for each in begun if each[0] == "Plain"] == [("Plain", 1), ("Plain", 2)]
         assert len(set(opened)) == 2
 
+    @pytest.mark.slow
     def test_after_too_many_in_a_row_the_process_hears_of_it(
         self, monkeypatch, working, client, redis, done
     ):

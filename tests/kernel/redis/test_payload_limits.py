@@ -201,6 +201,7 @@ class TestWhenDue:
         assert redis.llen("queue:default") == 1
         assert peak < 17 * len(text)
 
+    @pytest.mark.slow
     def test_a_long_one_is_moved_without_being_parsed(self, redis, pool):
         text = bomb(enqueued_at=1.5, retry_for=60, tags=["a"])
         redis.zadd("retry", {text: 1.0})

@@ -23,6 +23,7 @@ def connect(proxy, timeout_s=SILENCE_S):
 
 
 class TestASlowLink:
+    @pytest.mark.slow
     def test_a_long_call_takes_longer_than_the_timeout_and_gets_through(self, server, redis):
         text = b"x" * 1_200_000
         with UnsteadyProxy(server.port, bytes_per_s=200_000) as proxy:  # 6 s
@@ -74,6 +75,7 @@ class TestALinkThatLongCallsDoNotGetThrough:
             assert sizes == sorted(set(sizes))
             assert sizes[-1] == BATCH_BYTES
 
+    @pytest.mark.slow
     def test_the_poller_moves_all_that_is_due(self, server, redis):
         members = [text_of(number, "x" * 9_900) for number in range(150)]  # 1.5 MB
         redis.zadd("schedule", dict.fromkeys(members, 1.0))
