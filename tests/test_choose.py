@@ -1,8 +1,10 @@
-"""docs/explanation/choose.md: its numbers are those of docs/explanation/benchmarks.md, and what it says of us has a source."""
+"""docs/explanation/choose.md: its numbers are those of the stored benchmarks, and what it says of us has a source."""
 
 import re
 
 import pytest
+from benchmarks.outcome import cells as cells_of
+from benchmarks.report import load
 from support.documents import ROOT, rows
 
 TEXT = (ROOT / "docs/explanation/choose.md").read_text(encoding="utf-8")
@@ -18,10 +20,7 @@ def number(cell):
 
 def test_the_numbers_are_those_of_the_benchmarks():
     measured = {
-        re.sub(r" [\d.]+(?=, )", "", name): cells
-        for name, *cells in rows(
-            (ROOT / "docs/explanation/benchmarks.md").read_text(encoding="utf-8")
-        )
+        re.sub(r" [\d.]+(?=, )", "", name): cells for name, *cells in map(cells_of, load()[1])
     }
     shown = [row for row in rows(TEXT.split("## Numbers")[1]) if row[0] != "measure"]
 

@@ -1,5 +1,6 @@
 """What was measured: one `Outcome` a line of the table, and the table as text and as Markdown."""
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,13 +107,11 @@ def as_text(outcomes: Iterable[Outcome]) -> str:
 
 
 def as_markdown(outcomes: Iterable[Outcome]) -> str:
-    """The table with the notes in a column of their own."""
-    lines = [
-        "| " + " | ".join((*HEADER, "settings and notes")) + " |",
-        "| --- | ---: | --- | ---: | --- | --- | --- |",
-    ]
+    """The table without notes, and without the spread of what stands beside ours."""
+    lines = ["| " + " | ".join(HEADER) + " |", "| --- | ---: | --- | ---: | --- | --- |"]
     for outcome in outcomes:
-        row = [*cells(outcome), outcome.note]
+        row = cells(outcome)
+        row = (*row[:2], re.sub(r" \([\d.,-]+\)", "", row[2]), *row[3:])
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""docs/explanation/benchmarks.md and its picture, made of the results: the lines that decide first, all others folded."""
+"""docs/explanation/benchmarks.md and its picture, made of the results: the lines that decide first, the others folded."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,12 @@ HEAD = """\
 
 {table}
 
-Behind each peer's figure stands ours divided by it. All processes are started by exec, as a user starts them, and run in turn, each round on an empty database. A figure is the median of its rounds. `make bench ARGS=table` measures these lines in seven minutes, `make bench` all of them; `make bench ARGS='--update noop retry'` measures some anew. Compare ratios, not figures of two machines.
+The figure of another system is followed by ours divided by it. The processes run in turn, each round on an empty database; a figure is the median of its rounds. Compare ratios, not figures of two machines. `make bench ARGS=table` measures these lines in seven minutes, `make bench` all of them.
+"""
+OTHERS = """\
+## Other lines
+
+In brackets: the lowest and the highest round. The ratio is ours divided by the first figure beside it. In a fleet of idle processes, Sidekiq is a client that fetches by BRPOP as Sidekiq does. `tests/benchmarks/results.json` has the settings and each round, also of what four servers carry.
 """
 FOLDED = """\
 <details markdown="1">
@@ -26,6 +31,8 @@ FOLDED = """\
 
 </details>
 """
+STORED_ONLY = {"servers"}
+"""Measures with many lines for those who work on the scripts."""
 
 
 def write(
@@ -39,19 +46,16 @@ def write(
     chosen = deciding(outcomes)
     drawing = path.parents[1] / "images" / "benchmarks.svg"
     drawing.write_text(picture(chosen, titles(settings)), encoding="utf-8")
-    parts = {title: [each for each in outcomes if groups[each.measure] == title] for title in dict.fromkeys(groups.values())}  # fmt: skip
+    others = [each for each in outcomes if each not in chosen and each.measure not in STORED_ONLY]
+    parts = {title: [each for each in others if groups[each.measure] == title] for title in dict.fromkeys(groups.values())}  # fmt: skip
     folded = [
-        FOLDED.format(title=f"{title} ({len(each)} lines)", text=as_markdown(each))
-        for title, each in parts.items()
-        if each
+        FOLDED.format(title=title, text=as_markdown(each)) for title, each in parts.items() if each
     ]
-    lines = "\n".join(f"- {line}" for line in [*settings, *_taken(outcomes)])
-    told = FOLDED.format(title="Machine, versions and settings", text=lines)
+    taken = " to ".join(sorted({each.taken[:10] for each in outcomes if each.taken}))
+    lines = "\n".join(f"- {line}" for line in [*settings, f"measured: {taken}"])
+    machine = FOLDED.format(title="Machine, versions and settings", text=lines)
     page = HEAD.format(said=_said(chosen), table=table(settings, outcomes))
-    path.write_text(
-        "\n".join([page, told, "## All lines\n", "The median of each, with the lowest and the highest round in brackets; the ratio is ours by the first beside it.\n", *folded]),
-        encoding="utf-8",
-    )  # fmt: skip
+    path.write_text("\n".join([page, machine, OTHERS, *folded]), encoding="utf-8")
 
 
 def deciding(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -94,17 +98,3 @@ def _figure(line: Outcome, name: str) -> str:
 def _said(chosen: Sequence[Outcome]) -> str:
     """The picture in words."""
     return "Bars: " + "; ".join(f"{line.what}, ours {short(median(line.samples[OURS]))} {line.unit}" for line in chosen)  # fmt: skip
-
-
-def _taken(outcomes: Sequence[Outcome]) -> list[str]:
-    """When each was measured, where that differs."""
-    found: dict[str, list[str]] = {}
-    for each in outcomes:
-        names = found.setdefault(each.taken, [])
-        if each.measure not in names:
-            names.append(each.measure)
-    first, *others = found.items() or [("", [])]
-    return [
-        f"measured: {first[0]}",
-        *(f"measured anew: {', '.join(names)}: {taken}" for taken, names in others),
-    ]
