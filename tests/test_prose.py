@@ -9,6 +9,7 @@ INSTEAD = {
     r"mend(s|ed|ing)?": "fix",
     r"who(m|ever)": "the worker, the client, the user: the one that is meant",
     r"nobody's|somebody's": "the owner by its name",
+    r"nobody(?!['\"`])": "no process, no worker, no user: the one that is meant",
     r"nor (does|do|is|are|has|have|can)": "and it does not",
     r"comes? about": "is made, is pushed, happens",
 }
@@ -39,3 +40,9 @@ def unwanted(root: Path) -> list[str]:
         for words, instead in INSTEAD.items()
         for found in re.finditer(rf"\b({words})\b", line, re.IGNORECASE)
     ]
+
+
+def test_a_docstring_says_what_a_thing_does_and_not_what_else_does_it():
+    paths = sorted((ROOT / "worker/kiqbridge").rglob("*.py"))
+
+    assert [path for path in paths if '"""As `' in path.read_text(encoding="utf-8")] == []

@@ -100,6 +100,6 @@ def test_ruby_prints_the_contract_of_its_jobs(tmp_path, monkeypatch):
     assert [(each.job, each.kind) for each in compare([python, contract])] == [
         ("Billing::CloseDayJob", "Active Job"),
         ("HardJob", "arity"),
-        ("SendInvoice", "nobody performs it"),
+        ("SendInvoice", "not performed"),
         ("send_invoice", "arity"),
     ]

@@ -12,7 +12,7 @@ def note(operator, count, by="ann@example.com", action="retry", target="dead"):
 
 
 def test_an_empty_log_says_what_would_be_in_it(browser, redis):
-    assert "Nobody has done anything yet." in browser.open("/audit").text
+    assert "No action yet." in browser.open("/audit").text
 
 
 def test_entries_are_shown_the_latest_first_in_pages_that_are_links(browser, operator, redis):

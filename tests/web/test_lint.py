@@ -25,7 +25,7 @@ def test_a_job_as_sidekiq_writes_it_has_no_remark():
     [
         (b"\xff", "bad: It is no UTF-8 (at byte 0)."),
         (b"[1]", "bad: It is no JSON object: no worker can perform it."),
-        (job(JID, **{"class": None}), "bad: class is missing: nobody knows what to perform."),
+        (job(JID, **{"class": None}), "bad: class is missing: no worker can perform it."),
         (job(JID, args=None), "bad: args is no list: it cannot be performed."),
         (job(""), "bad: jid is missing: it cannot be followed or found by it."),
         (job("x"), "note: jid is not the 24 hexadecimal digits of Sidekiq."),

@@ -109,4 +109,4 @@ def test_a_queue_says_who_serves_it(browser, redis):
     text = browser.open("/queues").text
 
     assert "served by 2 processes" in text
-    assert "nobody serves it" in text
+    assert "no worker serves it" in text

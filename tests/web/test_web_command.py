@@ -119,7 +119,7 @@ def test_it_listens_for_others_only_with_sign_in():
     require_sign_in("0.0.0.0", Security(auth=Auth(users={"ann": user})))
     for host in ("0.0.0.0", "::", "", "10.0.0.4", "ops.example.com"):
         for auth in (Auth(), Auth(is_iam=True)):  # nobody has verified an AWS identity there
-            with pytest.raises(ConfigError, match="nobody would have to sign in"):
+            with pytest.raises(ConfigError, match="no user would have to sign in"):
                 require_sign_in(host, Security(auth=auth))
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_role_is_a_fault_of_usage():
     [
         (["--base-path", "jobs"], "web_base_path: 'jobs' is no path"),
         (["--port", "x"], "web_port: 'x' is not a whole number"),
-        (["--host", "no host"], "nobody would have to sign in"),
+        (["--host", "no host"], "no user would have to sign in"),
     ],
 )
 def test_a_wrong_setting_is_named(arguments, message):

@@ -28,7 +28,7 @@ class KiqbridgeError(Exception):
     Attributes:
         pushed, not_pushed, unknown: place among the jobs of the call → jid, after a push of many jobs that was
             ended by this error (`perform_bulk`, `push_bulk`): the jobs that are in Redis, those that are not,
-            and those of which nobody can say. Empty for other calls.
+            and those of which this is unknown. Empty for other calls.
         may_pass: whether what failed may succeed later without anybody's doing, as after an outage of Redis.
     """
 

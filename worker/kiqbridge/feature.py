@@ -20,7 +20,7 @@ of `FOR_OTHERS`. Where it fails, that is logged, and nothing else changes.
 | `values` | for each job that has this member of `flow` | `function(flow: Mapping) -> bool`: whether what it returns is kept with its end |
 | `consequences` | when the end of a job with `flow` is applied (engine/outbox) | `function(end: FlowEnd, client: Client) -> Sequence[Effect]`, of jobs prepared by it; may raise: it is tried again |
 | `effects` | when the end of a job with `flow` is applied, by the names of its consequences | a part `scripts/parts/effect_NAME.lua`, see store/scripts/parts/effects.lua |
-| `open_jobs` | each hour, by the search for jobs whose end nobody noted | a module: `kiqbridge.features.gone_jobs.search.OpenJobs` |
+| `open_jobs` | each hour, by the search for jobs whose end was not noted | a module: `kiqbridge.features.gone_jobs.search.OpenJobs` |
 | `addresses` | for an address of Redis whose scheme ends with `+` and this name | `function(url: str, namespace: str, options: Mapping) -> Factory`, of store/redis_address.py; raises `ValueError` |
 | `calls` | by what the kernel calls so, such as a public method | `function(…)`: see there |
 | `host` | once in each `kiqbridge worker`, before anything else | `function(environ, pid: int) -> Notifier | None` |

@@ -151,7 +151,7 @@ def by_name(
 
 
 def required(name: str) -> Feature:
-    """As `named`.
+    """The feature of this package with that name.
 
     Raises:
         ConfigError: it is not here.

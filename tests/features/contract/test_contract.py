@@ -171,7 +171,7 @@ class TestComparing:
         ruby = contract("rails", {"B": takes("any", "any", optional=1)}, {"A": takes("integer")})
         assert compare([python, ruby]) == []
         [found] = compare([contract("shop", enqueues={"HradJob": takes("any")}), ruby, python])
-        assert (found.job, found.kind) == ("HradJob", "nobody performs it")
+        assert (found.job, found.kind) == ("HradJob", "not performed")
         assert "shop enqueues it" in found.text
 
     @pytest.mark.parametrize(

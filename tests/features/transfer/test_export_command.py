@@ -524,7 +524,7 @@ class TestRefusals:
             (["all.jsonl", "--all"], "it exists"),
             (["-", "--all", "--take"], "--take needs a FILE"),
             (["missing/x.jsonl", "--all"], "No such file or directory"),
-            (["x.jsonl", "--all", "--take"], "Nobody can answer"),
+            (["x.jsonl", "--all", "--take"], "the question cannot be answered"),
         ],
     )
     def test_bad_usage_of_export(self, run, redis, args, reason):

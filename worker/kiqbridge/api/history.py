@@ -3,7 +3,7 @@
 1. Features are asked for what they keep of it (the seam `history`): its result, its record, its batch.
 2. Unless a result says how it has ended, all queues, sets and processes are looked through for it (whereabouts.py).
 3. Where it lies says its status, unless it has ended since; a queue, a set or a claim is exact, a heartbeat is not.
-4. If it is nowhere and nobody has noted its end, the ledger of schedules and the audit log are read.
+4. If it is nowhere and its end was not noted, the ledger of schedules and the audit log are read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -184,7 +184,7 @@ class _Reading:
             yield self._asked(partial(claim, self._operator, known))
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
-        """What it answers; a right or a key that is missing, or a text that nobody can read, hides nothing else."""
+        """What it answers; a right or a key that is missing, or an unreadable text hides nothing else."""
         try:
             return ask()
         except RedisUnavailable:

@@ -324,8 +324,10 @@ def unknown_classes(
         name = performed_class(job.item)
         failed = place == RETRY and job.error_message.startswith(NOT_FOUND)
         takers = [each.declared for each in serving.get(job.queue, ())]
-        nobody = bool(takers) and all(known is not None and name not in known for known in takers)
-        if failed or nobody:
+        is_untaken = bool(takers) and all(
+            known is not None and name not in known for known in takers
+        )
+        if failed or is_untaken:
             found[f"{shown(name)} in {shown(place)}"] += 1
     return found
 

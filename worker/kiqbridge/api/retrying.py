@@ -43,7 +43,7 @@ def edited(
     *,
     is_retry: bool,
 ) -> tuple[str, bytes] | None:
-    """As `pushed_text`, with some attributes replaced; what is new passes the checks of a push.
+    """Queue and text to push for a job with some attributes replaced; the new values pass the checks of a push.
 
     Raises:
         PayloadError: the job cannot be read, or a change is refused; names the attribute.

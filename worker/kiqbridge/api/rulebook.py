@@ -21,7 +21,7 @@ def sentence(text: str) -> str:
 NO_WORKER: Final = Rule(
     id="no-worker",
     reports="jobs that wait in queues, or are due, while no process lives",
-    why="Nobody performs them.",
+    why="No process performs them.",
     do="Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the events of its ECS "
     "service.",
     well="no job waits without any process",

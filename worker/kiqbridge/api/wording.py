@@ -28,7 +28,7 @@ def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
 
     Args:
         held: jobs of workers without a heartbeat; without any the clause is empty.
-        do: what is to be done if nobody is stuck.
+        do: what is to be done if no process is stuck.
     """
     if not held:
         return "", do

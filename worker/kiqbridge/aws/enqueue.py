@@ -97,7 +97,7 @@ class Enqueuer:
         auth: how callers of HTTP must have been authenticated.
         max_event_bytes: the largest text that is parsed.
         shows_arguments: whether messages about events may show values of theirs.
-        publisher: publishes the schedules of the template after the first push, before a tick; None = nobody
+        publisher: publishes the schedules of the template after the first push, before a tick; None = none
             does.
     """
 

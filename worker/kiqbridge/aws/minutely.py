@@ -46,7 +46,7 @@ class Invocation:
         self.client = function.client
         self.keys = function.client.keys
         self.by = f"{function.name}:{request_id}"
-        self.notify: Callable[[Sequence[MissedTick]], object] = len  # nobody is notified
+        self.notify: Callable[[Sequence[MissedTick]], object] = len  # notifies nothing
 
     def left_s(self) -> float:
         """Seconds of this invocation that are left."""

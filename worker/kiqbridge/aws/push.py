@@ -30,7 +30,7 @@ class HeldBack(errors.KiqbridgeError):
 
 
 class StaleTick(errors.EventError):
-    """A tick so old that nobody knows whether it was enqueued."""
+    """A tick so old that its ledger no longer shows whether it was enqueued."""
 
 
 class Pushing(Protocol):
@@ -326,7 +326,7 @@ def stale_tick(tick: Tick) -> StaleTick:
     """The error for a tick that is older than its ledger remembers."""
     return StaleTick(
         f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
-        "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
+        "ledger remembers, so it may have been enqueued; to enqueue it, invoke the "
         "function with the job and no tick (kiqbridge spill replay --stale); to let it pass, add "
         '"on_stale": "ignore" to the tick'
     )

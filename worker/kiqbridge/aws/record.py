@@ -199,16 +199,16 @@ class Answer(TypedDict):
     throttled: NotRequired[list[dict[str, Any]]]
     """`class` and `queue` of what a throttle has left out. Only if there is any."""
     stale: list[dict[str, Any]]
-    """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
+    """`class`, `queue`, and `schedule` and `at` of a tick so old that it may have run already; only
     one that says `"on_stale": "ignore"`, others are an error."""
     paused: NotRequired[list[dict[str, Any]]]
-    """As `stale`: a tick of a schedule that is paused, which the ledger remembers; nothing is enqueued for it
-    later. Only if there is one."""
+    """`class`, `queue`, `schedule` and `at` of a tick of a paused schedule. The ledger stores it, and it is not
+    enqueued later. Only if there is one."""
     skipped: NotRequired[list[dict[str, Any]]]
     """Ticks that an operator asked to skip, in the form of `paused`."""
     spilled: NotRequired[list[dict[str, Any]]]
-    """As `enqueued`: accepted while Redis is away, and enqueued with this jid when it is back. Only if there
-    are such jobs."""
+    """Jobs that were accepted while Redis is away, and are enqueued when it is back, in the form of `enqueued`. Only
+    if there are any."""
 
 
 def answer_of(results: Sequence[Result]) -> Answer:

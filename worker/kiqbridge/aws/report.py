@@ -74,7 +74,7 @@ class Report:
             self._logger.info("held back", extra={**about, "outcome": "held back"})
         else:
             self._counts["Failed"] += 1
-            # Nobody expected it, and nobody else logs it.
+            # It is unexpected, and no other code logs it.
             shows_trace = not is_raised and not isinstance(error, KiqbridgeError)
             self._logger.error(
                 "failed",

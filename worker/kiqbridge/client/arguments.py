@@ -76,7 +76,7 @@ class JobArguments:
         return "any" if converter is None else converter.json
 
     def written(self, args: Sequence[Any], *, parameter: str | None = None) -> list[Any]:
-        """As `to_wire`, for comparing: what does not fit, such as `mock.ANY`, stays as it is.
+        """The arguments as JSON has them, for a comparison: values that do not fit, such as `mock.ANY`, stay.
 
         Args:
             args: those of a call, or one value for `parameter`.

@@ -227,7 +227,7 @@ class Client(Operations):
         return push_bulk(item, self.middleware, self.fleet_profile, self._writer_of)
 
     async def apush(self, item: Mapping[str, Any]) -> JobHandle | None:
-        """As `push`, without blocking the event loop.
+        """Enqueue one job as `push` does, without blocking the event loop.
 
         Jobs of a class and arguments alone travel with those that other tasks push at the same time (group_commit.py);
         all else is pushed on a thread (`off_loop`).

@@ -79,7 +79,7 @@ class GroupCommit:
             errors = [*self._writer.write_each([push.job for push in taken])]
         except BaseException as error:  # noqa: BLE001 - a task that waits must get an answer
             errors = [error] * len(taken)
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and no task waits any more
             loop.call_soon_threadsafe(self._answer, loop, line, taken, errors)
 
     def _answer(

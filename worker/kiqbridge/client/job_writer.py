@@ -36,7 +36,7 @@ class JobWriter:
     Attributes:
         pool: connections.
         keys: the namespace.
-        replicas: who must confirm each write; None: nobody.
+        replicas: replicas that must confirm each write; None: none.
         max_payload_bytes: a longer text is refused; 0 = no limit.
     """
 
@@ -226,7 +226,7 @@ def _own_error(
 
 
 def are_pushed_after(error: errors.KiqbridgeError, commands: Sequence[Command]) -> bool | None:
-    """Whether the jobs of a `send` that failed are in Redis; None: nobody can say, at least of some."""
+    """Whether the jobs of a `send` that failed are in Redis; None: unknown, at least of some."""
     if isinstance(error, errors.PushNotReplicated):
         return True
     if not isinstance(error, _NOT_WRITTEN):

@@ -50,7 +50,7 @@ class PreparedJob:
         profile: how its times are written.
         rule: which of several jobs with the same arguments run; None = all.
         name: under which it is one of them, if it has a rule.
-        is_pushed: whether it is in Redis; None = nobody can say.
+        is_pushed: whether it is in Redis; None = unknown.
     """
 
     payload: dict[str, Any]

@@ -60,7 +60,7 @@ def of(payload: Mapping[str, Any], registry: "Registry") -> "JobDefinition | Non
 
 
 def require(payload: Mapping[str, Any], registry: "Registry") -> "JobDefinition":
-    """As `find`.
+    """The definition that performs a job.
 
     Raises:
         JobNotFound: there is none; for a wrapped job the message names the class inside.

@@ -95,7 +95,7 @@ class Events:
         self._listeners[event].append(listener)
 
     def fire_aside(self, event: Event) -> Callable[[float], bool]:
-        """As `fire`, on a thread of its own: no listener may hold up the end of the process.
+        """Call the listeners on a thread of their own, so that none of them delays the end of the process.
 
         Returns:
             Waits until all have been called, at most so many seconds; if it takes longer, the log says which one hangs.

@@ -179,7 +179,7 @@ def _push_apart(
     now: float,
     limits: Mapping[str, int],
 ) -> TickOutcome:
-    """As `push_tick`, under a name that has the jobs in it, too, with a ledger of its own.
+    """Enqueue a tick under a name that contains its jobs, with a ledger of its own.
 
     So they are enqueued once, and nothing that the schedule itself enqueues is taken for enqueued, running or
     missed because of them. What stops the schedule stops them.

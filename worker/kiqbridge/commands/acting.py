@@ -82,7 +82,7 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
             cannot be moved a `Applied` has the number and the first reason.
 
     Raises:
-        PayloadError: it destroys, and there is nobody to ask.
+        PayloadError: it destroys, and no terminal is there to ask.
     """
     done = Applied(plan.count)
     if done and not options.dry_run:
@@ -129,7 +129,7 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
         return True
     if not sys.stdin.isatty():
         raise PayloadError(
-            f"{printable(question)} Nobody can answer, as this is no terminal; nothing was changed. "
+            f"{printable(question)} This is no terminal, so the question cannot be answered; nothing was changed. "
             "Repeat it with --yes, or look first with --dry-run"
         )
     sys.stderr.write(f"{printable(question)} [y/N] ")

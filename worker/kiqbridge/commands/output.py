@@ -48,7 +48,7 @@ def write(text: str) -> None:
 
 
 def write_line(text: str = "") -> None:
-    """A line; what does not show itself is escaped, and what nobody reads is cut: a name may be a megabyte."""
+    """A line; what does not show itself is escaped, and what is too long to read is cut: a name may be a megabyte."""
     if len(text) > LONGEST_LINE:
         text = f"{text[:LONGEST_LINE]}… ({len(text):,} characters; --json has all of them)"
     write(printable(text) + "\n")

@@ -34,7 +34,7 @@ _COLOURS: Final = {
 }
 COUNT: Final = 20
 OPEN: Final = "open"
-"""The outcome of a job without an end: it waits, runs, is to be retried, or nobody reports its end."""
+"""The outcome of a job without an end: it waits, runs, is to be retried, or no worker reports its end."""
 
 _MINUTE_S: Final = 60
 _MS: Final = 0.001

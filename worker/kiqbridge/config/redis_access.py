@@ -19,7 +19,7 @@ class RedisAccess:
 
     Attributes:
         url: the address; with a secret or parameter, what that lacks.
-        url_is_default: nobody has set the address.
+        url_is_default: no setting has the address.
         secret_arn: a secret of Secrets Manager that holds it.
         ssm_parameter: a parameter of SSM that does.
         iam_user, iam_cache: user and cache of ElastiCache for tokens of IAM; the cache as the setting has it.

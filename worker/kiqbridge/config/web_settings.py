@@ -148,13 +148,13 @@ class ForWeb:
     web_shows_all_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="lowest role from which nothing is hidden: viewer, operator, admin, or nobody",
+        help="lowest role from which nothing is hidden: 'viewer', 'operator', 'admin' or 'nobody'",
     )
 
     web_shows_args_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="lowest role that is shown the arguments of jobs: viewer, operator, admin, or nobody",
+        help="lowest role that is shown the arguments of jobs: 'viewer', 'operator', 'admin' or 'nobody'",
     )
 
 

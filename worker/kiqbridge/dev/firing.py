@@ -69,7 +69,7 @@ class SimulatedClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One tick of a rule; `skipped` are older ones that nobody delivered."""
+    """One tick of a rule; `skipped` are older ones that were not delivered."""
 
     schedule: TemplateSchedule
     instant: datetime

@@ -43,7 +43,7 @@ class Context:
 
 
 def main() -> None:
-    """Answer events until nobody sends any more."""
+    """Answer events until none are sent any more."""
     descriptor, folder, dotted = sys.argv[1:]
     sys.path.insert(0, os.path.abspath(folder))  # noqa: PTH100 - as text, for the path
     try:

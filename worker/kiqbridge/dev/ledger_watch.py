@@ -25,7 +25,7 @@ _AHEAD_S: Final = 1.0
 LINE_EVERY_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.2
 _MOST_OPEN: Final = 200
-"""Entries of a rule that are followed; older ones, whose jobs nobody performs here, stay open in the sums."""
+"""Entries of a rule that are followed; older ones, whose jobs are not performed here, stay open in the sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

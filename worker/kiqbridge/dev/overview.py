@@ -200,7 +200,7 @@ class Overview:
         self.console.table([_SUM_HEADINGS, *rows])
 
     def show_unserved(self) -> None:
-        """A line for each declared job that nobody would perform."""
+        """A line for each declared job that no process would perform."""
         for name, queue in self.places.unserved():
             text = f"  {name} would wait: kiqbridge.yml does not name its queue {queue}; add it to :queues:"
             self.console.text(text)

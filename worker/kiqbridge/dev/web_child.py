@@ -14,7 +14,7 @@ from kiqbridge.dev.console import Console
 _ADDRESS: Final = re.compile(r"http://\S+")
 _END_WITHIN_S: Final = 5.0
 ROLE: Final = "admin"
-"""The developer's own machine, and nobody else reaches loopback."""
+"""The developer's own machine: no other machine reaches loopback."""
 
 
 class WebChild:

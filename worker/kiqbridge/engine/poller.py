@@ -7,7 +7,7 @@
 5. What cannot be a job goes to `dead`.
 
 One process of the fleet leads at a time, so the cost does not grow with the number of processes.
-The others hear from the beat of their lease (engine/inflight/beat.py) when nobody leads, and ask for nothing themselves.
+The others hear from the beat of their lease (engine/inflight/beat.py) when no process leads, and ask for nothing themselves.
 The leader knows when the next job is due and is notified when an earlier one is scheduled.
 Losing the lead costs at worst that middleware runs twice for a job, never the job: each move is one
 script that checks the score again. Ruby's pollers may move the same sets.
@@ -173,7 +173,7 @@ class Poller(Role):
         self._leave()
 
     def _turn(self) -> None:
-        """Lead for a while, or wait until nobody does."""
+        """Lead for a while, or wait until no process does."""
         heard, self._heard = self._heard, None
         if heard is not None:
             server_time, at = heard

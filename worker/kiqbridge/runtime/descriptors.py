@@ -2,7 +2,7 @@
 
 `os.closerange(3, 1024)`, or one `os.close` too many, takes descriptors away from everybody in the
 process. The numbers are given to whatever is opened next, so who still holds the old one writes into a
-stranger's connection: a claim of one thread would be answered to another, and jobs that nobody saw
+stranger's connection: a claim of one thread would be answered to another, and jobs that no thread saw
 would be acknowledged. So before each use the engine compares what its descriptor leads to with what it
 led to when it was opened. A process in which they differ cannot be put right, as libraries hold
 descriptors too: it gives its jobs back over a new connection, and ends with a status.

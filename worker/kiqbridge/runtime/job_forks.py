@@ -186,7 +186,7 @@ class _Arrived(BaseException):
 def _forget_errors_of_others() -> None:
     """Clear the interpreter's mark that an error is to be raised in some thread.
 
-    Should that be a thread of the parent, nobody would ever clear it in the child, and with a profile
+    Should that be a thread of the parent, it would never be cleared in the child, and with a profile
     function CPython 3.11 looks at a mark that stays for ever, without going on.
     """
     import ctypes  # noqa: PLC0415 - for few

@@ -159,7 +159,7 @@ class _Late(ModuleType):
     """Stands for a module until something of it is used; code that got it meanwhile can use it for good.
 
     A module of the package that takes a name while it is loaded, for an annotation, for an `except`, or for a function
-    that nobody here calls, gets a `_Reference` to it, or an error that nobody raises. The first use in a function of
+    that is not called here, gets a `_Reference` to it, or an error that is never raised. The first use in a function of
     the package puts the real things everywhere in it.
     """
 
@@ -208,7 +208,7 @@ class _Reference(str):
 
 
 def _error(name: str) -> type[Exception]:
-    """A class for `except`, which nobody raises; who derives from it fails at once."""
+    """A class for `except`, which is never raised; a class that derives from it fails at once."""
 
     def refuse(_cls: type, /, **_more: object) -> None:
         raise TypeError(name)

@@ -32,7 +32,7 @@ else:
         eq: bool = True,
         repr: bool = True,  # noqa: A002 - the standard library's name
     ) -> Any:
-        """As `dataclasses.dataclass`, with the parameters that are used here.
+        """Make a dataclass, as `dataclasses.dataclass` does, with the parameters that are used here.
 
         Raises:
             TypeError: of the standard library, when the fields cannot be those of a class.

@@ -223,7 +223,7 @@ def _positions(signature: inspect.Signature, count: int) -> list[str]:
 
 
 def shorten_argument(value: object) -> str:
-    """As `shorten`, for what is an argument or may hold some: nothing of it where arguments are hidden."""
+    """Shorten a value that is or may contain an argument; only its type where arguments are hidden."""
     return _kind(value) if hides_arguments() else shorten(value)
 
 

@@ -103,7 +103,7 @@ class Troubles:
     ) -> bool:
         """Call this; False: it failed, which is logged and set as `failed` says.
 
-        An error that nobody expects is logged with its traceback each time, unless `is_ending`.
+        An unexpected error is logged with its traceback each time, unless `is_ending`.
         """
         try:
             act()

@@ -1,7 +1,7 @@
 """What a CloudFormation template says without asking AWS: parameters, conditions, functions.
 
 A template is kept as YAML nodes, so that every fault can name its line, and only the values that
-somebody asks for are resolved: a `GetAtt` in a property that nobody reads does not matter.
+somebody asks for are resolved: a `GetAtt` in a property that is not read does not matter.
 
 Resolved are Ref, Sub, If, FindInMap, Join and Select (short and long forms) over the
 parameters' defaults, given parameters and the pseudo parameters; in Conditions also Equals, Not,

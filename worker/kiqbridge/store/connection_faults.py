@@ -166,7 +166,7 @@ def probe(options: Mapping[str, Any], *, uses_tls: bool) -> Fault | None:
 def probe_nodes(
     places: Iterable[tuple[str, int]], options: Mapping[str, Any], *, uses_tls: bool
 ) -> Fault | None:
-    """As `probe`, for the nodes of a cluster, of which some may be gone: what the first one shows.
+    """Look whether the nodes of a cluster use the other one of TLS and plain text; the first answer counts.
 
     Args:
         places: host and port of each; no further one is asked once `PROBE_NODES_S` seconds are over.

@@ -65,7 +65,7 @@ class Lead:
         return reply == 1
 
     def is_vacant(self, text: bytes | None) -> bool:
-        """Whether nobody leads, as the key was read just now: it is gone, or its time is over. From any thread."""
+        """Whether no process leads, as the key was read just now: it is gone, or its time is over. From any thread."""
         self._sight.see(text, self._lead_s)
         return not text or text == self._sight.over
 

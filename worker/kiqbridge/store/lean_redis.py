@@ -1,4 +1,4 @@
-"""redis-py without what nobody here uses: its front loads an asyncio side, clusters and all commands.
+"""redis-py without what is not used here: its front loads an asyncio side, clusters and all commands.
 
 Of redis-py we use connections and errors. Our modules take `redis` from here and name submodules
 (`redis.exceptions.RedisError`); `runtime/lean_imports.py` says what others find who import it later.

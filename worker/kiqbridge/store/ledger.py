@@ -50,7 +50,7 @@ class LedgerEntry:
     left_out: str = ""
 
     def end_of(self, jid: str) -> JobEnd | None:
-        """How a job of it ended last; None: it has not, or nobody reports that (docs/explanation/schedules.md)."""
+        """How a job of it ended last; None: it has not, or no worker reports that (docs/explanation/schedules.md)."""
         found = [end for end in self.ends if end.jid == jid]
         return max(found, key=lambda end: end.ended_at, default=None)
 
@@ -153,7 +153,7 @@ def read_ledgers(
     since: float | None = None,
     until: float | None = None,
 ) -> dict[str, list[LedgerEntry]]:
-    """The newest entries of each ledger, newest first; what nobody can read is left out.
+    """The newest entries of each ledger, newest first; unreadable ones are left out.
 
     Args:
         connection: to Redis.

@@ -22,7 +22,7 @@ LOOK: Final = 500
 
 _LOOK_QUEUE: Final = 256
 _STEP: Final = 128
-"""As `LOOK`, and in one piece: each piece of a long list takes up to a millisecond to find."""
+"""Jobs that one script looks at in one piece: each piece of a long list takes up to a millisecond to find."""
 
 NEAR: Final = 5_000
 """Jobs from an end of a queue within which a job is removed by comparing texts: up to 0.2 ms at the server."""
@@ -32,7 +32,7 @@ _AROUND_BYTES: Final = 1_000_000
 """Where a job is looked for that is not in its place: so many jobs before and behind it, or bytes."""
 
 CLEARED_S: Final = 86_400
-"""Seconds for which what was cleared is kept, should nobody end its jobs."""
+"""Seconds for which what was cleared is kept, should its jobs not be ended."""
 
 SEEN: Final = 20
 """Members that are named to `read_set` as seen: some of them may have left the set."""

@@ -163,7 +163,7 @@ def list_pauses(pool: RedisPool, keys: Keys) -> list[Pause]:
 
 
 def pauses_of(fields: Mapping[bytes, bytes], members: Iterable[bytes], now: float) -> list[Pause]:
-    """As `list_pauses`, out of our fields and the names of the queues that are paused, at `now` (epoch seconds)."""
+    """The pauses at `now` (epoch seconds), from our fields and the names of the paused queues."""
     known = {(entry.pause.kind, entry.pause.name): entry.pause for entry in read_entries(fields)}
     names = [text_of(member) for member in members]
     queues = [known.get(("queue", name)) or Pause(kind="queue", name=name) for name in names]

@@ -16,7 +16,7 @@ BEAT_TTL_S: Final = 60
 """The hash of a process is forgotten so many seconds after its last heartbeat, of Ruby too (§10.2)."""
 
 SIGNAL_TTL_S: Final = 60
-"""A signal that nobody takes is forgotten after so many seconds (§10.5)."""
+"""A signal that no process takes is forgotten after so many seconds (§10.5)."""
 
 CLEANUP_S: Final = 60.0
 """The shortest time between two clean-ups by any process of the fleet (§9.3)."""

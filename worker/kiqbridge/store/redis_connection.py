@@ -199,7 +199,7 @@ class RedisConnection:
             self._descriptor.check()
         count = len(commands)
         if not count and replicas is None:
-            return []  # nobody would answer
+            return []  # there would be no answer
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
         self._check_if_usable(repeatable=repeatable)

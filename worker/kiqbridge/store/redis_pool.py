@@ -25,7 +25,7 @@ from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 
 IDLE_S: Final = 20.0
-"""Seconds after which a connection is closed that nobody has used meanwhile."""
+"""Seconds after which an unused connection is closed."""
 POOL_SIZE: Final = 16
 POOL_WAIT_S: Final = 30.0
 """Longer than any call takes, whether Redis answers it or not."""
@@ -238,7 +238,7 @@ class RedisPool:
     def run(
         self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
     ) -> list[Any]:
-        """As `RedisConnection.run`, on a connection of the pool.
+        """Send commands on a connection of the pool and return their replies, as `RedisConnection.run` does.
 
         Raises:
             RedisUnavailable: also when no connection becomes free within `wait_s` seconds.
@@ -272,7 +272,7 @@ class RedisPool:
             self._idle.pop().close()
 
     def trim(self, idle_s: float = IDLE_S) -> None:
-        """Close the connections of the pool that nobody has used for so many seconds."""
+        """Close the connections of the pool that were unused for so many seconds."""
         while True:
             try:
                 connection = self._idle.popleft()

@@ -65,7 +65,7 @@ class Way(Protocol):
         """Whether the connection still has the socket that this was made for."""
 
     def has_ended(self) -> bool:
-        """Whether the other end has closed the connection, or sent what nobody asked for; without a round trip."""
+        """Whether the other end has closed the connection, or sent what was not asked for; without a round trip."""
 
     def let_the_kernel_time(self) -> None:
         """Have the kernel end a wait for the other end, in place of Python, where that is possible."""

@@ -40,7 +40,7 @@ def ask_run(keys: Keys, mark: RunMark, *, is_first: bool) -> Effect:
 
 
 def end_run(connection: RedisConnection, keys: Keys, mark: RunMark, *, is_over: bool) -> bool:
-    """Note that a job runs no longer; `is_over`: nor will it. False: another one runs it, or nobody.
+    """Note that a job runs no longer; `is_over`: nor will it. False: another one runs it, or none.
 
     Raises:
         RedisUnavailable: repeat it.

@@ -241,7 +241,7 @@ class WakeConnection:
             self._note_tracking(self.ask(("CLIENT", "TRACKING", "ON", "OPTIN"))[0])
 
     def ask_tracked(self, *commands: Command) -> list[Any]:
-        """As `ask`, for commands whose keys are to be tracked: a later change of one is reported.
+        """Send commands whose keys are tracked, and return the replies: a later change of a key is reported.
 
         Only these are: what the script of a claim reads on this connection is not.
         """

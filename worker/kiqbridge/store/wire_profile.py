@@ -114,7 +114,7 @@ class FleetProfile:
 
     def _look_up(self) -> None:
         if has_stand_in():
-            return  # nobody beats there
+            return  # no process beats there
         # A connection of its own: its timeout is short, and a slow reply here must not cost a push.
         connection = self._pool.connection(timeout_s=LOOK_UP_TIMEOUT_S)
         try:

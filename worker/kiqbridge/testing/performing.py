@@ -202,7 +202,7 @@ class JobPerformer:
             left = runner.begin(read, cast("RedisConnection", client.pool), "")
             if left is not None:
                 return left
-            # Nobody interrupts it.
+            # It is not interrupted.
             thread: Any = SimpleNamespace(tid="testing", performing=False, interrupted=False)
             settlement = runner.perform(read, thread)
             if outcomes.error is None and read.result is not NOT_PERFORMED:
@@ -303,7 +303,7 @@ class MemoryPerformer:
 
 
 def add_effects(memory: Memory, effects: Sequence[Effect]) -> None:
-    """The effects of a job's end: each adds a member to a sorted set. Nobody reports to Step Functions here."""
+    """The effects of a job's end: each adds a member to a sorted set. Nothing is reported to Step Functions here."""
     for effect in effects:
         if effect.name == "add" and not FlowEnd.from_text(bytes(effect.args[1])).flow:  # type: ignore[arg-type] # the text of an end
             continue

@@ -110,7 +110,7 @@ class RealJobs:
 
     def _perform(self, connection: RedisConnection, chunk: Chunk, *, raises: bool) -> None:
         text = chunk.take()
-        assert text is not None  # noqa: S101 - it was claimed, and nobody else has the chunk
+        assert text is not None  # noqa: S101 - it was claimed, and no other thread has the chunk
         job = read_job(text, chunk.queue)
         ran = self._performer.perform(
             self._performer.client(self.client.keys, self.client.pool), job

@@ -107,7 +107,7 @@ def create_app(
         role: what everybody may do: `viewer` (the default) looks, `operator` acts on jobs, `admin` also stops
             processes and clears queues. With `auth` the most that anybody may do, which is not limited by default.
         operator: an existing operator instead of `redis_url`.
-        auth: how callers are verified; default by the settings, in which nobody is.
+        auth: how callers are verified; default by the settings, in which none is.
         security: all else that protects the page; default by the settings (KIQBRIDGE_WEB_…).
         environment: shown in the header; default from APP_ENV, RAILS_ENV or RACK_ENV.
         redactor: which arguments are hidden from viewers; default by the setting `redact`.

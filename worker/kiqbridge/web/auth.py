@@ -140,7 +140,7 @@ class Verifier:
             ):
                 return Refused(reason=f"the session of {shown(session.name)} is over")
             return Caller(name=session.name, role=user.role, way="session")
-        return Refused(reason="nobody has signed in")
+        return Refused(reason="no user has signed in")
 
     def session(self, scope: Scope) -> Session | None:
         """The session of the request's cookie, signed in or not."""
@@ -162,7 +162,7 @@ class Verifier:
             return Refused(reason=str(error))
         name = name_of(claims)
         if not name:
-            return Refused(reason="the token names nobody")
+            return Refused(reason="the token names no user")
         rules = self._auth.roles
         if not rules.globs:
             rules = RoleRules(tuple((role, role) for role in ROLES))

@@ -81,7 +81,7 @@ class Cache:
             return reading
 
     def _drop_stale(self) -> None:
-        """What nobody will be given any more needs no memory: a page may hold megabytes."""
+        """What is not needed any more takes no memory: a page may hold megabytes."""
         now = self._clock()
         for key in [key for key, reading in self._readings.items() if reading.until <= now]:
             del self._readings[key]

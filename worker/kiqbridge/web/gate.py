@@ -45,7 +45,7 @@ class Gate:
         app: what it guards.
         security: how callers are verified, what they may do, how often, and from where forms may come.
         sessions: reads and writes cookies.
-        by: in whose name everybody acts, if nobody is verified.
+        by: in whose name every user acts, if none is verified.
 
     Raises:
         ConfigError: a way of verification cannot work; names the setting.
@@ -152,7 +152,7 @@ class Gate:
             return
         realm = 'Basic realm="Kiqbridge", charset="UTF-8"'
         way = {"WWW-Authenticate": realm if self._verifier.has_users else "Bearer"}
-        unverified = Refusal(401, "Sign in", "Nobody has verified who you are.", way)
+        unverified = Refusal(401, "Sign in", "You are not signed in.", way)
         await unverified(scope, *channel)
 
 
@@ -161,7 +161,7 @@ def protections(security: Security, *, by: str) -> list[Middleware]:
 
     Args:
         security: what they do.
-        by: in whose name everybody acts, if nobody is verified.
+        by: in whose name every user acts, if none is verified.
 
     Raises:
         ConfigError: the secret is too short.

@@ -58,7 +58,7 @@ def _of_text(job: JobRecord) -> Iterator[Remark]:
 def _of_fields(job: JobRecord) -> Iterator[Remark]:
     item = job.item
     if not isinstance(item.get("class"), str) or not item["class"]:
-        yield Remark("bad", "class is missing: nobody knows what to perform.")
+        yield Remark("bad", "class is missing: no worker can perform it.")
     if not isinstance(item.get("args"), list):
         yield Remark("bad", "args is no list: it cannot be performed.")
     if not job.jid:

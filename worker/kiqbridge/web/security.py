@@ -15,7 +15,7 @@ from kiqbridge.web.guard import Role, RoleRules, allows
 from kiqbridge.web.tokens import TokenRules, check_algorithms, read_file
 
 OIDC_HEADER: Final = "x-amzn-oidc-data"
-NOBODY: Final = "nobody"
+NO_ROLE: Final = "nobody"
 
 Reader = Callable[[Setting], Any]
 
@@ -86,7 +86,7 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
 
     def read_role(setting: Setting) -> Role | None:
         role: Role | Literal["nobody"] = read(setting)
-        return None if role == NOBODY else role
+        return None if role == NO_ROLE else role
 
     users = parse_users(read(ForWeb.web_users), ForWeb.web_users.env[0])
     if path := read(ForWeb.web_users_file):

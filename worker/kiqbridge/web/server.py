@@ -146,13 +146,13 @@ def require_sign_in(host: str, security: Security) -> None:
     """Refuse to be open to other machines.
 
     Raises:
-        ConfigError: the host is not loopback, and nobody would have to sign in; names what to set.
+        ConfigError: the host is not loopback, and no user would have to sign in; names what to set.
     """
     auth = security.auth
     if is_loopback(host) or auth.users or auth.tokens:
         return
     raise ConfigError(
-        f"web_host: {host} is reached from other machines, and nobody would have to sign in; set "
+        f"web_host: {host} is reached from other machines, and no user would have to sign in; set "
         "KIQBRIDGE_WEB_USERS_FILE (NAME:ROLE:HASH a line; `kiqbridge web --hash-password` makes a hash) or "
         "KIQBRIDGE_WEB_JWT_KEY, or listen on 127.0.0.1"
     )

@@ -26,7 +26,7 @@ class Session:
 
     Attributes:
         id: random.
-        name: of the user; empty = nobody has signed in.
+        name: of the user; empty = no user has signed in.
         ends_at: epoch seconds.
         proof: made of the password's hash at sign-in.
     """

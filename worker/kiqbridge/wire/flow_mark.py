@@ -38,7 +38,7 @@ class FlowEnd:
         outcome: how it ended.
         at: when, epoch seconds.
         error, message: class and message of its last error, or "".
-        output: JSON text of what it returned; None: it was not done, or nobody asked for it.
+        output: JSON text of what it returned; None: it was not done, or not asked for.
         encrypted: `output` is the text of an encrypted value (client/sealing.py).
         report: for Step Functions, if a task waits for it, or "".
     """

@@ -2,7 +2,7 @@
 
 A guard is known by where its name comes from (the caller's own key, an event's id), by class and queue of
 the job, and by that name: `order-5` of a mail says nothing about `order-5` of a bill. What a sender may enqueue
-is a matter of class and queue, so nobody uses up a name for jobs that only others may enqueue.
+is a matter of class and queue, so no caller uses up a name for jobs that only others may enqueue.
 """
 
 import functools
@@ -38,7 +38,7 @@ class Source(StrEnum):
         made.keep_s = days * DAY_S
         return made
 
-    # Nobody says how late a caller may repeat: as long as an event, whose detail may carry a key, too.
+    # How late a caller may repeat is unknown: as long as an event, whose detail may carry a key, too.
     KEY = "key", 17
     """The caller's `dedupe_key`."""
     # A day of attempts of EventBridge, 6 hours in Lambda's own queue, 14 days in a dead-letter queue.

@@ -107,7 +107,7 @@ def is_watched(payload: Mapping[str, Any]) -> bool:
 
 
 def watched_payload(text: bytes) -> Mapping[str, Any]:
-    """The payload of a job whose end somebody watches for; empty if nobody does. See `JobText.item`."""
+    """The payload of a job whose end is watched for; empty if it is not. See `JobText.item`."""
     return JobText(text).item if any(mark in text for mark in _MARKS) else {}
 
 

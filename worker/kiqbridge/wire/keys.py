@@ -168,7 +168,7 @@ class Keys:
         return f"{self.prefix}{class_name}-{minute}"
 
     def histogram_8(self, class_name: str, minute: str) -> str:
-        """As `histogram_7`, for readers from version 8."""
+        """Bitfield of how long a class' jobs took in a minute, for readers from version 8."""
         return f"{self.prefix}h|{class_name}-{minute}"
 
     def marks(self, day: str) -> str:

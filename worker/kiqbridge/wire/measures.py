@@ -26,7 +26,7 @@ def minute_7(at: time.struct_time) -> str:
 
 
 def minute_8(at: time.struct_time) -> str:
-    """As `minute_7`, for readers from version 8: `260214|8:03`."""
+    """A minute in the key of its counters, for readers from version 8: `260214|8:03`."""
     return f"{time.strftime('%y%m%d', at)}|{at.tm_hour}:{at.tm_min:02}"
 
 
@@ -41,7 +41,7 @@ def histogram_minute_7(at: time.struct_time) -> str:
 
 
 def histogram_minute_8(at: time.struct_time) -> str:
-    """As `histogram_minute_7`, for `Keys.histogram_8`: `14-8:3`."""
+    """A minute in the key of a histogram, for `Keys.histogram_8`: `14-8:3`."""
     return f"{at.tm_mday}-{at.tm_hour}:{at.tm_min}"
 
 

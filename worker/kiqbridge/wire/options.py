@@ -1,6 +1,6 @@
 """Which options a job may have on the wire, and a suggestion for those that are misspelt.
 
-An option that nobody knows would travel in every payload and do nothing. So unknown names are
+An unknown option would travel in every payload and do nothing. So unknown names are
 refused, and attributes of your own go through an argument that says so: `attributes={…}`.
 """
 
@@ -213,7 +213,7 @@ def unknown_pushed(options: Iterable[str]) -> str | None:
 
 
 def foreign_word(options: Iterable[str]) -> str | None:
-    """As `unknown_declared`, where attributes of the user's own are allowed: only options of gems are refused."""
+    """Why options of gems are refused where the user's own attributes are allowed; None when there are none."""
     return _first_unknown(
         options, frozenset(options) - FOREIGN_WORDS.keys(), [*LOCAL, *_of_features()]
     )

@@ -58,7 +58,7 @@ _SCALARS = frozenset({int, bool, type(None)})
 
 _DRAWN_AT_ONCE = 340
 _drawn: list[str] = []
-"""Ids that nobody has yet: asking the system for each takes as long as all the rest of it."""
+"""Ids that no job has yet: asking the system for each takes as long as all the rest of it."""
 
 # Copies of this process would give the same ones.
 if hasattr(os, "register_at_fork"):

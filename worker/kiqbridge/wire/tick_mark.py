@@ -33,7 +33,7 @@ to the maximum age, enqueued."""
 EndKind = Literal["done", "dead", "discarded", "skipped", "expired", "cancelled", "gone"]
 """How a job of an occurrence ended: `skipped` by its overlap policy or by middleware, `expired`: begun later
 than its maximum age, `discarded`: it failed and asked for no retry, or was deleted by an operator; `gone`: it is in Redis no more, and
-nobody has noted how it ended (features/gone_jobs/search.py)."""
+it was not noted how it ended (features/gone_jobs/search.py)."""
 
 MAX_NAME: Final = 256
 """Characters of the name of a schedule."""

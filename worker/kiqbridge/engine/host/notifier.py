@@ -1,4 +1,4 @@
-"""Notifying who has started this process of its state: nobody, unless a feature does (the seam `host`)."""
+"""Notifying the program that started this process of its state, if a feature does so (the seam `host`)."""
 
 import os
 from collections import Counter
@@ -43,7 +43,7 @@ def _faults(statuses: Sequence[Status], check: str, now: float) -> list[str]:
 
 
 class Notifier:
-    """Notifies nobody; a feature has one that does."""
+    """Notifies no program; a feature has one that does."""
 
     def start(self, look: Callable[[], Report], *, in_thread: bool = True) -> None:
         """Notify now, and from now on as often as needed.

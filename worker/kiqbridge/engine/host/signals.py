@@ -9,7 +9,7 @@ A handler only notes the signal; the loop logs and acts. Three kinds:
    which the programs that jobs start would inherit.
 3. All others do what they always do.
 
-In a process of a supervisor a second INT is passed on as a signal that nobody else uses (`HURRY`).
+In a process of a supervisor a second INT is passed on as a signal that no other code uses (`HURRY`).
 One Ctrl-C in a terminal reaches such a process twice, as INT from the terminal and as TERM from the
 supervisor, in any order; so an INT after a TERM is no second Ctrl-C there.
 """

@@ -179,7 +179,7 @@ def _temporary_folder() -> str:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make sure that the folder exists and that nobody else has it.
+    """Make sure that the folder exists and that no other user owns it.
 
     Raises:
         OSError: it cannot be made, or `refusal` says what is wrong with it.

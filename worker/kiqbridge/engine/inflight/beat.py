@@ -2,7 +2,7 @@
 
 Two processes of the fleet look after all others, those that hold one of two watch slots. Both look at
 everybody: if one of them dies, the other one has watched all the time. The script of the beat renews a slot
-or takes one that is vacant, so that nobody asks for it apart, and the cost of the watch does not grow with
+or takes one that is vacant, so that no process asks for it apart, and the cost of the watch does not grow with
 the square of the fleet. It also answers whether anybody leads the pollers, and whether there is anything that
 dead processes may have left: an idle process asks for nothing else.
 """
@@ -23,7 +23,7 @@ class News(NamedTuple):
     Attributes:
         server_time: of Redis, epoch seconds.
         watches: whether this process holds a watch slot.
-        leader: the text of who leads the pollers; empty = nobody.
+        leader: the text of the process that leads the pollers; empty = none.
         ends: whether there are ends of jobs under flow control.
         cancelled: changes when a batch is cancelled; empty if none is.
         pauses: how many pauses there are.

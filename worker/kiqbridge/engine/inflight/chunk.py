@@ -13,7 +13,7 @@ from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.runtime.records import dataclass
 
 NO_LEASE = Lease("")
-"""The lease of jobs that were popped (basic_fetch.py): no list holds such a job, nobody can take it away."""
+"""The lease of jobs that were popped (basic_fetch.py): no list holds such a job, so no process can take it away."""
 NO_LEASE.valid_until = float("inf")
 
 
@@ -36,7 +36,7 @@ class Chunk:
         pending    handed over to the event loop, where it is settled   gone, release → gone,
                    or acknowledged by itself                            put_back → returning
         ended      what becomes of it is to be written                  written → gone
-        returning  being given back to its queue: nobody here begins    returned → gone, restore → waiting
+        returning  being given back to its queue: no thread begins    returned → gone, restore → waiting
                    it any more
         gone       Redis has confirmed what became of it, or the lease is lost and somebody else has it
 

@@ -116,7 +116,7 @@ class Claimer:
         Args:
             queues, most: as for `claim`.
             wake_list: where the token is put if there is a job.
-            token: the last argument; empty: there is nobody who waits for it.
+            token: the last argument; empty: no process waits for it.
         """
         lease = self._keeper.current
         if lease is not self._lease:

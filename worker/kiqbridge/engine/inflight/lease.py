@@ -83,7 +83,7 @@ class LeaseTimes:
     """The lease's durations in seconds, all derived from the bound promised for recovery."""
 
     def __init__(self, recover_after_s: float) -> None:
-        # Also how long a lease is sure after a confirmed beat: nobody acts before that beat has stood
+        # Also how long a lease is sure after a confirmed beat: no reaper acts before that beat has stood
         # unchanged for so long, which is written with it, and for the reaper's own watch on top.
         self.silent_after = recover_after_s / 3
         self.beat_every = min(recover_after_s * 0.15, LONGEST_BEAT_S)

@@ -1,4 +1,4 @@
-"""In-flight lists that no registration names: nobody performs their jobs, and no reaper finds them.
+"""In-flight lists that no registration names: no worker performs their jobs, and no reaper finds them.
 
 They are left behind when somebody deletes the registrations (`kb:inflight`), or when a server with an
 `allkeys-` policy evicts them. Keys are looked through with SCAN, in small steps.
@@ -98,7 +98,7 @@ class Search:
 def search_unregistered(
     connection: RedisConnection, keys: Keys, steps: int
 ) -> tuple[list[Unregistered], bool]:
-    """As `find_unregistered`, in so many steps at most; and whether all keys were looked at.
+    """Look through keys in at most so many steps; the second value: whether all keys were read.
 
     Raises:
         KiqbridgeError: nothing is known.

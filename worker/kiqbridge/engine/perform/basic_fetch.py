@@ -70,17 +70,17 @@ class BasicFetcher:
         """Do nothing: a popped job is in no list."""
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
-        """As `acknowledge`."""
+        """Do nothing: a popped job is in no list."""
 
     def share(self, chunk: Chunk) -> None:
-        """As `acknowledge`."""
+        """Do nothing: a popped job is in no list."""
 
     def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
         """Pop nothing from its queue until there is room: what lies there is not seen before."""
         self._full.add(chunk.queue)
 
     def leave(self, chunk: Chunk) -> None:
-        """As `acknowledge`."""
+        """Do nothing: a popped job is in no list."""
 
     def _pop(self) -> Chunk | None:
         queues = self._served()

@@ -267,7 +267,7 @@ class JobRunner(Generic[O_co]):
                 if isinstance(error, NotBegun):
                     self._lines.end(execution.line, "given back", execution.elapsed_s)
                     raise
-                # A job may raise Shutdown itself: then it has failed, and nobody has given it back.
+                # A job may raise Shutdown itself: then it has failed, and was not given back.
                 if thread.interrupted and _caused_by_shutdown(error):
                     self._given_back(execution)
                     if isinstance(error, Shutdown):

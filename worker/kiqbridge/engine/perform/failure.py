@@ -138,7 +138,7 @@ class Failures:
                 name=execution.class_name,
                 took_s=execution.elapsed_s,
             )
-        # The error holds on to all frames that it went through. Kept for nobody until it is written, those
+        # The error holds on to all frames that it went through. Kept without need until it is written, those
         # of many jobs made the garbage collector take half of a failing worker's time.
         is_over = target is not Target.RETRY
         notify = (

@@ -65,7 +65,7 @@ class Fetches(Protocol):
         """
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
-        """As `acknowledge`, from another thread, when the own thread begins no job any more."""
+        """Acknowledge the last chunk from another thread, when the own thread starts no more jobs."""
 
     def share(self, chunk: Chunk) -> None:
         """Jobs of this chunk, the last one fetched, run on the event loop: they are acknowledged singly."""
@@ -127,7 +127,7 @@ class Fetcher:
             give_up.wait(RETRY_S)
             return None
         except BaseException as error:
-            self._looked(found=False)  # else nobody who is idle would be woken any more
+            self._looked(found=False)  # else no idle thread would be woken any more
             if not self.has_fetched:
                 self.refused = error
             raise

@@ -171,7 +171,7 @@ class Invoker:
             and not len(self.middleware)
             and not execution.is_watched
         ):
-            execution.result = None  # nobody keeps what it returns
+            execution.result = None  # its result is not kept
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
             return coroutine
         return self._awaited(perform, instance, definition, execution, executor)

@@ -1,7 +1,7 @@
 """The lines of each job in the log: `start`, then `done` or `fail` with elapsed seconds, and why (protocol §16).
 
 Two lines per job are most of what a worker logs, so `JobLines` writes them past the logging module
-where nobody else listens: same text, a tenth of the time.
+where no other handler listens: same text, a tenth of the time.
 """
 
 import logging

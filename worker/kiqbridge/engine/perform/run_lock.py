@@ -60,10 +60,10 @@ class RunLock:
         self._waits_until: dict[str, float] = {}
 
     def take(self, performing: Performing, queue: str) -> "threading.Lock | None":
-        """Wait until nobody runs short jobs.
+        """Wait until no thread runs short jobs.
 
         Returns what is to be released after the chunk, a lock of its own, so that a thread that was passed by releases
-        nobody else's; None: jobs of this queue do not take it now.
+        no other thread's; None: jobs of this queue do not take it now.
         """
         if not _is_known or self._waits(queue):
             return None

@@ -11,7 +11,7 @@ All processes that serve the same set of queues share a *role*. In each, one idl
    parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
    another parked one finds it out, which looks now and then. Each renewal changes the text of a sign: one that
    has stood unchanged for its term is over, also if the server's clock was set back and its TTL goes on.
-4. Where nobody is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
+4. Where no process is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
    others write, the sign or the standby's, is reported to it.
 
 A token is only a reason to look. One that is lost costs time: until the sign has expired and the standby
@@ -149,7 +149,7 @@ class Turns:
         """No thread waits here from now on: leave the role to another process."""
         try:
             if self.state is State.PARKED:
-                # A token may be on its way to this process, where nobody would read it. If so it is lost.
+                # A token may be on its way to this process, where no thread would read it. If so it is lost.
                 self._connection.close()
                 self.state = State.HANDED_ON
             elif self.state is State.LISTENING and not self.is_alone:

@@ -204,7 +204,7 @@ class Bookkeeper(Role):
     def _until_written(
         self, jobs: Sequence[tuple[Chunk, bytes]], write: Callable[[], object]
     ) -> "Outcome":
-        """Repeat a write until Redis has confirmed it. What nobody expected concerns these jobs alone."""
+        """Repeat a write until Redis has confirmed it. An unexpected error concerns these jobs alone."""
         try:
             retry_until_written(write, outage=self._outage, wait=self._stopping.wait)
         except Shutdown:

@@ -12,7 +12,7 @@ end of the job (wire/job_text.py):
 
 and what a feature watches (the seam `ends` of kiqbridge/feature.py).
 
-A job that goes on, by a retry or another push, has no end. Nearly all jobs are watched by nobody, and have no effects.
+A job that goes on, by a retry or another push, has no end. Nearly all jobs are not watched, and have no effects.
 A new consequence of an end is an effect here, and its part in store/scripts/parts/leave.lua.
 """
 

@@ -6,7 +6,7 @@ from kiqbridge.client.job import RemoteJob
 
 
 class RemoteActiveJob(RemoteJob):
-    """As `RemoteJob`, for Rails' Active Jobs: enqueued as `perform_later` does. Public as `kiqbridge.rails`.
+    """A job of Rails' Active Job, which Ruby performs; enqueued as `perform_later` does. Public as `kiqbridge.rails`.
 
         class NightlyJob(RemoteActiveJob):
             queue = "rails"

@@ -59,7 +59,7 @@ def roles(parts: "EngineParts") -> Iterable[Role]:
 class AlertWatch(Role):
     """Looks for alerts on a thread of its own, and notifies of them.
 
-    Nobody counts its thread as stuck: a receiver whose name is being resolved may hold it up for a minute, and no
+    Its thread does not count as stuck: a receiver whose name is being resolved may hold it up for a minute, and no
     worker ends itself for that.
 
     Args:

@@ -1,4 +1,4 @@
-"""Jobs of batches that are gone although nobody has noted their end (features/gone_jobs/search.py)."""
+"""Jobs of batches that are gone although their end was not noted (features/gone_jobs/search.py)."""
 
 import logging
 import time
@@ -89,7 +89,7 @@ def end(connection: RedisConnection, keys: Keys, gone: Sequence[Member]) -> int:
         connection.call("ZADD", keys.flow_ends, *(part for end in ends for part in (0, end)))
         ended += len(ends)
         logger.warning(
-            "batch %s: %d of its jobs are gone, and nobody has noted their end, such as %s: they were deleted, or "
+            "batch %s: %d of its jobs are gone, and their end was not noted, such as %s: they were deleted, or "
             "Ruby has performed them; they end without success",
             bid,
             len(ends),
@@ -106,5 +106,5 @@ def _end_of(bid: str, jid: str) -> bytes:
         outcome="gone",
         at=time.time(),
         error="JobRemoved",
-        message="it is gone from Redis, and nobody has noted its end",
+        message="it is gone from Redis, and its end was not noted",
     ).to_text()

@@ -74,11 +74,11 @@ class Part:
         return _enqueue(stages, args)
 
     def delay(self, *args: Any) -> Any:
-        """As `apply_async(args)`."""
+        """Enqueue it; `args` go before those of the first signatures."""
         return self.apply_async(args)
 
     def __call__(self, *args: Any) -> Any:
-        """As `apply_async(args)`."""
+        """Enqueue it, as `delay` does."""
         return self.apply_async(args)
 
     def __or__(self, other: object) -> "chain":

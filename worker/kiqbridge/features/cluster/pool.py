@@ -27,7 +27,7 @@ class Cluster(ClusterNodes):
         *,
         repeatable: bool,
     ) -> list[Any]:
-        """As `kiqbridge.store.redis_source.Nodes`."""
+        """The replies of a call that was lost or refused in part, of which `first` holds those that came."""
         return Attempts(connection, commands, count, repeatable=repeatable).until_done(first)
 
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verbs,
         "check",
         _check,
-        "compare contracts: enqueues that nobody performs, arity, types",
+        "compare contracts: enqueues that no application performs, arity, types",
         "kiqbridge contract check rails.json -r jobs",
         description="Compare contracts of applications that share a Redis, and with -r the jobs of this one. "
         "Exit code 1: they disagree.",

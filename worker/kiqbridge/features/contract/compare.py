@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from kiqbridge.features.contract.document import ANY, Contract, JobContract
 
-Kind = Literal["nobody performs it", "arity", "type", "performed twice", "Active Job"]
+Kind = Literal["not performed", "arity", "type", "performed twice", "Active Job"]
 
 _NUMBERS: Final = frozenset({"integer", "number"})
 
@@ -41,7 +41,7 @@ def _enqueues(contracts: Sequence[Contract]) -> Iterator[Disagreement]:
             if not performers:
                 yield Disagreement(
                     name,
-                    "nobody performs it",
+                    "not performed",
                     f"{caller.app} enqueues it{_at(wanted)}, and no application declares it; declare it, correct "
                     "the name, or pass the contract of who performs it",
                 )

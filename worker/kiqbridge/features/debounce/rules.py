@@ -21,7 +21,7 @@ class _SpanRule(Rule):
     adjective: ClassVar[str]
 
     def keys(self, keys: Keys) -> Sequence[str]:
-        """As `Rule.keys`."""
+        """The keys that the script reads and writes."""
         return keys.flow_spans, keys.flow_spans_until
 
     def check_payload(self, payload: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Debounce(_SpanRule):
                 )
 
     def script_args(self, job: RuledJob) -> Sequence[str | bytes | float]:
-        """As `Rule.script_args`."""
+        """The arguments of the script for one job; refuses a job that cannot have this rule."""
         self.check_payload(job.payload)
         if job.at is not None:
             raise PayloadError(
@@ -110,7 +110,7 @@ class Throttle(_SpanRule):
         check_choice("throttle: over", self.over, get_args(Over))
 
     def script_args(self, job: RuledJob) -> Sequence[str | bytes | float]:
-        """As `Rule.script_args`."""
+        """The arguments of the script for one job; refuses a job that cannot have this rule."""
         self.check_payload(job.payload)
         text = job.later() if self.over == "later" else b""
         return job.name, self.limit, float(self.per_s), self.over, text

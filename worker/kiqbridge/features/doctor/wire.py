@@ -99,7 +99,7 @@ TWO_APPLICATIONS: Final = _rule(
 
 
 def check_payloads(system: System) -> Iterator[Finding]:
-    """Texts that nobody can perform."""
+    """Texts that no worker can perform."""
     faults = Counter(
         (fault, each.place) for each in _alive(system) if (fault := fault_of(each.job)) is not None
     )
@@ -180,7 +180,7 @@ def _summed(
     *,
     is_problem: bool = False,
 ) -> Finding:
-    """As `Rule.summed`, with how many jobs were looked at."""
+    """One finding for all faults of a rule, with the number of jobs that were read."""
     found = rule.summed(faults, well, before, is_problem=is_problem)
     return replace(found, what=f"{found.what}; {system.sample.scope}")
 

@@ -140,7 +140,7 @@ def _following(launch: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parse_record(jid: str, text: bytes) -> DoneJob | None:
-    """The counterpart; None: nobody of ours has written that."""
+    """The counterpart; None: no code of ours has written that."""
     head, *lines = text.split(b"\n")
     name = text_of(head).split(SEPARATOR)[0]
     runs = [run for run in map(_run, lines) if run is not None]

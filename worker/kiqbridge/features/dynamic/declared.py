@@ -184,7 +184,7 @@ class DeclaredSchedules:
         *_, digest = self._declared[name]
         others = published.live.get(name, ())
         owners = [each for each in others if each.app == owner and self._apps.isdisjoint(each.apps)]
-        # One that declares the same is this app under another name, or harms nobody.
+        # One that declares the same is this app under another name, or harms no other app.
         is_shared = owner in self._apps or any(each.digest == digest for each in owners)
         return owners[0] if owners and not is_shared else None
 

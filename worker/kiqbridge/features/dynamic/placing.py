@@ -66,7 +66,7 @@ class PlacingReport:
         evaluated: how many of them had something to be decided.
         placed: occurrences that were placed here.
         missed: schedule and instant of each occurrence that was too late, enqueued or not.
-        new: those of them of which nobody has been notified.
+        new: those of them that were not reported yet.
         conflicts: schedules that another process was changing or placing; they are evaluated again.
     """
 

@@ -1,7 +1,7 @@
-"""The leader's search for jobs that are gone although nobody has noted their end.
+"""The leader's search for jobs that are gone although their end was not noted.
 
 The end of a job stands in the ledger of its schedule, and features act on it, such as on a lock or a batch (engine/outbox).
-Nobody writes it when Ruby performed the job, or somebody deleted it by other means, or its key. So:
+It is not written when Ruby performed the job, or when the job or its key was deleted by other means. So:
 
 1. Once a minute features say what is due for a look, such as locks that were taken ten minutes ago. Once an hour the
    ledgers, and what features keep, are gone through for jobs older than ten minutes that have not ended: the last
@@ -12,7 +12,7 @@ Nobody writes it when Ruby performed the job, or somebody deleted it by other me
    number a second; the search ends when all are found.
 3. A job is gone that was found in none of three such searches,
    each begun a minute after the one before: a job may move while it is sought. The longer a search takes, the more a
-   job may move meanwhile, and the more searches it takes. For ledger and feature it ends as `gone`, since nobody can
+   job may move meanwhile, and the more searches it takes. For ledger and feature it ends as `gone`, since it is unknown
    know whether Ruby has performed it.
 """
 

@@ -89,7 +89,7 @@ def require_caller(request: HttpRequest, auth: Sequence[str]) -> Caller:
     """The caller, if its way of authentication is accepted.
 
     Raises:
-        HttpProblem: 401 if nobody verified who it is, 403 if that way is not accepted.
+        HttpProblem: 401 if the caller is not verified, 403 if that way is not accepted.
     """
     caller = find_caller(request)
     if caller is not None and caller.by in auth:
@@ -105,7 +105,7 @@ def require_caller(request: HttpRequest, auth: Sequence[str]) -> Caller:
         )
     raise HttpProblem(
         401,
-        "authentication: nobody has verified who sent this request; protect the route by IAM, a JWT or "
+        "authentication: the sender of this request is not verified; protect the route by IAM, a JWT or "
         f"Cognito authorizer, or a Lambda authorizer that returns a context (accepted here: {accepted})",
         headers={"WWW-Authenticate": "Bearer"},
     )
@@ -194,7 +194,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _identity(request: HttpRequest, caller: Caller) -> Identity | None:
-    """The identity of a request by its key, within caller and address: nobody can find out another caller's keys."""
+    """The identity of a request by its key, within caller and address: no caller can find out another caller's keys."""
     key = request.headers.get("idempotency-key", "").strip()
     if key.startswith('"') and key.endswith('"') and len(key) > 1:
         key = key[1:-1]  # a string of RFC 8941, as the draft has it

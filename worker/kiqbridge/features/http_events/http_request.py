@@ -211,6 +211,6 @@ def _of_iam(claims: Mapping[str, Any], user: object) -> Caller:
 
 
 def _fingerprint(claims: Mapping[str, Any]) -> str:
-    """A fingerprint of claims that name nobody, made of the claims that stay the same from one token to the next."""
+    """A fingerprint of claims that name no user, made of the claims that stay the same from one token to the next."""
     passing = ("exp", "iat", "nbf", "jti", "auth_time", "integrationLatency")
     return repr(sorted((str(k), str(v)) for k, v in claims.items() if k not in passing))

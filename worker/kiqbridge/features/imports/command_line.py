@@ -157,7 +157,7 @@ def _rails_code(command: str, notes: list[str]) -> str | None:
 
 
 def _code_of_shell(texts: list[str], notes: list[str]) -> str | None:
-    """As `_rails_code`, of `bash -l -c '…'`."""
+    """The Ruby code of a `rails runner` inside `bash -l -c '…'`."""
     if not all(re.fullmatch(r"-[a-z]+", text) for text in texts[1:-1]):
         return None
     if not texts[-2].endswith("c"):

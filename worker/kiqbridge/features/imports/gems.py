@@ -81,7 +81,7 @@ def read_sidekiq_cron_file(text: str, reading: record.Reading) -> record.Importe
 
 
 def read_definitions(found: Sequence[Definition], reading: record.Reading) -> record.Imported:
-    """As `read_sidekiq_cron_file`, of definitions from anywhere.
+    """Read definitions of sidekiq-cron that do not come from a file.
 
     Raises:
         ImportKindError: none has a cron.

@@ -22,7 +22,7 @@ class IterationState:
     """The progress of one job.
 
     Args:
-        runtime: the worker around it. None: it runs outside a worker, nobody interrupts it, and nothing is kept.
+        runtime: the worker around it. None: it runs outside a worker, is not interrupted, and nothing is kept.
         jid: of the job.
 
     Attributes:
@@ -46,7 +46,7 @@ class IterationState:
         """HGETALL; a field that is missing counts as 0 or null, as after an early cancel (§13.5).
 
         Raises:
-            PayloadError: the hash holds what nobody can have written.
+            PayloadError: the hash holds what no job can have written.
             RedisUnavailable: call again.
         """
         if not self.is_kept:

@@ -1,7 +1,7 @@
 """Limits on what all processes together do: how many at once, or how many in a time (docs/how_to/limiters.md).
 
 For jobs that share something that bears only so much, such as an API with a quota. `@job(limiter=…)` asks before the
-job begins; where no job has one, and nobody enters a limit, nothing of it is loaded. It must never hold a lock for a
+job begins; where no job has one, and no code enters a limit, nothing of it is loaded. It must never hold a lock for a
 process that is dead.
 """
 

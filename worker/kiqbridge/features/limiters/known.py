@@ -144,7 +144,7 @@ class Watched:
         self.correct = attempt.correct
 
     def take(self) -> Answer:
-        """As `Attempt.take`."""
+        """Ask for one entry, and note that the job waits if it is refused."""
         answer = self._attempt.take()
         if answer.taken:
             self._is_in = True
@@ -160,7 +160,7 @@ class Watched:
         return answer
 
     def leave(self) -> None:
-        """As `Attempt.leave`."""
+        """Leave the limiter, or note that the job is put off."""
         self._attempt.leave()
         if self._is_in or not self._refused:
             return

@@ -55,7 +55,7 @@ class Concurrent(Limiter):
         self.lock_timeout_s = lock_timeout_s
 
     def asked(self) -> Asked:
-        """As `Limiter.asked`."""
+        """Kind, name and numbers of this limiter, as the script takes them."""
         return Asked(self.kind, self.name, self.limit)
 
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a lock is one
@@ -114,7 +114,7 @@ class Window(Limiter):
         self.interval_s = self._interval_s(per)
 
     def asked(self) -> Asked:
-        """As `Limiter.asked`."""
+        """Kind, name and numbers of this limiter, as the script takes them."""
         return Asked(self.kind, self.name, self.limit, self.interval_s)
 
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a place is one
@@ -157,7 +157,7 @@ class Leaky(Limiter):
         self.holds, self.rate = float(size), size / self._interval_s(per)
 
     def asked(self) -> Asked:
-        """As `Limiter.asked`."""
+        """Kind, name and numbers of this limiter, as the script takes them."""
         return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:
@@ -192,7 +192,7 @@ class Points(Limiter):
         self.holds, self.rate = float(limit), float(refill_per_s)
 
     def within_limit(self, estimate: float = 1.0) -> Within:
-        """As `Limiter.within_limit`, for a request of about so many points.
+        """Enter the limiter for a request of about `estimate` points.
 
         Raises:
             ConfigError: more than the limiter can ever hold.
@@ -206,7 +206,7 @@ class Points(Limiter):
         return Within(self, float(estimate))
 
     def asked(self) -> Asked:
-        """As `Limiter.asked`."""
+        """Kind, name and numbers of this limiter, as the script takes them."""
         return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:

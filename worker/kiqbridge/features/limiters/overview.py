@@ -75,7 +75,7 @@ def list_limiters(operator: Operator, number: int = 1, size: int = 50) -> Page[L
 
 
 def read_limiter(operator: Operator, kind: str, name: str) -> LimiterView | None:
-    """One of them; None: nobody has entered it within the last day. Raises as `list_limiters`."""
+    """One of them; None: it was not entered within the last day. Raises as `list_limiters`."""
     pool, keys = operator.pool, operator.keys
     word = f"{kind} {name}"
     asked = _asked(word, pool.call("HGET", keys.limiter_terms, word))

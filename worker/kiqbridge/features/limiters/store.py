@@ -1,7 +1,7 @@
 """The state of limiters in Redis: one key each, `kb:limit:KIND:NAME` (docs/how_to/limiters.md).
 
 A check is one script, by the server's clock. Keys expire once they would say nothing any more, so a limiter
-that nobody uses takes no memory.
+that is not used takes no memory.
 
 | kind | type | value |
 |---|---|---|
@@ -31,7 +31,7 @@ LIMITER: Final = "kb_limiter"
 """Attribute of a payload: `KIND NAME` of the limiter that has put it off last."""
 
 LOCKS_TTL_MS: Final = 30 * 86_400_000
-"""The locks of a limiter that nobody asked for 30 days are forgotten, and with them a job that ran so long."""
+"""The locks of a limiter that was not asked for 30 days are forgotten, and with them a job that ran so long."""
 
 _US: Final = 1_000_000
 _CONCURRENT: Final = scripts.load("concurrent", __file__)
@@ -50,7 +50,7 @@ MOST_KNOWN: Final = 10_000
 
 
 class Answer(NamedTuple):
-    """Whether something was taken; if not, the seconds until there is room, or 0 where nobody can know."""
+    """Whether something was taken; if not, the seconds until there is room, or 0 where that is unknown."""
 
     taken: bool
     wait_s: float = 0.0
@@ -178,8 +178,8 @@ class LimitState:
         used: locks, places or points that are taken.
         limit: of so many.
         per: seconds of the interval, as `Asked.per`.
-        free_in_s: seconds until all is free again; 0 if nobody can know, or all is free.
-        room_in_s: seconds until there is room; 0 if there is, or if nobody can know.
+        free_in_s: seconds until all is free again; 0 if unknown, or all is free.
+        room_in_s: seconds until there is room; 0 if there is, or if unknown.
         waits: callers that wait for it, and jobs that were put off because of it.
     """
 
@@ -194,7 +194,7 @@ class LimitState:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody can enter now."""
+        """Whether no job can enter now."""
         return self.room_in_s > 0 or (self.kind == "concurrent" and self.used >= self.limit)
 
 

@@ -113,7 +113,7 @@ class Limiter(ABC):
         Raises, on entering:
             OverLimit: the limit stayed reached for `wait_timeout_s`, or it is certain that it will, or the
                 worker stops.
-            RedisUnavailable: nobody can say.
+            RedisUnavailable: unknown.
         """
         return Within(self, 1.0)
 
@@ -236,7 +236,7 @@ class Within:
 
         Raises:
             TypeError: the limiter is of another kind, or nothing was entered.
-            RedisUnavailable: not corrected; with `ReplyLost` nobody can say.
+            RedisUnavailable: not corrected; with `ReplyLost` that is unknown.
         """
         if self._attempt is None:
             raise TypeError(

@@ -106,7 +106,7 @@ def read(document: Document) -> Declared:
 
 
 def examine(document: Document) -> tuple[Declared, list[Fault]]:
-    """As `read`, with the faults; what is faulty is left out."""
+    """What a document declares, and its faults; faulty entries are left out."""
     reading = _Reading(document)
     return reading.declared(), reading.faults
 

@@ -66,7 +66,7 @@ class Watched:
     def policy(self) -> Missed:
         """What is done about a tick that did not come, by who watches.
 
-        A dynamic schedule is enqueued by who places it. Of a rate without a start nobody but AWS knows the
+        A dynamic schedule is enqueued by who places it. Of a rate without a start only AWS knows the
         instants: one that is enqueued here could fire twice.
         """
         if self.definition.origin != "template" or self.counts_from_unknown:

@@ -159,7 +159,7 @@ class MissedTickHooks:
         self._waiting: queue.Queue[Sequence[MissedTick]] = queue.Queue(MOST_WAITING)
         self._stopping = threading.Event()
         self._thread = LazyRole(
-            "missed ticks", self._send_all, without="nobody is notified of missed ticks"
+            "missed ticks", self._send_all, without="missed ticks are not reported"
         )
 
     def put(self, ticks: Sequence[MissedTick]) -> None:
@@ -223,10 +223,10 @@ class MissedTickHooks:
                 if pause_s is not None and not error.is_final and not self._stopping.wait(pause_s):
                     continue
                 logger.error(  # noqa: TRY400 - the error itself may hold the address
-                    "missed ticks: %s; nobody was notified of %s", error, notification["text"]
+                    "missed ticks: %s; not reported: %s", error, notification["text"]
                 )
             except Exception:
-                logger.exception("missed ticks: nobody was notified of %s", notification["text"])
+                logger.exception("missed ticks: not reported: %s", notification["text"])
             return
 
 

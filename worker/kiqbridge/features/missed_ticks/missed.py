@@ -72,7 +72,7 @@ class MissedReport:
 
     @property
     def new(self) -> list[MissedTick]:
-        """Those that nobody has recorded before."""
+        """Those that were not recorded before."""
         return [each for each in self.missed if each.is_new]
 
     @property

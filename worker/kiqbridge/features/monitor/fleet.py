@@ -80,7 +80,7 @@ class Fleet(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether something waits for which nobody lives: in a queue, due, or held by dead workers."""
+        """Whether something waits for which no worker lives: in a queue, due, or held by dead workers."""
         return bool(
             self.unserved
             or (self.due and not self.living)

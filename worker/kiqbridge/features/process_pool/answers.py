@@ -53,7 +53,7 @@ class Answering:
             return {"done": True}
         if execution.result is Cancelled.CANCELLED:
             return {"done": True, "cancelled": True}
-        # If nobody waits for the value only whether it was performed matters.
+        # If no thread waits for the value only whether it was performed matters.
         output = encode_output(execution.result if wants_output(execution.payload) else None)
         return {"done": True, "output": asdict(output)}
 

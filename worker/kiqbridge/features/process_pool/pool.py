@@ -2,7 +2,7 @@
 
 The thread that claimed a job hands it to a child and waits: the job stays in its in-flight list, and
 what becomes of it is decided and written here. Children are started when they are needed, by
-`subprocess` (a fork of a process with threads would copy locks that nobody releases), each is replaced
+`subprocess` (a fork of a process with threads would copy locks that no thread releases), each is replaced
 on its own when it dies, and those that were idle for a while are ended. None outlives this process:
 the kernel kills them with it, and they hear their socket close.
 
@@ -298,7 +298,7 @@ class ProcessPool:
 
         Args:
             child: one of `start_child`.
-            is_given_up: whether it was killed because nobody needs it any more.
+            is_given_up: whether it was killed because it is not needed any more.
             while_waiting: called every half second.
 
         Raises:

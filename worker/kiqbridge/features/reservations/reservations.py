@@ -1,6 +1,6 @@
 """Taking away jobs that run longer than the `max_run_s` of their class.
 
-A worker whose job hangs goes on beating, so nobody else would ever get the job. After `max_run_s`:
+A worker whose job hangs goes on beating, so no other worker would ever get the job. After `max_run_s`:
 
 1. It leaves the worker's in-flight list, by a script that does nothing if it is not there any more: for
    its queue, where it is next, or for the dead set. What its thread says of it later is ignored.

@@ -82,7 +82,7 @@ def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = N
 
 
 async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
-    """As `await_result`, without blocking the event loop; raises the same."""
+    """Wait for the result of a job as `await_result` does, without blocking the event loop."""
     pauses = _pauses(jid, timeout_s)
     while (found := await off_loop(fetch_result, jid, client=client)) is None:  # noqa: ASYNC110 - Redis sends no event
         await asyncio.sleep(next(pauses))

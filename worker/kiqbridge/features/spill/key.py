@@ -1,4 +1,4 @@
-"""The key that signs what is spilled: a secret of the stack, so that nobody else writes a message that counts.
+"""The key that signs what is spilled: a secret of the stack, so that no other writer's message counts.
 
 A message names the source of its jobs, by which it is decided what they may be. SQS does not say who sent it, and a
 policy of the queue says nothing of a message that was moved: only the signature does.

@@ -115,7 +115,7 @@ class SpillingPusher:
         return True
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
-        """As `Pusher.push`; the result of a record that was spilled has its jobs in `spilled`."""
+        """Push the jobs of records; the result of a record that was spilled has its jobs in `spilled`."""
         if records and records[0].source == SPILLED:  # its failure is SQS' to repeat
             return self._ask_redis(records, answering, by)
         # Before it is known where they go: what is pushed in part and then spilled is known by its guards.

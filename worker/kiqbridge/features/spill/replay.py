@@ -55,7 +55,7 @@ def dead_letter_of(
             signatures are checked.
 
     Raises:
-        EventError: its payload was cut off, so that nobody can say what it asked for; or it looks like a spilled one,
+        EventError: its payload was cut off, so that it is unknown what it asked for; or it looks like a spilled one,
             and comes from a queue that is no spill queue.
     """
     attributes = {
@@ -170,7 +170,7 @@ class ReplayPusher:
         return form.read(event, self.key) if self.is_spilled else None
 
     def push(self, records: Sequence[Record], answering: Answering, by: str) -> list[Result]:
-        """As `Pusher.push`, one after the other."""
+        """Push the jobs of records one record after another."""
         return in_order(records, answering, lambda place: self._one(records[place], by))
 
     def _one(self, record: Record, by: str) -> Result:
@@ -203,7 +203,7 @@ class ReplayPusher:
             return None
         return StaleTick(
             f"it was sent {(now - sent_at) / 86_400:.0f} days ago, and what identifies it is remembered for "
-            f"{kept // 86_400}, so nobody knows whether it was enqueued; to enqueue it, replay it with --stale"
+            f"{kept // 86_400}, so it may have been enqueued; to enqueue it, replay it with --stale"
         )
 
     def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:

@@ -3,12 +3,12 @@
 1. The outbox moves the report of a job that has ended to `kb:reports`, and calls `wake`.
 2. The thread here takes reports that are due, for `TAKE_S` seconds: no other worker takes them meanwhile.
 3. SendTaskSuccess or SendTaskFailure; then the report is removed.
-4. Nobody waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.
+4. No execution waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.
 5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute. If the service is
    away or throttles, no other report is tried either, for 0.2 s, then 0.4 s and so on, up to 5 s.
 
 What a worker leaves behind that was killed is sent by another one: each hears from the beat of its lease
-(engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is. At least once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
+(engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is. At least once: a report whose removal was lost is sent again, and Step Functions answers that no execution waits.
 """
 
 import logging
@@ -50,7 +50,7 @@ FIRST_PAUSE_S: Final = 0.2
 
 LONGEST_PAUSE_S: Final = 60.0
 OLDEST_S: Final = 366 * 86_400.0
-"""An execution ends after a year (Step Functions, quotas), so nobody waits for an older report."""
+"""An execution ends after a year (Step Functions, quotas), so no execution waits for an older report."""
 
 LAST_REPORTS_S: Final = 1.5
 """Seconds for which a process that ends waits for its reports; other workers send what is left in Redis."""

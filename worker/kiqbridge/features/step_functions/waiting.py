@@ -16,7 +16,7 @@ _TAKE: Final = scripts.load("take_reports")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenReports:
-    """Reports that nobody else takes for a while; `now` is the server's time, epoch seconds."""
+    """Reports that no other process takes for a while; `now` is the server's time, epoch seconds."""
 
     now: float
     texts: Sequence[bytes]
@@ -44,7 +44,7 @@ def has_reports(connection: RedisConnection, keys: Keys) -> bool:
 
 
 def remove_report(connection: RedisConnection, keys: Keys, report: bytes) -> None:
-    """A report has been sent, or nobody waits for it.
+    """A report has been sent, or no execution waits for it.
 
     Raises:
         RedisUnavailable: repeat it.

@@ -2,7 +2,7 @@
 
 A job that was found orphaned too often (recovery.py) is a suspect, not a culprit: neighbours of a
 killer, and jobs that were running at three deploys, look the same. So each suspect runs once in a
-child process of its own, where it can harm nobody. Then it is known:
+child process of its own, where it can harm no other job. Then it is known:
 
 1. it succeeds: it was innocent, and its count is forgotten;
 2. it raises: that is an ordinary failure, with the ordinary retries;
@@ -158,7 +158,7 @@ class Isolation(Role):
         self.join(RETRY_S)
 
     def look(self) -> bool:
-        """Look once, and run one suspect if there is one and nobody else does; whether one ran.
+        """Look once, and run one suspect if there is one and no other process does; whether one ran.
 
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PUSH_S: Final = 10.0
-"""Between two packets to StatsD: the interval in which it adds up, if nobody changed it."""
+"""Between two packets to StatsD: the interval in which it adds up, if it was not changed."""
 
 KEPT_S: Final = 86_400
 """So long the next leader may be absent and still know which gauges were sent."""

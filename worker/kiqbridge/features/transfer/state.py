@@ -4,7 +4,7 @@ A record of it is read from its server by `StateSource`, and put in by `put_reco
 
 A batch may be on both servers for a while. Each counts the ends that come to it, and of two states of a member the
 later one stays, in whichever order records arrive. A member that `--take` has moved is `m` where it was (away); one
-that was not moved yet is `e` where the others are (expected). Both are pending, and nobody seeks them. While members
+that was not moved yet is `e` where the others are (expected). Both are pending, and no search finds them. While members
 are away nothing is announced there.
 """
 

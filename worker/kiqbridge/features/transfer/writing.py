@@ -114,7 +114,7 @@ class Restorer:
                 raise _changed(place, progress.done)
         count = len(new) // 2 if place.kind == "set" else len(new)
         if new and place.name == "dead" and place.kind == "set":
-            # Without a worker that lives nobody drops any.
+            # Without a worker that lives none are dropped.
             published = read_infos(self._pool.run, self._keys, field=FIELD).values()
             bounds = fleet_bounds(published)
             size = self._pool.call("ZCARD", self._keys.dead)

@@ -60,7 +60,7 @@ def end(connection: RedisConnection, keys: Keys, gone: Sequence[Lock]) -> int:
     freed = looked_at(connection, keys, gone=gone)
     if freed:
         logger.warning(
-            "%d locks of unique jobs are freed: their jobs are gone, and nobody has noted their end, "
+            "%d locks of unique jobs are freed: their jobs are gone, and their end was not noted, "
             "such as %s of job %s",
             freed,
             gone[0].name,

@@ -50,11 +50,11 @@ class Unique(Rule):
         check_seconds("unique: ttl_s", self.ttl_s)
 
     def keys(self, keys: Keys) -> Sequence[str]:
-        """As `Rule.keys`."""
+        """The keys that the script reads and writes."""
         return keys.locks, keys.locks_look, keys.replaced
 
     def script_args(self, job: RuledJob) -> Sequence[str | bytes | float]:
-        """As `Rule.script_args`."""
+        """The arguments of the script for one job."""
         return job.name, self.ttl_s, self.on_conflict, LOOK_S
 
     def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:

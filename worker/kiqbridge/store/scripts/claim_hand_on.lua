@@ -2,7 +2,7 @@
 -- The claim of the process that listens (docs/decisions/0011): as claim.lua, and if it brings jobs the role goes to
 -- the process that has been parked for longest.
 -- KEYS as claim.lua, then the wake list if there is a token
--- ARGV as claim.lua, then the token, '' = none, since nobody else waits
+-- ARGV as claim.lua, then the token, '' = none, since no other process waits
 -- Returns what claim.lua returns.
 -- Repeated with the stored number: the same chunk again; the role is handed on once more, which costs commands only.
 -- See reliability §2, reliability §7.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Delete all jobs of a queue, or of a sorted set, as an operator's action, at once: where jobs may have consequences
--- the key gets another name, under which they are ended part by part (end_cleared.lua). Should nobody do that, it is
+-- the key gets another name, under which they are ended part by part (end_cleared.lua). Should that not happen, it is
 -- forgotten, and the leader's search ends them (features/gone_jobs/search.py).
 -- KEYS 1 list or sorted set, 2 names of queues (set), 3 audit log (sorted set), 4 its entries (hash), 5 their counts
 --      (hash), 6 the other name, or as 1: nothing follows

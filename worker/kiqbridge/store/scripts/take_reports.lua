@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Take reports for Step Functions that are due: nobody else takes them for a while, in which the caller
+-- Take reports for Step Functions that are due: no other process takes them for a while, in which the caller
 -- sends them and removes each.
 -- KEYS 1 sorted set of reports, score = when it is due next
 -- ARGV 1 most reports to take, 2 seconds until they are due again

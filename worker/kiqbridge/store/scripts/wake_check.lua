@@ -7,7 +7,7 @@
 -- A sign that ends later than any was written to end is over: the server's clock was set back.
 -- Returns {what, number of processes (0 = not counted), for how long the sign lasts (ms), its text, the standby's};
 -- what: 2 = it listens now, 1 = it is the standby, 0 = neither.
--- Repeated: the same, as long as nobody else has written meanwhile.
+-- Repeated: the same, as long as no other process has written meanwhile.
 -- See reliability §7.
 local count = ARGV[7] == '1' and redis.call('SCARD', KEYS[4]) or 0
 -- MGET: a key of a foreign type is a place that is vacant

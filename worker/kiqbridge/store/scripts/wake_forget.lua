@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A process has ended: if it was the last one, nobody listens to its set of queues, and nobody waits for that.
+-- A process has ended: if it was the last one, no process listens to its set of queues, and none waits for that.
 -- KEYS 1 registered incarnations, 2 sign of who listens, 3 the standby, 4 wake list
 -- ARGV none
 -- Returns how many processes there still are.

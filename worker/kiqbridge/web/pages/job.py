@@ -232,7 +232,7 @@ def _raw(view: View, job: JobRecord) -> str:
     elif job.is_readable:
         text = _pretty({**job.item, "args": ARGS_HIDDEN})
     else:
-        return ARGS_HIDDEN  # nobody knows which part of it is an argument
+        return ARGS_HIDDEN  # it is unknown which part of it is an argument
     return text if view.redactor is None else view.redactor.text(text)
 
 

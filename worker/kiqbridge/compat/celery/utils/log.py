@@ -3,6 +3,6 @@
 import logging
 
 get_task_logger = logging.getLogger
-"""As `celery.utils.log.get_task_logger`: the worker puts class and jid on each line."""
+"""Returns the logger of that name, as `celery.utils.log.get_task_logger` does. The worker adds class and jid to each line."""
 
 __all__ = ["get_task_logger"]

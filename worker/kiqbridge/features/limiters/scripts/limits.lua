@@ -3,7 +3,7 @@
 -- KEYS 1 registered incarnations (set), then of each limiter its state and those who wait (sorted set)
 -- ARGV of each limiter its kind, limit and interval in microseconds; of a vessel (leaky, points) what drains in a second
 -- Returns of each: how much is taken (text), microseconds until all is free again, and until there is room; 0 where
--- nobody can know; how many wait.
+-- that is unknown; how many wait.
 -- Repeated: the same again.
 -- See docs/how_to/limiters.md.
 -- include limit_now

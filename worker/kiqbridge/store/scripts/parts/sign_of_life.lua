@@ -5,7 +5,7 @@
 local function give_sign(number)
   local time = redis.call('TIME')
   local sign = string.format('%.0f %s.%06d %s', number, time[1], time[2], ARGV[2])
-  -- pcall: with a foreign type here nobody is found silent, and the lease holds all the same
+  -- pcall: with a foreign type here no process is found silent, and the lease holds all the same
   local reply = redis.pcall('HSET', KEYS[2], ARGV[1], sign)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     return reply

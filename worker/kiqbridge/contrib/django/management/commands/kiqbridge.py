@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("words", nargs=REMAINDER)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """As `call_command("kiqbridge", "stats")`.
+        """Run a command of `kiqbridge` for `call_command("kiqbridge", "stats")`.
 
         Raises:
             CommandError: the command failed; `returncode` is its exit code.
