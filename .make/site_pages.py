@@ -35,16 +35,31 @@ of the docstrings. [Settings](../settings.md) lists what the environment, the fi
 REFERENCE: Final = {
     "jobs": (
         "Jobs",
-        "job client.function_job.FunctionJob Job IterableJob Schedule Schedules enumerators results",
+        (
+            "job client.function_job.FunctionJob Job IterableJob RemoteJob Schedule Schedules current_job "
+            "CurrentJob Depends enumerators results"
+        ),
     ),
-    "client": ("Client", "Client configure current_attributes rails"),
-    "server": ("Server", "Server middleware.Chain interrupted log_context"),
+    "client": ("Client", "Client JobHandle configure current_attributes locale rails"),
+    "server": (
+        "Server and web page",
+        "Server server middleware interrupted log_context web.create_app",
+    ),
+    "flow": ("Flow", "flow flow.limiter"),
     "schedule": ("Schedules", "schedule.expression"),
     "api": ("Operator API", "api"),
+    "contrib": (
+        "Frameworks",
+        "contrib.django contrib.sqlalchemy contrib.opentelemetry contrib.sentry contrib.structlog",
+    ),
+    "compat": (
+        "Celery's interface",
+        "compat.celery compat.celery.exceptions compat.celery.utils.log",
+    ),
     "testing": (
         "kiqbridge.testing",
         (
-            "testing.fake testing.inline testing.drain testing.FakeJobs testing.real_jobs testing.RealJobs "
+            "testing.fake testing.inline testing.drain testing.override testing.FakeJobs testing.real_jobs testing.RealJobs "
             "testing.FakeJobsMixin testing.VirtualClock testing.RecordedJob testing.PerformedJob "
             "testing.NotInMemory testing.EndlessJobs"
         ),
@@ -52,9 +67,11 @@ REFERENCE: Final = {
     "errors": ("Errors", "errors"),
 }
 """Page below reference/python/ → its title, and names below `kiqbridge`."""
-OPTIONS: Final = dict.fromkeys(
-    ["Job", "client.function_job.FunctionJob"], "\n    options:\n      inherited_members: true"
-)
+OPTIONS: Final = {
+    **dict.fromkeys(["Job", "client.function_job.FunctionJob"], "\n    options:\n      inherited_members: true"),
+    "Client": '\n    options:\n      filters: ["!^_[^_]", "!^(use_fleets|handle_from)$"]',
+}  # fmt: skip
+"""Of what users call, and no other part of the package."""
 RULES_OF: Final = {
     "now": "What waits, fails, dies, and does not come. The list of the page Now judges; the numbers are its limits.",
     "redis": "The server.",

@@ -1,5 +1,7 @@
 """The documentation as a site: it builds without a warning, and loads nothing from elsewhere."""
 
+import ast
+import functools
 import os
 import re
 import subprocess
@@ -16,6 +18,9 @@ LOADED = re.compile(
     r"""url\(["']?(?:https?:)?//|@import\s+["'](?:https?:)?//"""
 )
 """What a browser loads by itself from another host."""
+
+PUBLIC = re.compile(r"kiqbridge(\.\w+|\.flow\.limiter|\.(compat|contrib)\.(?!django.database).*)?$")
+"""Modules that users import: those on top, and what stands in for, or beside, other libraries."""
 
 MADE = [
     ("reference/python/client.html", "perform_async"),
@@ -74,6 +79,39 @@ def test_it_builds_has_all_pages_and_loads_nothing_from_elsewhere(site):
 
     assert len(pages) > 50
     assert found == []
+    assert [each for each in public_names() if not has_reference(site, *each)] == []
+
+
+def public_names():
+    """Module and name, out of each public `__all__`."""
+    package = ROOT / "worker/kiqbridge"
+    for path in sorted(package.rglob("*.py")):
+        module = (
+            path.relative_to(package.parent)
+            .with_suffix("")
+            .as_posix()
+            .replace("/", ".")
+            .removesuffix(".__init__")
+        )
+        if PUBLIC.match(module):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                    names = ast.literal_eval(node.value)
+                    yield from ((module, name) for name in names if not name.startswith("_"))
+
+
+@functools.cache
+def headings(site):
+    pages = (site / "reference/python").glob("*.html")
+    return {
+        each
+        for page in pages
+        for each in re.findall(r'id="(kiqbridge[^"]*)"', page.read_text(encoding="utf-8"))
+    }
+
+
+def has_reference(site, module, name):
+    return bool({f"{module}.{name}", f"kiqbridge.errors.{name}"} & headings(site))
 
 
 def test_what_would_be_loaded_is_recognized():

@@ -22,6 +22,7 @@ JobStatus = Literal[
     "running", "queued", "retrying", "scheduled", "dead",
     "done", "discarded", "skipped", "expired", "cancelled", "gone", "deleted", "unknown",
 ]  # fmt: skip
+"""Where a job is, or how it ended."""
 
 
 class JobHandle(JobId):

@@ -25,6 +25,8 @@ from kiqbridge.errors import ConfigError
 Propagation = Literal["link", "child", "none"]
 """How a job's span is related to that of its push: linked in a trace of its own, child in the same trace, not."""
 
+__all__ = ["Instrumentation", "instrument"]
+
 FLUSH_MS: Final = 2000
 """Milliseconds that the last spans of a process have to leave."""
 

@@ -24,6 +24,8 @@ from kiqbridge.client.server import server
 from kiqbridge.engine.settle.error_report import failure_of
 from kiqbridge.runtime import redaction
 
+__all__ = ["KiqbridgeIntegration"]
+
 HEADERS: Final = "trace_propagation_headers"
 """Attribute of a payload: an object with `sentry-trace` and `baggage`."""
 

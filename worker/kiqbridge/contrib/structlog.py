@@ -22,6 +22,8 @@ from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
 from kiqbridge.engine.perform.job_logger import JSONFormatter, job_context
 
+__all__ = ["install", "render_json"]
+
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,

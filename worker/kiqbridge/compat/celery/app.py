@@ -235,8 +235,6 @@ def shared_task(*args: Any, **options: Any) -> Any:
 
 
 class _CurrentTask:
-    """`celery.current_task`: the task of the running job."""
-
     @property
     def request(self) -> Request:
         """Of the running job."""
@@ -249,6 +247,7 @@ class _CurrentTask:
 
 
 current_task = _CurrentTask()
+"""`celery.current_task`: the task of the running job."""
 
 
 def _module_of(function: Callable[..., Any], app: Celery) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kiqbridge.wire.keys import Keys
 
 
-class Concurrent(Limiter):
+class concurrent(Limiter):  # noqa: N801 - called as a function
     """At most `limit` at the same time.
 
     Args:
@@ -89,7 +89,7 @@ class _Taking:
             limiter_locks.give_back(self._held or limiter_locks.hold(self._lock))
 
 
-class Window(Limiter):
+class window(Limiter):  # noqa: N801 - as above
     """At most `limit` within any interval of the length `per`, wherever it begins.
 
     Args:
@@ -122,7 +122,7 @@ class Window(Limiter):
         return Attempt(partial(self._take, *self._state(place), self.limit, self.interval_s))
 
 
-class Bucket(Window):
+class bucket(window):  # noqa: N801 - as above
     """At most `limit` in each interval of the clock: each full second, minute or hour (UTC) begins at 0.
 
     Around the change of an interval up to twice as many may come; `window` excludes that.
@@ -134,7 +134,7 @@ class Bucket(Window):
     _take = staticmethod(limits.take_from_bucket)
 
 
-class Leaky(Limiter):
+class leaky(Limiter):  # noqa: N801 - as above
     """Up to `size` at once, then one after the other at a constant rate of `size` in `per`.
 
     Args:
@@ -165,7 +165,7 @@ class Leaky(Limiter):
         return Attempt(partial(limits.pour, *self._state(place), self.holds, self.rate, amount))
 
 
-class Points(Limiter):
+class points(Limiter):  # noqa: N801 - as above
     """A stock of `limit` points that is filled up again at a constant rate, for requests of different cost.
 
     with SHOPIFY.within_limit(estimate=10) as used:
@@ -218,6 +218,3 @@ class Points(Limiter):
                 limits.correct(*stock, points - amount)
 
         return Attempt(partial(limits.pour, *stock, amount), correct=correct)
-
-
-concurrent, window, bucket, leaky, points = Concurrent, Window, Bucket, Leaky, Points
