@@ -90,9 +90,7 @@ def test_each_source_has_a_page_that_names_its_facets():
     ("page", "sources"),
     [
         ("event_bridge", {Source.SCHEDULE, Source.EVENT}),
-        ("queues", {Source.SQS, Source.SNS}),
-        ("s3", {Source.S3}),
-        ("streams", {Source.DYNAMODB, Source.KINESIS}),
+        ("queues", {Source.SQS, Source.SNS, Source.S3, Source.DYNAMODB, Source.KINESIS}),
         ("services", {Source.DESTINATION, Source.SERVICE}),
     ],
 )
