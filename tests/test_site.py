@@ -43,7 +43,7 @@ MADE = [
     ("overview.html", 'src="images/web-now.png"'),
     ("stacks.html", "CreateRedis"),
     ("changelog.html", "Changelog"),
-    ("explanation/concepts.html", 'href="../reliability.html"'),
+    ("explanation/choose.html", 'href="../reliability.html"'),
     ("contributing.html", 'href="architecture.html"'),
 ]
 """Page → what only docstrings, a file outside of docs/, or a name made a link puts there."""
