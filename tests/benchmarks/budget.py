@@ -2,7 +2,7 @@
 
     python tests/benchmarks/budget.py
 
-The steps are those of docs/explanation/performance.md. CPU time instead of wall time, so that a busy machine
+The steps are those of docs/explanation/scaling.md. CPU time instead of wall time, so that a busy machine
 disturbs little; what threads lose to each other over the interpreter lock is not in it.
 """
 
