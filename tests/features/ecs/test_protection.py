@@ -14,6 +14,7 @@ from support.processes import ChildProcess
 from support.waiting import wait_until
 
 from kiqbridge.features.ecs.protection import (
+    ANSWER_S,
     EXPIRES_MIN,
     LOCK_FILE,
     RENEW_S,
@@ -57,7 +58,7 @@ class Worker:
 
     def close(self):
         self.jobs = ()
-        self.protection.stop()
+        self.protection.stop(2 * ANSWER_S)
         self.look()
 
 
@@ -111,7 +112,7 @@ class TestItsThread:
         worker = employ(**QUICK)
         worker.jobs = None
         worker.protection.start()
-        wait_until(lambda: "looking after the task's protection failed" in caplog.text)
+        wait_until(lambda: "an error ended the loop of thread ecs" in caplog.text)
         assert agent.states == []
         worker.jobs = ("job",)
         wait_until(lambda: agent.states == [PROTECT])
@@ -120,7 +121,7 @@ class TestItsThread:
         else:
             worker.jobs = ()
         wait_until(lambda: agent.states == [PROTECT, GIVE_BACK])
-        worker.protection.stop()
+        worker.protection.stop(2 * ANSWER_S)
         assert len(agent.states) == 2
 
 
@@ -207,9 +208,9 @@ class TestAnAgentThatFails:
         worker.protection.start()
         wait_until(lambda: agent.states)
 
-        worker.protection.stop()  # comes back, whether or not the agent has answered
+        worker.protection.stop(0.2)  # comes back, whether or not the agent has answered
 
-        wait_until(lambda: not worker.protection.thread.alive)
+        wait_until(lambda: not worker.protection.alive)
 
 
 PROTECT_UNTIL_KILLED = """
@@ -314,9 +315,8 @@ class TestSeveralProcessesOfOneTask:
 
 
 class TestWhetherItIsWanted:
-    def test_it_is_off_by_default_and_asks_the_agent_that_ecs_names(self, agent, tmp_path):
+    def test_it_asks_the_agent_that_ecs_names(self, agent, tmp_path):
         environ = {"ECS_AGENT_URI": f"{agent.uri}/"}
-        assert make(environ, tmp_path, after_s=0) is None
         protection = make(environ, tmp_path, after_s=1e-9)
         protection.look()
         protection.look()

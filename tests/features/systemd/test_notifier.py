@@ -97,7 +97,7 @@ class TestTheWatchdog:
         notifier.start(lambda: next(looks))
 
         assert manager.next() == [STATUS, "WATCHDOG=1"]
-        wait_until(lambda: "systemd could not be notified" in caplog.text)
+        wait_until(lambda: "an error ended the loop of thread systemd" in caplog.text)
         notifier.stop()
         assert manager.is_told_nothing()
 

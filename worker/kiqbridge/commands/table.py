@@ -22,7 +22,6 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
         Verb(
             "dev",
             "run server, schedules and worker on this machine",
-            "dev.command",
             has_fleet=False,
         ),
         Verb("web", "serve the Web UI"),

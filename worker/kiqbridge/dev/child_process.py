@@ -20,7 +20,6 @@ def spawn(
     *,
     when_we_die: signal.Signals,
     env: Mapping[str, str] | None = None,
-    stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = None,
     stderr: Stream = None,
     pass_fds: Sequence[int] = (),
@@ -32,7 +31,7 @@ def spawn(
     return subprocess.Popen(  # noqa: S603 - commands of ours, no shell
         command,
         env=env,
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
         pass_fds=pass_fds,

@@ -7,7 +7,6 @@ fire in spring looks like a fault.
 """
 
 import dataclasses
-import difflib
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -15,9 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kiqbridge.errors import PayloadError, near_names
 from kiqbridge.schedule import cron
 from kiqbridge.schedule.template import TemplateSchedule
 from kiqbridge.schedule.zone_changes import ZoneChange, next_change
+from kiqbridge.wire.amounts import instant_text
 
 SIMULATED: Final = "#simulated-"
 """What the name of a schedule has behind it, before the name of the run, in ticks of a simulated clock."""
@@ -162,7 +163,7 @@ def event_of(
     """
     attributes = {
         "schedule-arn": f"arn:aws:scheduler:eu-west-1:000000000000:schedule/local/{schedule.name}",
-        "scheduled-time": iso_time(instant),
+        "scheduled-time": instant_text(instant),
         "execution-id": execution_id,
         "attempt-number": "1",
     }
@@ -180,21 +181,20 @@ def event_of(
     return event
 
 
-def iso_time(instant: datetime) -> str:
-    """As Scheduler writes an instant: `2026-11-20T02:00:00Z`."""
-    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+def check_rules(wanted: Sequence[str], known: Sequence[str]) -> None:
+    """Check the names of `--fire`.
 
-
-def unknown_rule(wanted: Sequence[str], known: Sequence[str]) -> str:
-    """What is wrong with the names of `--fire`; empty if nothing is."""
+    Raises:
+        PayloadError: one of them is no rule.
+    """
     by_name = {name.lower(): name for name in known}
     for name in wanted:
         if name.lower() not in by_name:
-            near = difflib.get_close_matches(name.lower(), by_name, n=3)
-            hint = " or ".join(by_name[each] for each in near) or ", ".join(known) or "none"
-            question = f"did you mean {hint}?" if near else f"the rules are: {hint}"
-            return f"--fire: {name!r} is no rule of the template; {question}"
-    return ""
+            near = " or ".join(by_name[each] for each in near_names(name.lower(), by_name))
+            hint = (
+                f"did you mean {near}?" if near else f"the rules are: {', '.join(known) or 'none'}"
+            )
+            raise PayloadError(f"--fire: {name!r} is no rule of the template; {hint}")
 
 
 NEAR: Final = timedelta(hours=24)

@@ -32,10 +32,10 @@ from kiqbridge.dev.firing import (
     SimulatedClock,
     ZoneCalendar,
     anchored,
+    check_rules,
     concerned,
     describe,
     most_frequent,
-    unknown_rule,
 )
 from kiqbridge.dev.invoke_api import InvokeApi, example
 from kiqbridge.dev.ledger_watch import LedgerWatch
@@ -46,10 +46,11 @@ from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.keys import Keys
 
 _HERE: Final = {"SampleSchedules": "ENABLED"}
@@ -65,14 +66,10 @@ def run_dev(options: argparse.Namespace) -> int:
     """
     schedules = read_schedules(options.template, _HERE) if options.template else []
     if options.fire and not options.template:
-        sys.stderr.write(
-            "kiqbridge: --fire: there is no template.yaml here, so there are no rules; --template names one\n"
+        raise PayloadError(
+            "--fire: there is no template.yaml here, so there are no rules; --template names one"
         )
-        return 2
-    unknown = unknown_rule(options.fire, [schedule.name for schedule in schedules if schedule.jobs])
-    if unknown:
-        sys.stderr.write(f"kiqbridge: {unknown}\n")
-        return 2
+    check_rules(options.fire, [schedule.name for schedule in schedules if schedule.jobs])
     if not options.require:
         raise ConfigError(
             "dev: there are no jobs here: no folder jobs, and no worker/jobs; name the code that declares them with "
@@ -208,8 +205,8 @@ class Dev:
             self._overview.show_sums()
             lines = self._worker.lines
             self._console.heading(
-                f"kiqbridge dev: {_counted(self._delivery.ticks, 'tick')}, "
-                f"{_counted(lines.counts['done'], 'job')} performed, "
+                f"kiqbridge dev: {count_text(self._delivery.ticks, 'tick')}, "
+                f"{count_text(lines.counts['done'], 'job')} performed, "
                 f"{lines.counts['fail']} failed, {lines.unfinished} given back. Bye."
             )
 
@@ -259,7 +256,9 @@ class Dev:
         environ = self._environ()
         self._functions.take(self._rules, environ, self._of_functions(environ))
         self._functions.start()
-        self._console.line("rules", "", f"{path} was edited: {_counted(len(self._rules), 'rule')}")
+        self._console.line(
+            "rules", "", f"{path} was edited: {count_text(len(self._rules), 'rule')}"
+        )
         return True
 
     def _pause_s(self, longest_s: float) -> float:
@@ -387,7 +386,3 @@ def _state_of(template: Path | None) -> tuple[int, ...]:
     except OSError:
         found = None
     return () if found is None else (found.st_mtime_ns, found.st_size)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,17 +9,24 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.names import text_of
 
 
-def scan_keys(pool: RedisPool | RedisConnection, prefix: str) -> Iterator[Sequence[str]]:
-    """Keys that begin so, in no order, page by page; one may come twice.
+def scan(
+    pool: RedisPool | RedisConnection, *command: str, match: str = "*", count: int = 1000
+) -> Iterator[Any]:
+    """The answers of `SCAN`, or of `HSCAN`, `SSCAN` or `ZSCAN` of a key, page by page.
 
     Raises:
         RedisUnavailable: the rest was not read.
     """
-    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
     cursor: Any = b"0"
     while True:
-        cursor, names = pool.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-        if names:
-            yield [text_of(name) for name in names]
+        cursor, found = pool.call(*command, cursor, "MATCH", match, "COUNT", count)
+        if found:
+            yield found
         if int(cursor) == 0:
             return
+
+
+def scan_keys(pool: RedisPool | RedisConnection, prefix: str) -> Iterator[Sequence[str]]:
+    """Keys that begin so, in no order, page by page; one may come twice. Raises as `scan`."""
+    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
+    return ([text_of(name) for name in names] for names in scan(pool, "SCAN", match=pattern))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.operator import Operator
 from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.store.pauses import server_time
 from kiqbridge.wire.names import text_of
@@ -74,13 +74,12 @@ class AlertState:
     muted: Mapping[str, float]
 
 
-def fetch_alerts(operator: Operator | None = None) -> AlertState:
+def fetch_alerts(operator: Operator) -> AlertState:
     """The state now.
 
     Raises:
         RedisUnavailable, RedisRefused: it was not read.
     """
-    operator = operator or default_operator()
     time, pairs = operator.pool.run(("TIME",), ("HGETALL", operator.keys.alerts))
     now = server_time(time)
     fields = {text_of(pairs[at]): pairs[at + 1] for at in range(0, len(pairs), 2)}
@@ -102,14 +101,13 @@ def shown(operator: Operator) -> tuple[str, AlertState]:
     return "alerts.html", fetch_alerts(operator)
 
 
-def mute_alert(rule: str, for_s: float, *, operator: Operator | None = None) -> float:
+def mute_alert(rule: str, for_s: float, *, operator: Operator) -> float:
     """Have a rule begin no alert for so many seconds; returns until when. One that has begun still ends.
 
     Raises:
         PayloadError: no such rule alerts.
         RedisUnavailable: repeat it.
     """
-    operator = operator or default_operator()
     state = fetch_alerts(operator)
     if rule not in state.rules:
         known = ", ".join(state.rules) or "none, or no worker with alerts has led the fleet yet"
@@ -121,9 +119,8 @@ def mute_alert(rule: str, for_s: float, *, operator: Operator | None = None) -> 
     return until
 
 
-def unmute_alert(rule: str, *, operator: Operator | None = None) -> bool:
+def unmute_alert(rule: str, *, operator: Operator) -> bool:
     """End it; whether the rule was muted."""
-    operator = operator or default_operator()
     was_muted = rule in fetch_alerts(operator).muted
     operator.pool.call("HDEL", operator.keys.alerts, f"mute {rule}")
     return was_muted

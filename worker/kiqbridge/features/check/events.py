@@ -1,15 +1,22 @@
 """What is wrong with the events of the enqueue function, though nothing refuses it."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.errors import did_you_mean
 from kiqbridge.features.check.rights import OPEN, accepts, may
 from kiqbridge.features.check.view import Event, View, at
 from kiqbridge.schedule.yaml_nodes import Problem
 
-Faults = Iterator[tuple[str, str]]
-"""The property that a fault is about, and its text."""
+
+class Fault(NamedTuple):
+    """What is wrong, and the property whose line says so; none: the event's own."""
+
+    text: str
+    about: str = ""
+
+
+Faults = Iterator[Fault]
 
 _READ: Final = {
     "SQS": ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
@@ -67,7 +74,7 @@ def event_problems(view: View, mapped: frozenset[str] | None) -> Iterator[Proble
         for text in _function_faults(function):
             yield view.problem(view.line_of(name), name, text)
         for event in (*view.events(name), *_mappings(view, name)):
-            for about, text in _event_faults(view, event, function, mapped):
+            for text, about in _event_faults(view, event, function, mapped):
                 yield view.problem(event.line_of(about), event.where, text)
         yield from _standalone(view, name)
 
@@ -98,28 +105,23 @@ def _event_faults(
     elif event.kind == "SNS":
         queue = at(event.properties, "RedrivePolicy", "deadLetterTargetArn")
         if queue and not accepts(view, queue, "sns.amazonaws.com", event.properties.get("Topic")):
-            yield "RedrivePolicy", _not_accepted("sns.amazonaws.com", "its Topic")
+            yield Fault(_not_accepted("sns.amazonaws.com", "its Topic"), "RedrivePolicy")
     elif event.kind == "ScheduleV2":
         yield from _schedule_faults(view, event, function)
     elif event.kind == "S3" and mapped is not None and "s3" not in mapped:
-        yield (
-            "",
-            (
-                "an event of S3 is no job, and no mapping takes it, so that each one is refused: write a mapping with "
-                "match: {source: s3} into mappings.yml"
-            ),
+        yield Fault(
+            "an event of S3 is no job, and no mapping takes it, so that each one is refused: write a mapping with "
+            "match: {source: s3} into mappings.yml"
         )
 
 
 def _source_faults(view: View, event: Event, function: Mapping[str, Any]) -> Faults:
     properties = event.properties
     if properties.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
-        yield (
+        yield Fault(
+            "Lambda does not look at which records failed, so that what is refused is lost: write "
+            "FunctionResponseTypes: [ReportBatchItemFailures]",
             "FunctionResponseTypes",
-            (
-                "Lambda does not look at which records failed, so that what is refused is lost: write "
-                "FunctionResponseTypes: [ReportBatchItemFailures]"
-            ),
         )
     arn, role = properties.get(_SOURCE[event.kind]), function.get("Role")
     if event.kind == "SQS":
@@ -127,21 +129,19 @@ def _source_faults(view: View, event: Event, function: Mapping[str, Any]) -> Fau
     else:
         for name in ("BisectBatchOnFunctionError", "MaximumRetryAttempts"):
             if name not in properties:
-                yield "", f"one bad record holds up its shard until it expires: write {name}"
+                yield Fault(f"one bad record holds up its shard until it expires: write {name}")
         destination = at(properties, "DestinationConfig", "OnFailure", "Destination")
         if destination is None:
-            yield "", "what is given up is lost: write DestinationConfig with OnFailure"
+            yield Fault("what is given up is lost: write DestinationConfig with OnFailure")
         elif view.resource(destination) is not None and not may(view, role, _SEND, destination):
-            yield (
-                "",
-                f"its function may not send to the destination OnFailure: allow {_SEND} in its role",
+            yield Fault(
+                f"its function may not send to the destination OnFailure: allow {_SEND} in its role"
             )
     if view.resource(arn) is not None:
         missing = [action for action in _READ[event.kind] if not may(view, role, action, arn)]
         if missing:
-            yield (
-                "",
-                f"its function may not {', '.join(missing)}, so that nothing is delivered: allow it in its role",
+            yield Fault(
+                f"its function may not {', '.join(missing)}, so that nothing is delivered: allow it in its role"
             )
 
 
@@ -151,7 +151,9 @@ def _queue_faults(
     window = properties.get("MaximumBatchingWindowInSeconds", 0)
     batch = properties.get("BatchSize", _LARGEST_BATCH_WITHOUT_WINDOW)
     if isinstance(batch, int) and batch > _LARGEST_BATCH_WITHOUT_WINDOW and not window:
-        yield "BatchSize", f"BatchSize {batch} needs a MaximumBatchingWindowInSeconds of 1 or more"
+        yield Fault(
+            f"BatchSize {batch} needs a MaximumBatchingWindowInSeconds of 1 or more", "BatchSize"
+        )
     if queue is None:
         return
     timeout, visible_after = function.get("Timeout", 3), queue.get("VisibilityTimeout", 30)
@@ -160,22 +162,19 @@ def _queue_faults(
         and isinstance(visible_after, int)
         and visible_after < _TIMEOUTS_TO_WAIT * timeout
     ):
-        yield (
+        yield Fault(
+            f"VisibilityTimeout {visible_after} of its queue is less than six times the function's Timeout {timeout}, "
+            f"so that messages come twice: write {_TIMEOUTS_TO_WAIT * timeout} or more",
             "Queue",
-            (
-                f"VisibilityTimeout {visible_after} of its queue is less than six times the function's Timeout {timeout}, "
-                f"so that messages come twice: write {_TIMEOUTS_TO_WAIT * timeout} or more"
-            ),
         )
     if "RedrivePolicy" not in queue:
-        yield (
-            "Queue",
+        yield Fault(
             "a message that always fails comes back for ever: give its queue a RedrivePolicy",
+            "Queue",
         )
     if queue.get("FifoQueue") and window:
-        yield (
-            "Queue",
-            "a FIFO queue has no batching window: leave MaximumBatchingWindowInSeconds out",
+        yield Fault(
+            "a FIFO queue has no batching window: leave MaximumBatchingWindowInSeconds out", "Queue"
         )
 
 
@@ -188,32 +187,29 @@ def _api_faults(view: View, event: Event) -> Faults:
     authorizer = own.get("Authorizer", api.get("Auth", {}).get("DefaultAuthorizer"))
     is_elsewhere = reference is not None and view.resource(reference) is None
     if not is_elsewhere and authorizer in (None, "NONE"):
-        yield (
-            "",
-            (
-                "anybody on the internet may call it: write a DefaultAuthorizer under Auth of its API, such as AWS_IAM "
-                "with EnableIamAuthorizer (infra/examples/http_api.yaml)"
-            ),
+        yield Fault(
+            "anybody on the internet may call it: write a DefaultAuthorizer under Auth of its API, such as AWS_IAM "
+            "with EnableIamAuthorizer (infra/examples/http_api.yaml)"
         )
 
 
 def _rule_faults(view: View, event: Event) -> Faults:
     for name in ("InputPath", "Input"):
         if name in event.properties:
-            yield (
+            yield Fault(
+                f"{name} takes away what the event is identified by, so that a repeated delivery enqueues twice and "
+                f"no mapping finds it: leave {name} out, and take the part in args of a mapping",
                 name,
-                (
-                    f"{name} takes away what the event is identified by, so that a repeated delivery enqueues twice and "
-                    f"no mapping finds it: leave {name} out, and take the part in args of a mapping"
-                ),
             )
     if "DeadLetterConfig" not in event.properties:
-        yield "", "an event that cannot be delivered within a day is lost: write DeadLetterConfig"
+        yield Fault(
+            "an event that cannot be delivered within a day is lost: write DeadLetterConfig"
+        )
     queue, rule = at(event.properties, "DeadLetterConfig", "Arn"), event.where.replace(".", "")
     if queue and not accepts(
         view, queue, _EVENTS, {"Fn::GetAtt": [rule, "Arn"]}
     ):  # as SAM names it
-        yield "DeadLetterConfig", _not_accepted(_EVENTS, f"!GetAtt {rule}.Arn")
+        yield Fault(_not_accepted(_EVENTS, f"!GetAtt {rule}.Arn"), "DeadLetterConfig")
 
 
 def _not_accepted(service: str, source: str) -> str:
@@ -226,52 +222,45 @@ def _not_accepted(service: str, source: str) -> str:
 def _schedule_faults(view: View, event: Event, function: Mapping[str, Any]) -> Faults:
     properties, role = event.properties, event.properties.get("RoleArn")
     for name in sorted(properties.keys() - _SCHEDULE_PROPERTIES):
-        yield (
+        yield Fault(
+            f"{name} is no property of a ScheduleV2 event"
+            f"{did_you_mean(name, sorted(_SCHEDULE_PROPERTIES), ': leave it out')}",
             name,
-            (
-                f"{name} is no property of a ScheduleV2 event"
-                f"{did_you_mean(name, sorted(_SCHEDULE_PROPERTIES), ': leave it out')}"
-            ),
         )
     if "DeadLetterConfig" not in properties:
-        yield (
-            "",
-            "a tick that cannot be delivered is lost: write DeadLetterConfig, as the other rules have it",
+        yield Fault(
+            "a tick that cannot be delivered is lost: write DeadLetterConfig, as the other rules have it"
         )
     if "RoleArn" not in properties:
-        yield (
-            "",
-            (
-                "SAM makes a role for it that may not send to the dead-letter queue, so that a tick that cannot be "
-                "delivered is lost: write RoleArn: !GetAtt ScheduleRole.Arn"
-            ),
+        yield Fault(
+            "SAM makes a role for it that may not send to the dead-letter queue, so that a tick that cannot be "
+            "delivered is lost: write RoleArn: !GetAtt ScheduleRole.Arn"
         )
     elif "ScheduleGroup" in view.resources and "GroupName" not in properties:
-        yield (
-            "",
-            (
-                "it is in the default group, whose schedules ScheduleRole does not trust, so that it never fires: write "
-                "GroupName: !Ref ScheduleGroup"
-            ),
+        yield Fault(
+            "it is in the default group, whose schedules ScheduleRole does not trust, so that it never fires: write "
+            "GroupName: !Ref ScheduleGroup"
         )
     queue = at(properties, "DeadLetterConfig", "Arn")
     if queue and not may(view, role, _SEND, queue):
-        yield "RoleArn", f"its role may not send to its dead-letter queue: allow {_SEND} in it"
+        yield Fault(
+            f"its role may not send to its dead-letter queue: allow {_SEND} in it", "RoleArn"
+        )
     name, alias = event.where.partition(".")[0], function.get("AutoPublishAlias")
     targets: list[object] = [{"Fn::GetAtt": [name, "Arn"]}]
     if alias:  # as SAM names it
         targets = [{"Fn::Sub": f"${{{name}.Arn}}:{each}"} for each in (alias, "*")]
         targets.append({"Ref": f"{name}Alias{alias}"})
     if not any(may(view, role, _INVOKE, each) for each in targets):
-        yield (
-            "RoleArn",
+        yield Fault(
             f"its role may not invoke it, so that it never fires: allow {_INVOKE} on {targets[-1]}",
+            "RoleArn",
         )
     attempts = at(properties, "RetryPolicy", "MaximumRetryAttempts")
     if isinstance(attempts, int) and attempts > _MOST_ATTEMPTS:
-        yield (
-            "RetryPolicy",
+        yield Fault(
             f"MaximumRetryAttempts {attempts} is refused by the deployment: write {_MOST_ATTEMPTS} or less",
+            "RetryPolicy",
         )
     state = event.nodes.get("State")
     if (
@@ -279,9 +268,9 @@ def _schedule_faults(view: View, event: Event, function: Mapping[str, Any]) -> F
         and "SampleSchedules" in str(state.node.value)
         and not str(properties.get("Description", "")).startswith(_SAMPLE)
     ):
-        yield (
-            "State",
+        yield Fault(
             "it follows SampleSchedules, which turns the sample off, and with it this rule: leave State out",
+            "State",
         )
 
 

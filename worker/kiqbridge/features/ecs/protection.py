@@ -15,7 +15,6 @@ import http.client
 import json
 import logging
 import os
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -43,7 +42,7 @@ ANSWER_S = 2.0
 ANSWER_BYTES = 65_536
 
 
-class TaskProtection:
+class TaskProtection(Role):
     """The thread that protects the task.
 
     Args:
@@ -51,9 +50,6 @@ class TaskProtection:
         after_s: a job that has been running for longer is to be protected.
         running: one value for each running job, the same at each call.
         folder: where the processes of this task find the lock.
-
-    Attributes:
-        thread: its thread.
     """
 
     def __init__(
@@ -66,6 +62,7 @@ class TaskProtection:
         look_s: float = LOOK_S,
         clock: Callable[[], float] = lease_now,
     ) -> None:
+        super().__init__("ecs", self._watch, until=Until.QUIET, join_s=0)
         self._url = agent_uri.rstrip("/") + PATH
         self._after_s = after_s
         self._running = running
@@ -81,24 +78,9 @@ class TaskProtection:
         self._wants = False
         self._ask_at = 0.0
         self._complained = False
-        self._ending = threading.Event()
-        self.thread = Role("ecs", self._watch, until=Until.QUIET, join_s=0, stopping=self._ending)
 
     def __repr__(self) -> str:
         return f"<TaskProtection {'wanted' if self._wants else 'not wanted'}, {self._url}>"
-
-    def start(self) -> None:
-        """Begin to look."""
-        self.thread.start()
-
-    def quiet(self) -> None:
-        """Give the protection back soon, and ask for none any more; does not wait."""
-        self._ending.set()
-
-    def stop(self) -> None:
-        """End the protection as `quiet` does, and wait until it has ended, no longer than the agent may be silent."""
-        self._ending.set()
-        self.thread.join(2 * ANSWER_S)
 
     def look(self) -> None:
         """Compare what is wanted now with what was asked for, and ask if need be."""
@@ -123,18 +105,10 @@ class TaskProtection:
             self._give_back()
 
     def _watch(self) -> None:
-        while not self._ending.wait(self._look_s):
-            self._safely(self.look)
+        while not self._stopping.wait(self._look_s):
+            self.look()
         if self._wants:
-            self._safely(self._give_back)
-
-    def _safely(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception:
-            logger.exception(
-                "looking after the task's protection failed; the next look tries again"
-            )
+            self._give_back()
 
     def _give_back(self) -> None:
         """If no other process wants it; should the agent not hear it, it expires by itself."""
@@ -227,8 +201,8 @@ def roles(parts: EngineParts) -> tuple[Role, ...]:
     )
     if protection is None:
         return ()
-    parts.events.add("exit", protection.stop)
-    return (protection.thread,)
+    parts.events.add("exit", lambda: protection.stop(2 * ANSWER_S))
+    return (protection,)
 
 
 def task_protection(
@@ -242,10 +216,8 @@ def task_protection(
 
     Args:
         environ: ECS has put the agent's address into it.
-        after_s, running, folder: see `TaskProtection`; 0 seconds = not wanted.
+        after_s, running, folder: see `TaskProtection`.
     """
-    if not after_s:
-        return None
     agent_uri = environ.get("ECS_AGENT_URI", "")
     if not agent_uri.startswith(("http://", "https://")):
         logger.warning(

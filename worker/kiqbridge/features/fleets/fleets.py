@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from kiqbridge.config.client_settings import ForClients
@@ -12,8 +12,6 @@ from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.keys import Keys, hash_tag
-
-_TEXTS: Final = ("namespace", "url", "provider", "secret_arn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

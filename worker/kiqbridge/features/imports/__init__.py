@@ -15,9 +15,6 @@ FEATURE = Feature(
             "move in: schedules of a crontab, sidekiq-cron, sidekiq-scheduler",
             "command",
             parent="schedule",
-            description="Read the schedules of another program and write ScheduleV2 events for template.yaml. "
-            "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
-            "file cannot be read.",
         )
     ],
     schedules="sidekiq_cron:views",

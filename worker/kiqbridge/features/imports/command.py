@@ -1,9 +1,9 @@
-"""`kiqbridge schedule import`: moving in from a crontab, sidekiq-cron and sidekiq-scheduler.
+"""`kiqbridge schedule import`: read the schedules of another program and write ScheduleV2 events for template.yaml.
+
+Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the file cannot be read.
 
 What can be said here goes to standard output (or `--output`): events for template.yaml, or the file of dynamic
-schedules. What cannot, and what is different, goes to standard error with the line and the reason. Exit 0 if all
-was taken and, with `--verify`, fires as before; 1 if something was refused or differs; 2 if the file cannot be
-read.
+schedules. What cannot, and what is different, goes to standard error with the line and the reason.
 
 While sidekiq-cron and this both know a schedule, both fire it. So `--disable` switches the Ruby one off only when its
 replacement is live: saved or published in Redis under its name, for the same class, enabled, not paused, and due

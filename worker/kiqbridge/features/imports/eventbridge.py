@@ -26,7 +26,7 @@ MOST_RULES: Final = 16
 LONGEST_TEXT: Final = 256
 """Characters that ScheduleExpression may have (API_CreateSchedule)."""
 
-_FEWEST_DAYS, _MOST_DAYS = 28, 31
+_MOST_DAYS: Final = 31
 _WEEKS: Final = tuple(tuple(range(first, min(first + 7, 32))) for first in (1, 8, 15, 22, 29))
 _HINT: Final = "keep it as a dynamic schedule"
 _DYNAMIC_ONLY: Final = f"EventBridge cannot say it; {_HINT}"

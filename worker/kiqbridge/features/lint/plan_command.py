@@ -1,4 +1,8 @@
-"""`kiqbridge schedule plan`: what will fire differently, for the reviewer of a change."""
+"""`kiqbridge schedule plan`: compare the schedules of two templates, or of the published manifest and a template.
+
+Shown are schedules that were added or removed, fire at other instants, or have another job or policy. Exit 0 if nothing
+is different, 1 if something is, 2 if something cannot be read.
+"""
 
 import argparse
 import json

@@ -1,4 +1,8 @@
-"""`kiqbridge schedule simulate`: all that fires in a window."""
+"""`kiqbridge schedule simulate`: run a virtual clock over a window and print what fires.
+
+Which schedules, and how many jobs at once. Jitter is included. A rate without a start is counted from 1970; AWS counts
+it from its deployment. Exit 0, or 2 if something cannot be read.
+"""
 
 import argparse
 import csv

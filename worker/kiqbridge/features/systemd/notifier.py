@@ -96,11 +96,7 @@ class SystemdNotifier(Notifier):
 
     def _notify_on(self) -> None:
         while not self._ending.wait(self.notify_every_s):
-            try:
-                self.notify()
-            except Exception:
-                # No message: if that goes on, the watchdog restarts the process rightly.
-                logger.exception("systemd could not be notified of the state of this process")
+            self.notify()  # after an error no message: if that goes on, the watchdog restarts the process rightly
 
     def _send(self, *news: str) -> None:
         message = "\n".join([*news, *self._state()]).encode()

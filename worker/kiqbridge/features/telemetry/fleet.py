@@ -6,7 +6,7 @@ from typing import Any
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.api.metrics import Counts
-from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.operator import Operator
 from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.verdict_rules import judge
 from kiqbridge.engine.inflight.incarnations import list_registered
@@ -19,21 +19,20 @@ from kiqbridge.features.telemetry.catalogue import (
 )
 
 
-def fleet_families(operator: Operator | None = None) -> list[Family]:
+def fleet_families(operator: Operator) -> list[Family]:
     """All metrics of the fleet now, in six round trips; of many queues and classes the largest, the rest as `others`.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: whose.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    whose = operator or default_operator()
-    facts = fetch_facts(whose)
-    processed, failed = whose.pool.run(
-        ("GET", whose.keys.stat("processed")), ("GET", whose.keys.stat("failed"))
+    facts = fetch_facts(operator)
+    processed, failed = operator.pool.run(
+        ("GET", operator.keys.stat("processed")), ("GET", operator.keys.stat("failed"))
     )
-    registered = list_registered(whose.pool, whose.keys)
+    registered = list_registered(operator.pool, operator.keys)
     wrong = judge(facts).facts
     severities = [fact.severity for fact in wrong]
     kinds = [fact.kind for fact in wrong]

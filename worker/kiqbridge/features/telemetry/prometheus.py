@@ -25,7 +25,7 @@ AGAIN_S: Final = 5.0
 """Between two tries to take a port that another process has."""
 
 
-def prometheus_text(operator: Operator | None = None) -> bytes:
+def prometheus_text(operator: Operator) -> bytes:
     """The numbers of the fleet, as Prometheus reads them (`CONTENT_TYPE`).
 
     If Redis does not answer, `kiqbridge_redis_up` is 0 and stands alone, so that an alarm can follow from it.
@@ -36,7 +36,7 @@ def prometheus_text(operator: Operator | None = None) -> bytes:
     return as_text(lambda: _fleet(operator))
 
 
-def _fleet(operator: Operator | None) -> list[Family]:
+def _fleet(operator: Operator) -> list[Family]:
     try:
         return fleet_families(operator)
     except KiqbridgeError as error:

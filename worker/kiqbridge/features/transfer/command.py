@@ -10,7 +10,6 @@ import hashlib
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -23,8 +22,9 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.features.transfer import reading
 from kiqbridge.features.transfer.file import ExportFile, read_lines, whole_file
 from kiqbridge.features.transfer.form import Chunk, End, Header, Line, Place, State
-from kiqbridge.features.transfer.form import write_line as text_of_line
+from kiqbridge.features.transfer.form import write_line as as_text
 from kiqbridge.features.transfer.left import count_left
+from kiqbridge.features.transfer.saving import ExportWriter, header_of, new_id
 from kiqbridge.features.transfer.state import StateSource
 from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.wire.amounts import count_text
@@ -88,17 +88,12 @@ def _export(options: argparse.Namespace) -> int:
         # The same for the same command, so that a second run is known where it is restored.
         parts = [operator.pool.address, operator.keys.prefix, *map(str, places)]
         own = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:24]
-        write = sys.stdout.buffer.write
+        name, pipe = options.id or own, sys.stdout.buffer
         try:
-            header = header_of(operator, options.id or own)
             _write_all(
-                operator,
-                places,
-                header,
-                lambda line: write(text_of_line(line)),
-                is_all=options.all,
+                operator, places, lambda line: pipe.write(as_text(line)), name, is_all=options.all
             )
-            sys.stdout.buffer.flush()
+            pipe.flush()
         except BrokenPipeError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise PayloadError(
@@ -109,8 +104,8 @@ def _export(options: argparse.Namespace) -> int:
     if os.path.lexists(path):
         raise PayloadError(f"{path}: it exists; name another file, or remove it")
     with whole_file(path) as file:
-        header = header_of(operator, options.id or os.urandom(_ID_BYTES).hex())
-        counts = _write_all(operator, places, header, file.write, is_all=options.all)
+        name = options.id or new_id()
+        counts = _write_all(operator, places, file.write, name, is_all=options.all)
     return _report(options, "exported", counts, count_left(operator.pool, operator.keys, counts))
 
 
@@ -128,40 +123,22 @@ def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
 def _write_all(
     operator: Operator,
     places: Sequence[Place],
-    header: Header,
     write: Callable[[Line], object],
+    name: str,
     *,
     is_all: bool,
 ) -> dict[Place, int]:
     counts = dict.fromkeys(places, 0)
-    state = StateSource(pool=operator.pool, keys=operator.keys, takes=False)
     total = sum(reading.size_of(operator.pool, operator.keys, place) for place in places)
-    write(header)
-    number = 0
+    writer = ExportWriter(operator, write, name)
     with progress("exporting", total) as advance:
         for place in places:
             for members, scores in reading.read_place(operator.pool, operator.keys, place):
-                number += 1
-                chunk = Chunk(number=number, place=place, members=members, scores=scores)
-                for needed in state.needed(state.move(chunk)):
-                    write(needed)
-                write(chunk)
+                writer.add(place, members, scores)
                 counts[place] += len(members)
-                advance(sum(counts.values()))
-        for line in state.rest(is_all=is_all, with_spans=_SCHEDULE in counts):
-            write(line)
-    write(End(chunks=number, members=sum(counts.values())))
+                advance(writer.members)
+    writer.end(is_all=is_all, with_spans=_SCHEDULE in counts)
     return counts
-
-
-def header_of(operator: Operator, name: str) -> Header:
-    """The first line of an export of this name."""
-    return Header(
-        id=name,
-        at=round(time.time(), 3),
-        source=operator.pool.address,
-        namespace=operator.keys.prefix,
-    )
 
 
 def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Place]) -> int:
@@ -185,7 +162,7 @@ def _take(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
         count = count_text(sum(sizes.values()), "job")
         if where and not confirm(f"Take {count} out of {where} into {file.path}?", options):
             return REFUSED
-        header = written.header or header_of(operator, options.id or os.urandom(_ID_BYTES).hex())
+        header = written.header or header_of(operator, options.id or new_id())
         if written.header is None:
             file.write(header)
             file.sync()

@@ -1,16 +1,16 @@
 """Jobs that are about to be deleted, killed or moved, written into a file that `kiqbridge restore` reads."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from kiqbridge.api import Filter, Operator
 from kiqbridge.api.sets import score_text
-from kiqbridge.features.transfer.command import header_of
-from kiqbridge.features.transfer.file import ExportFile, whole_file
-from kiqbridge.features.transfer.form import Chunk, End, Place
+from kiqbridge.features.transfer.file import whole_file
+from kiqbridge.features.transfer.form import Chunk, End, Header, Kind, Line, Place
 from kiqbridge.features.transfer.state import StateSource
 from kiqbridge.wire.job_record import JobRecord
 
@@ -47,50 +47,73 @@ def save_jobs(operator: Operator, path: Path, places: Sequence[Any], where: Filt
         PayloadError: the file cannot be written; nothing of it stays.
         RedisUnavailable, RedisRefused: not all was read; nothing of the file stays.
     """
+    texts: set[int] = set()
     with whole_file(path) as file:
-        writer = _Writer(operator, file)
+        writer = ExportWriter(operator, file.write, new_id())
+
+        def add(place: Any, jobs: Sequence[Any]) -> None:
+            new = [job for job in jobs if hash(job.text) not in texts]  # some may be read twice
+            if new:
+                texts.update(hash(job.text) for job in new)
+                scores = [] if place.is_queue else [score_text(job.score).encode() for job in new]
+                kind: Kind = "queue" if place.is_queue else "set"
+                writer.add(Place(kind=kind, name=place.name), [job.text for job in new], scores)
+
         for place in places:
-            place.visit(where, lambda jobs, place=place: writer.write(place, jobs))
+            place.visit(where, lambda jobs, place=place: add(place, jobs))
         writer.end()
     made = Saved(**{each.name: getattr(where, each.name) for each in fields(where)})
-    object.__setattr__(made, "texts", frozenset(writer.texts))
+    object.__setattr__(made, "texts", frozenset(texts))
     return made
 
 
-class _Writer:
-    """Writes jobs as they are read, in the order in which they leave their place.
+class ExportWriter:
+    """Writes an export that takes nothing away: its header, then jobs, each with what it needs, then the end.
+
+    Args:
+        operator: whose jobs.
+        write: gets each line.
+        name: of the export.
 
     Attributes:
-        texts: hashes of those that were written.
+        members: how many jobs were written.
     """
 
-    def __init__(self, operator: Operator, file: ExportFile) -> None:
-        self._file = file
+    def __init__(self, operator: Operator, write: Callable[[Line], object], name: str) -> None:
+        self.members = 0
+        self._write = write
+        self._chunks = 0
         self._state = StateSource(pool=operator.pool, keys=operator.keys, takes=False)
-        self._number = self._members = 0
-        self.texts: set[int] = set()
-        file.write(header_of(operator, os.urandom(12).hex()))
+        write(header_of(operator, name))
 
-    def write(self, place: Any, jobs: Sequence[Any]) -> None:
-        """A part of a queue may be read twice."""
-        new = [job for job in jobs if hash(job.text) not in self.texts]
-        if not new:
-            return
-        self.texts.update(hash(job.text) for job in new)
-        self._number += 1
-        self._members += len(new)
-        chunk = Chunk(
-            number=self._number,
-            place=Place(kind="queue" if place.is_queue else "set", name=place.name),
-            members=[job.text for job in new],
-            scores=() if place.is_queue else [score_text(job.score).encode() for job in new],
-        )
-        for needed in self._state.needed(self._state.move(chunk)):
-            self._file.write(needed)
-        self._file.write(chunk)
+    def add(self, place: Place, members: Sequence[bytes], scores: Sequence[bytes]) -> None:
+        """Jobs of a place, in the order in which they leave it."""
+        self._chunks += 1
+        self.members += len(members)
+        chunk = Chunk(number=self._chunks, place=place, members=members, scores=scores)
+        self._write_all(self._state.needed(self._state.move(chunk)))
+        self._write(chunk)
 
-    def end(self) -> None:
-        """What is left to be said, and the last line."""
-        for line in self._state.rest(is_all=False, with_spans=False):
-            self._file.write(line)
-        self._file.write(End(chunks=self._number, members=self._members))
+    def end(self, *, is_all: bool = False, with_spans: bool = False) -> None:
+        """What belongs to no job, as `StateSource.rest` has it, and the last line."""
+        self._write_all(self._state.rest(is_all=is_all, with_spans=with_spans))
+        self._write(End(chunks=self._chunks, members=self.members))
+
+    def _write_all(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._write(line)
+
+
+def new_id() -> str:
+    """A name for an export."""
+    return os.urandom(12).hex()
+
+
+def header_of(operator: Operator, name: str) -> Header:
+    """The first line of an export of this name."""
+    return Header(
+        id=name,
+        at=round(time.time(), 3),
+        source=operator.pool.address,
+        namespace=operator.keys.prefix,
+    )

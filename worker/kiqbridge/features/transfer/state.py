@@ -20,7 +20,7 @@ from kiqbridge.features.unique.mark import lock_of
 from kiqbridge.features.unique.rule import LOOK_S
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
-from kiqbridge.store.key_scan import scan_keys
+from kiqbridge.store.key_scan import scan, scan_keys
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
@@ -327,14 +327,7 @@ class StateSource:
 def _pages(
     pool: RedisPool, command: str, key: str, match: str = "*"
 ) -> Iterator[Mapping[bytes, bytes]]:
-    """A hash, or a sorted set with its scores, in parts of about `PAGE`."""
-    cursor: Any = b"0"
-    while True:
-        cursor, found = pool.call(command, key, cursor, "MATCH", match, "COUNT", PAGE)
-        if found:
-            yield pairs_of(found)
-        if int(cursor) == 0:
-            return
+    return map(pairs_of, scan(pool, command, key, match=match, count=PAGE))
 
 
 def mark_away(
