@@ -160,25 +160,6 @@ def test_a_glob_that_an_earlier_one_takes_a_part_of_may_stand(earlier, later):
     assert list(found.fleets) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("environ", "file", "source"),
-    [
-        ({"KIQBRIDGE_SHARDS": '{"a": {}}'}, {}, "KIQBRIDGE_SHARDS: "),
-        ({}, {"shards": {"a": {"queues": ["*"]}}}, "shards (from worker.yml): "),
-        ({}, {"served_shards": ["a"]}, "shards (from worker.yml): "),
-    ],
-)
-def test_shards_of_an_earlier_version_end_the_start_with_what_to_write(environ, file, source):
-    with pytest.raises(ConfigError) as refused:
-        merge(file=file, file_name="worker.yml", environ=environ, flags={})
-    assert str(refused.value).startswith(source)
-    assert "write fleets (KIQBRIDGE_FLEETS)" in str(refused.value)
-    if environ:  # as for a client
-        with pytest.raises(ConfigError, match="KIQBRIDGE_SHARDS: there are no shards any more"):
-            read_access(environ)
-    assert read_access({"KIQBRIDGE_SHARDS": "{}"}).url_is_default
-
-
 def test_without_the_setting_no_code_of_fleets_is_loaded():
     script = (
         "import sys; from kiqbridge import Client; from kiqbridge.config.merge import merge; Client(); "

@@ -156,7 +156,6 @@ def test_every_variable_that_the_code_reads_is_in_the_document():
     }
 
     assert {allow_list.CLASSES, allow_list.QUEUES, "REDIS_PROVIDER"} <= read
-    read.remove("KIQBRIDGE_SHARDS")  # is refused
     assert sorted(name for name in read if f"`{name}`" not in text()) == []
 
 

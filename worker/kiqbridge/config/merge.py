@@ -10,7 +10,7 @@ from typing import Any
 
 from kiqbridge import seams
 from kiqbridge.config.config import SETTINGS, Config
-from kiqbridge.config.redis_access import aws_variables, refuse_shards
+from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import pick
 from kiqbridge.errors import ConfigError, did_you_mean
 
@@ -41,7 +41,6 @@ def merge(
         ConfigError: names setting, value and source.
     """
     content = file or {}
-    refuse_shards(environ, content, file_name)
     # Which section of the file counts is looked up first, at the file's top level too.
     [setting] = [setting for setting in SETTINGS if setting.name == "environment"]
     environment = setting.parsed(*pick(setting, environ, content, file_name, flags))

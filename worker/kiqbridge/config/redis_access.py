@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
 from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.setting import pick, read
@@ -76,32 +76,11 @@ def base_access(environ: Mapping[str, str]) -> RedisAccess:
     Raises:
         ConfigError: a wrong value, or settings that exclude each other.
     """
-    refuse_shards(environ)
     return RedisAccess(
         url_is_default=pick(ForClients.redis_url, environ)[1] == "default",
         aws=aws_variables(environ),
         namespace=read(ForClients.namespace, environ),
         **{name: read(setting, environ) for name, setting in OWN.items()},
-    )
-
-
-def refuse_shards(
-    environ: Mapping[str, str], content: Mapping[str, Any] | None = None, file_name: str = "file"
-) -> None:
-    """Refuse settings of several servers behind one client, which an earlier version had.
-
-    Raises:
-        ConfigError: the file, or KIQBRIDGE_SHARDS, names shards.
-    """
-    if content and (content.get("shards") or content.get("served_shards")):
-        source = f"shards (from {file_name})"
-    elif environ.get("KIQBRIDGE_SHARDS", "{}") not in ("", "{}"):
-        source = "KIQBRIDGE_SHARDS"
-    else:
-        return
-    raise ConfigError(
-        f"{source}: there are no shards any more; write fleets (KIQBRIDGE_FLEETS) with a namespace and queues for each "
-        "server, or the address of a cluster into redis_url (REDIS_URL), and remove this setting (docs/explanation/scaling.md)"
     )
 
 
