@@ -4,14 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.names import text_of
 
 
-def scan(
-    pool: RedisPool | RedisConnection, *command: str, match: str = "*", count: int = 1000
-) -> Iterator[Any]:
+def scan(pool: RedisLike, *command: str, match: str = "*", count: int = 1000) -> Iterator[Any]:
     """The answers of `SCAN`, or of `HSCAN`, `SSCAN` or `ZSCAN` of a key, page by page.
 
     Raises:
@@ -26,7 +23,7 @@ def scan(
             return
 
 
-def scan_keys(pool: RedisPool | RedisConnection, prefix: str) -> Iterator[Sequence[str]]:
+def scan_keys(pool: RedisLike, prefix: str) -> Iterator[Sequence[str]]:
     """Keys that begin so, in no order, page by page; one may come twice. Raises as `scan`."""
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
     return ([text_of(name) for name in names] for names in scan(pool, "SCAN", match=pattern))

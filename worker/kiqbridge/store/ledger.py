@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -85,7 +84,7 @@ class LedgerEntry:
         return self.enqueued_at - self.at
 
 
-def known_schedules(connection: RedisConnection | RedisPool, keys: Keys) -> set[str]:
+def known_schedules(connection: RedisLike, keys: Keys) -> set[str]:
     """Names of all schedules that are defined, or have a ledger.
 
     Raises:
@@ -98,7 +97,7 @@ def known_schedules(connection: RedisConnection | RedisPool, keys: Keys) -> set[
 
 
 def read_missed(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     schedule: str,
     *,
@@ -132,7 +131,7 @@ def _bounds(since: float | None, until: float | None) -> tuple[str, str]:
 
 
 def read_ledger(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     schedule: str,
     *,
@@ -145,7 +144,7 @@ def read_ledger(
 
 
 def read_ledgers(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     schedules: Sequence[str],
     *,
@@ -188,7 +187,7 @@ def _readable(texts: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 def _with_ends(
-    connection: RedisConnection | RedisPool, keys: Keys, read: Mapping[str, list[dict[str, Any]]]
+    connection: RedisLike, keys: Keys, read: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, list[LedgerEntry]]:
     if not read:
         return {}

@@ -3,8 +3,7 @@
 from typing import Any
 
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -36,9 +35,7 @@ class StandingManifest:
     rolled_back_from: int | None = None
 
 
-def read_manifests(
-    connection: RedisConnection | RedisPool, keys: Keys
-) -> dict[str, StandingManifest]:
+def read_manifests(connection: RedisLike, keys: Keys) -> dict[str, StandingManifest]:
     """What is published, by stack; an entry that cannot be read is left out.
 
     Raises:

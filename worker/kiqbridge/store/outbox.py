@@ -9,8 +9,7 @@ from typing import Final
 from kiqbridge import seams
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.keys import Keys
 
 _TAKE: Final = scripts.load("take_reports")
@@ -20,9 +19,7 @@ _APPLY: Final = scripts.load(
 )
 
 
-def take_ends(
-    connection: RedisConnection | RedisPool, keys: Keys, *, most: int, for_s: float
-) -> list[bytes]:
+def take_ends(connection: RedisLike, keys: Keys, *, most: int, for_s: float) -> list[bytes]:
     """Take up to `most` ends that are due; others leave them alone for so many seconds.
 
     Raises:
@@ -35,9 +32,7 @@ def take_ends(
 
 
 def apply_ends(
-    connection: RedisConnection | RedisPool,
-    keys: Keys,
-    ends: Sequence[tuple[bytes, Sequence[Effect]]],
+    connection: RedisLike, keys: Keys, ends: Sequence[tuple[bytes, Sequence[Effect]]]
 ) -> list[list[int | bytes] | None]:
     """Apply the effects of ends, and remove the ends, all in one script.
 
@@ -57,7 +52,7 @@ def apply_ends(
     return [None if answer == 0 else answer for answer in answers]
 
 
-def drop_end(connection: RedisConnection | RedisPool, keys: Keys, end: bytes) -> None:
+def drop_end(connection: RedisLike, keys: Keys, end: bytes) -> None:
     """Remove what is no end.
 
     Raises:

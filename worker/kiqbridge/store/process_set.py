@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike, RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -97,7 +97,7 @@ def sign_off(
     )
 
 
-def remove_gone(connection: RedisConnection | RedisPool, keys: Keys) -> None:
+def remove_gone(connection: RedisLike, keys: Keys) -> None:
     """Take processes off the set whose hash is gone, at most once a minute in the fleet (§9.3).
 
     Raises:

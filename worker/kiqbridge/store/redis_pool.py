@@ -340,6 +340,10 @@ class RedisPool:
             self._slots.put(_Slot(self._slots))
 
 
+RedisLike = RedisConnection | RedisPool
+"""What runs commands: a connection, or a pool that lends one."""
+
+
 class SharedConnection(RedisConnection):
     """A connection for one thread, which borrows one of the pool for each call (`RedisPool.shared_connection`)."""
 

@@ -9,7 +9,7 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import text_of
 
@@ -93,7 +93,7 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     return named + [_unregistered(each) for each in found]
 
 
-def list_registered(connection: RedisConnection | RedisPool, keys: Keys) -> list[Incarnation]:
+def list_registered(connection: RedisLike, keys: Keys) -> list[Incarnation]:
     """All registered incarnations, by name, in three round trips.
 
     Raises:
@@ -144,7 +144,7 @@ def _looked_at(
 
 
 def _count_held(
-    connection: RedisConnection | RedisPool, keys: Keys, claims: Mapping[str, list[bytes]]
+    connection: RedisLike, keys: Keys, claims: Mapping[str, list[bytes]]
 ) -> Mapping[str, Mapping[str, int]]:
     """Incarnation → queue → how many of its jobs are in flight; nothing for an unknown layout."""
     commands: list[Command] = []

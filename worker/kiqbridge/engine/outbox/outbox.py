@@ -25,8 +25,7 @@ from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_ends, drop_end, take_ends
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.batches import BATCH_BYTES, count_by_bytes
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.payload import FLOW
@@ -91,7 +90,7 @@ class Outbox(Role):
     def __init__(
         self,
         client: Client,
-        connection: RedisConnection | RedisPool,
+        connection: RedisLike,
         *,
         makers: Sequence[EffectMaker] = (),
         look_s: float = LOOK_S,

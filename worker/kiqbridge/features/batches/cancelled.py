@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.features.batches.steps import batch_of
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.keys import Keys
 
 MOST: Final = 10_000
@@ -27,7 +26,7 @@ class CancelledBatches:
         self.bids: frozenset[str] = frozenset()
         self._key = keys.cancelled_batches
 
-    def look(self, connection: RedisConnection | RedisPool, now: float) -> bool:
+    def look(self, connection: RedisLike, now: float) -> bool:
         """Read which are cancelled at `now` (epoch seconds); whether any is.
 
         Raises:

@@ -44,7 +44,7 @@ from kiqbridge.features.dynamic.store import BACK, hold
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike, RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -96,7 +96,7 @@ class DeclaredSchedules:
         self._warned: set[str] = set()
         self._skips = 0
 
-    def claim(self, connection: RedisConnection | RedisPool) -> None:
+    def claim(self, connection: RedisLike) -> None:
         """Take the names of the declared schedules for the apps of this process, before anything else of it starts.
 
         Raises:
@@ -132,7 +132,7 @@ class DeclaredSchedules:
                     f"{shown(rival.app)} (KIQBRIDGE_APP)"
                 )
 
-    def keep(self, connection: RedisConnection | RedisPool) -> None:
+    def keep(self, connection: RedisLike) -> None:
         """Publish what this process declares, and write what is due to be written; see the module.
 
         Raises:
@@ -163,7 +163,7 @@ class DeclaredSchedules:
         if published.old:
             connection.call("HDEL", self._keys.declared, *published.old)
 
-    def _refresh(self, connection: RedisConnection | RedisPool) -> bool:
+    def _refresh(self, connection: RedisLike) -> bool:
         """Publish what this process declares; whether `kb:schedules` has just that."""
         if not self._declared:
             return True
@@ -188,16 +188,12 @@ class DeclaredSchedules:
         is_shared = owner in self._apps or any(each.digest == digest for each in owners)
         return owners[0] if owners and not is_shared else None
 
-    def _note_refusal(
-        self, connection: RedisConnection | RedisPool, name: str, rival: Live, now: float
-    ) -> None:
+    def _note_refusal(self, connection: RedisLike, name: str, rival: Live, now: float) -> None:
         app, *_ = self._declared[name]
         refusal = {"at": now, "app": app, "by": self._identity, "owner": rival.app}
         connection.call("HSET", self._keys.declared, f"{REFUSED}{name}", json_text.dumps(refusal))
 
-    def _keep_one(
-        self, connection: RedisConnection | RedisPool, name: str, published: Published, now: float
-    ) -> None:
+    def _keep_one(self, connection: RedisLike, name: str, published: Published, now: float) -> None:
         app, definition, digest = self._declared[name]
         owner, versions = published.seen.get(name, ("", []))
         text = connection.call("HGET", self._keys.schedules, name)
@@ -267,7 +263,7 @@ class DeclaredSchedules:
             self._pool.call("HSET", self._keys.cursors, name, newest)
         return True
 
-    def _remove(self, connection: RedisConnection | RedisPool, name: str) -> None:
+    def _remove(self, connection: RedisLike, name: str) -> None:
         if remove_declared(self._pool, self._keys, name):
             logger.info("schedule %s is declared by no worker any more: it is removed", name)
         connection.call("HDEL", self._keys.declared, f"{SEEN}{name}")

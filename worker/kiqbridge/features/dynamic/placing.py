@@ -33,7 +33,7 @@ from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -113,9 +113,7 @@ class Placer:
         self._changes: bytes | None = b""
         self._refresh_at = self._earliest = float("-inf")
 
-    def place(
-        self, connection: RedisConnection | RedisPool, now: float | None = None
-    ) -> PlacingReport:
+    def place(self, connection: RedisLike, now: float | None = None) -> PlacingReport:
         """Place what comes due within the horizon.
 
         Args:
@@ -153,7 +151,7 @@ class Placer:
                 break
         return report
 
-    def _read(self, connection: RedisConnection | RedisPool) -> None:
+    def _read(self, connection: RedisLike) -> None:
         """Read all; what has not changed is kept as it is."""
         keys = self._keys
         replies = connection.run(
@@ -189,11 +187,7 @@ class Placer:
         return _Known(text=text, definition=definition, digest=digest_of(text))
 
     def _place_due(
-        self,
-        connection: RedisConnection | RedisPool,
-        names: Sequence[str],
-        now: float,
-        report: PlacingReport,
+        self, connection: RedisLike, names: Sequence[str], now: float, report: PlacingReport
     ) -> None:
         decided = self._decided(names, now)
         for batch in _batches(decided):
@@ -218,9 +212,7 @@ class Placer:
                     )
 
     def _known_as_missed(
-        self,
-        connection: RedisConnection | RedisPool,
-        placements: Sequence[Placement],
+        self, connection: RedisLike, placements: Sequence[Placement]
     ) -> set[tuple[str, int]]:
         """Those of the missed occurrences that the watch (missed.py) has recorded; the script records all."""
         missed = [(each.name, instant) for each in placements for instant in each.missed]

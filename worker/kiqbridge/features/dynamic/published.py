@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.pauses import server_time
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -80,7 +79,7 @@ class Published:
     ahead: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def undeclared(connection: RedisConnection | RedisPool, keys: Keys) -> list[str]:
+def undeclared(connection: RedisLike, keys: Keys) -> list[str]:
     """Names of schedules that were declared beside a job, and are declared by no live worker; empty if none lives.
 
     Raises:
@@ -99,7 +98,7 @@ def undeclared(connection: RedisConnection | RedisPool, keys: Keys) -> list[str]
     )
 
 
-def refused(connection: RedisConnection | RedisPool, keys: Keys) -> list[RefusedSchedule]:
+def refused(connection: RedisLike, keys: Keys) -> list[RefusedSchedule]:
     """The schedules that a worker of a second app has declared within the last hour, by name.
 
     Raises:

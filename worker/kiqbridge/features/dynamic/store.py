@@ -12,8 +12,7 @@ from kiqbridge.runtime.clock import client_now
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import scripts
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike, RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import TICK
@@ -182,9 +181,7 @@ def hold(
     return _written(answer[0])
 
 
-def place(
-    connection: RedisConnection | RedisPool, keys: Keys, now: float, batch: Sequence[Placement]
-) -> list[int]:
+def place(connection: RedisLike, keys: Keys, now: float, batch: Sequence[Placement]) -> list[int]:
     """Place occurrences, each once; for each schedule how many were, `CHANGED` or `WRONG_TYPE`.
 
     Raises:

@@ -10,8 +10,7 @@ from typing import Final
 
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -28,7 +27,7 @@ _RUNNING_JID: Final = re.compile(rb'jid\\*"\s*:\s*\\*"([^"\\]*)')
 
 _SCAN: Final = scripts.load("flow_scan")
 
-Connection = RedisConnection | RedisPool
+Connection = RedisLike
 
 
 def places(connection: Connection, keys: Keys) -> Iterator[set[str]]:

@@ -16,8 +16,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.features.imports.fugit import parse_sidekiq_cron
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store import scripts
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown, text_of
@@ -69,7 +68,7 @@ class SidekiqCronJob:
         return "enabled" if self.enabled else "disabled"
 
 
-def read_sidekiq_cron(connection: RedisConnection | RedisPool, keys: Keys) -> list[SidekiqCronJob]:
+def read_sidekiq_cron(connection: RedisLike, keys: Keys) -> list[SidekiqCronJob]:
     """The gem's schedules, by name; empty if the gem is not used. What cannot be read is logged and left out.
 
     Raises:
@@ -102,9 +101,7 @@ def views(operator: Operator, now: float, upcoming: int) -> list[ScheduleView]:
     return [_view(job, now, upcoming) for job in read_sidekiq_cron(operator.pool, operator.keys)]
 
 
-def set_cron_status(
-    connection: RedisConnection | RedisPool, keys: Keys, name: str, status: Status
-) -> Status | None:
+def set_cron_status(connection: RedisLike, keys: Keys, name: str, status: Status) -> Status | None:
     """Switch a schedule of the gem on or off; its other fields stay as they are.
 
     Returns:

@@ -19,8 +19,7 @@ from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.manifests import manifests_of
 from kiqbridge.store.pauses import server_time
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -129,9 +128,7 @@ class Expectations(NamedTuple):
     schedules: list[Watched]
 
 
-def read_watched(
-    connection: RedisConnection | RedisPool, keys: Keys, now: float | None = None
-) -> Expectations:
+def read_watched(connection: RedisLike, keys: Keys, now: float | None = None) -> Expectations:
     """The schedules whose ticks are expected, in two round trips.
 
     Args:

@@ -24,7 +24,7 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.missed import MissedTick
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import Overlap
@@ -82,7 +82,7 @@ class MissedReport:
 
 
 def check_missed(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     client: Pushes,
     *,
@@ -153,9 +153,7 @@ class _Missing(NamedTuple):
     latest: int
 
 
-def _missing(
-    connection: RedisConnection | RedisPool, keys: Keys, expected: Expectations
-) -> list[_Missing]:
+def _missing(connection: RedisLike, keys: Keys, expected: Expectations) -> list[_Missing]:
     asked: list[tuple[Watched, list[int]]] = []
     for watched in expected.schedules:
         instants = watched.instants(*watched.window(expected.now, expected.last))
@@ -186,7 +184,7 @@ def _ledger_of(keys: Keys, watched: Watched, instants: list[int]) -> tuple[str |
 
 
 def _record(
-    connection: RedisConnection | RedisPool, keys: Keys, missing: Sequence[_Missing], now: float
+    connection: RedisLike, keys: Keys, missing: Sequence[_Missing], now: float
 ) -> set[tuple[str, int]]:
     """Schedule and instant of those that are recorded for the first time."""
     ticks = [(each.watched.name, at) for each in missing for at in each.instants]

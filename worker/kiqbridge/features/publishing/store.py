@@ -14,8 +14,7 @@ from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.manifests import StandingManifest, standing_manifest
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 
@@ -53,9 +52,7 @@ class Published:
     removed: int
 
 
-def stands(
-    connection: RedisConnection | RedisPool, keys: Keys, stack: str, manifest: Mapping[str, Any]
-) -> bool:
+def stands(connection: RedisLike, keys: Keys, stack: str, manifest: Mapping[str, Any]) -> bool:
     """Whether this very manifest is published, in one command.
 
     Raises:
@@ -84,7 +81,7 @@ def outcome_of(
 
 
 def publish_manifest(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     manifest: Mapping[str, Any],
     *,

@@ -22,8 +22,7 @@ from kiqbridge.features.transfer.form import Chunk, End, Place
 from kiqbridge.features.transfer.state import StateSource
 from kiqbridge.store import scripts
 from kiqbridge.store.key_scan import scan_keys
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike, RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
@@ -74,13 +73,13 @@ def key_of(keys: Keys, place: Place) -> str:
     return keys.queue(place.name) if place.kind == "queue" else keys.suspects(place.name)
 
 
-def size_of(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> int:
+def size_of(pool: RedisLike, keys: Keys, place: Place) -> int:
     """How many members it has."""
     command = "ZCARD" if place.kind == "set" else "LLEN"
     return int(pool.call(command, key_of(keys, place)))
 
 
-def read_place(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> Iterator[Read]:
+def read_place(pool: RedisLike, keys: Keys, place: Place) -> Iterator[Read]:
     """As many members as there are when it begins, in chunks; so it ends, however fast jobs are pushed."""
     left = size_of(pool, keys, place)
     read = _read_set if place.kind == "set" else _read_queue
@@ -97,7 +96,7 @@ def next_count(members: Sequence[bytes]) -> int:
     return max(1, min(MOST_COUNT, CHUNK_BYTES // max(1, size)))
 
 
-def _read_queue(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
+def _read_queue(pool: RedisLike, key: str) -> Iterator[Read]:
     count, passed, last = FIRST_COUNT, 0, b""
     while True:
         # The last one that was read comes again, in front: if it does not, workers have taken some.
@@ -113,7 +112,7 @@ def _read_queue(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
         count = next_count(members)
 
 
-def _place_of(pool: RedisPool | RedisConnection, key: str, last: bytes, passed: int) -> int:
+def _place_of(pool: RedisLike, key: str, last: bytes, passed: int) -> int:
     """How many members stand up to this one, counted from the consuming end; 0 if it was taken."""
     for nearest in range(0, passed, MOST_COUNT):
         texts = pool.call("LRANGE", key, -(nearest + MOST_COUNT), -(nearest + 1))[::-1]
@@ -124,7 +123,7 @@ def _place_of(pool: RedisPool | RedisConnection, key: str, last: bytes, passed: 
     return 0
 
 
-def _read_set(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
+def _read_set(pool: RedisLike, key: str) -> Iterator[Read]:
     count, rank = FIRST_COUNT, 0
     last: tuple[float, bytes] | None = None
     while True:
@@ -146,7 +145,7 @@ def _read_set(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
         rank = _rank_of(pool, key, last)
 
 
-def _rank_of(pool: RedisPool | RedisConnection, key: str, last: tuple[float, bytes]) -> int:
+def _rank_of(pool: RedisLike, key: str, last: tuple[float, bytes]) -> int:
     """Where the last one that was read stands; if it has left, the place before the first of its score."""
     score, member = last
     rank, now, lower = pool.run(

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.store import scripts
-from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire.keys import Keys
 
 _LOOKED: Final = scripts.load("locks_looked", __file__)
@@ -19,7 +18,7 @@ class Lock(NamedTuple):
 
 
 def looked_at(
-    connection: RedisConnection | RedisPool,
+    connection: RedisLike,
     keys: Keys,
     *,
     kept: Sequence[Lock] = (),
