@@ -398,7 +398,10 @@ class TestJob:
         assert "where       suspects default\n" in run("job", "show", "suspect")[1]
         code, _, err = run("job", "delete", "suspect", "--yes")
         assert code == 2
-        assert "it ran when a worker died, and waits in queue default to run alone" in err
+        assert (
+            "it ran when a worker died, or hung when one stopped, and waits in queue default to run alone"
+            in err
+        )
 
     def test_following_one_shows_each_change_until_its_end(self, run, redis, monkeypatch):
         redis.sadd("queues", "default")

@@ -283,6 +283,29 @@ def test_two_processes_run_one_suspect_at_a_time(redis, isolate, folder):
     assert in_flight(redis) == []
 
 
+def test_one_that_does_not_end_keeps_others_of_the_fleet_waiting_for_its_turn_alone(
+    redis, isolate, folder, monkeypatch
+):
+    monkeypatch.setattr("kiqbridge.features.suspects.isolation.LOCK_S", 1.0)
+    monkeypatch.setattr("kiqbridge.features.suspects.isolation.RENEW_S", 0.1)
+    monkeypatch.setattr("kiqbridge.features.suspects.isolation.TURN_S", 2.0)
+    suspect(redis, "Hold", "j1")
+    first, second = isolate(1), isolate(2)
+    running = threading.Thread(target=first.look)
+    running.start()
+    wait_until((folder / "began").exists, 20)
+    suspect(redis, "Good", "j2")
+
+    assert not second.look()
+    wait_until(second.look, 20)
+
+    assert running.is_alive()
+    assert (folder / "done").exists()
+    (folder / "release").touch()
+    running.join(20)
+    assert in_flight(redis) == []
+
+
 def test_when_the_child_cannot_start_the_suspect_was_not_even_claimed(redis, isolate):
     suspect(redis, "Good")
 

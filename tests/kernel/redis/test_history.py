@@ -99,7 +99,7 @@ class TestWhyItWaits:
         push(redis)
         redis.lpush("kb:suspects:low", text())
 
-        said = "it ran when a worker died, and waits in queue low to run alone"
+        said = "it ran when a worker died, or hung when one stopped, and waits in queue low to run alone"
         assert wait_of(operator) == ("suspect", said)
 
     def test_a_worker_has_taken_it_and_not_begun(self, redis, operator, process):

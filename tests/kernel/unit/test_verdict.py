@@ -300,7 +300,7 @@ FOUND = {
     ),
     "suspects": (
         {"queues": [queue(suspects=2)]},
-        "2 jobs of default were running when a worker died, and wait to run alone.",
+        "2 jobs of default were running when a worker died, or hung when one stopped, and wait to run alone.",
         "/busy",
     ),
     "paused": (

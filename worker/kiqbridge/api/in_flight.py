@@ -53,7 +53,7 @@ class HeldJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspects:
-    """The jobs of a queue that were running when a worker died, and wait to run alone.
+    """The jobs of a queue that wait to run alone: they ran when a worker died, or hung when one stopped.
 
     Attributes:
         queue: its name.

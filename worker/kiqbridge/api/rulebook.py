@@ -180,7 +180,7 @@ LONG_JOBS: Final = Rule(
 )
 SUSPECTS: Final = Rule(
     id="suspects",
-    reports="jobs that were running when a worker died, and wait to run alone",
+    reports="jobs that were running when a worker died, or hung when one stopped, and wait to run alone",
     why="One of them may have killed the worker; the one that kills its own process dies with ProcessDied.",
     do="Nothing, if a worker serves the queue: one at a time, each runs in a process of its own, and one that kills it "
     "dies. Look at the memory of the workers; see the runbook on killed workers (docs/how_to/runbooks.md).",

@@ -318,7 +318,7 @@ def _suspects(facts: Facts) -> Iterator[Fact]:
         yield rulebook.SUSPECTS.fact(
             "warning",
             f"{count_text(count, 'job')} of {listed([each.name for each in queues])} "
-            f"{were(count)} running when a worker died, and wait{ending(count)} to run alone.",
+            f"{were(count)} running when a worker died, or hung when one stopped, and wait{ending(count)} to run alone.",
             "/busy",
         )
 

@@ -28,7 +28,7 @@ def why_it_waits(found: Found, operator: Operator, now: float) -> Wait | None:
     if found.place in ("retry", "schedule") and isinstance(found.job, SortedEntry):
         return _until_due(found.job, operator, now, is_retry=found.place == "retry")
     if found.place == "suspects":
-        text = f"it ran when a worker died, and waits in queue {found.name} to run alone"
+        text = f"it ran when a worker died, or hung when one stopped, and waits in queue {found.name} to run alone"
         return Wait(kind="suspect", text=text, about=f"queue:{found.name}")
     if found.place == "in flight" and isinstance(found.seen, HeldJob):
         return _claimed(found.seen)

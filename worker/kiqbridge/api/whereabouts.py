@@ -25,7 +25,7 @@ class Found:
 
     Attributes:
         place: `in flight`: taken by a worker, in Redis until it has been performed; `working`: as the
-            heartbeat of the process shows it; `suspects`: it ran when a worker died, and waits to run alone.
+            heartbeat of the process shows it; `suspects`: it waits to run alone.
         name: of the queue or the set; of a process `IDENTITY TID`.
         job: a `QueuedJob` or `SortedEntry` where it can be acted on.
         seen: what its place says besides: a `HeldJob` of one in flight, a `Work` of one that runs, or None.

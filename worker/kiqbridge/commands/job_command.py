@@ -240,8 +240,8 @@ def _act(options: argparse.Namespace) -> int:
     held = [(each, each.job) for each in found if isinstance(each.job, ListedJob)]
     if not held and found[0].place == "suspects":
         raise PayloadError(
-            f"{printable(options.jid)}: it ran when a worker died, and waits in queue {printable(found[0].name)} to run "
-            "alone, so that nothing can be done to it"
+            f"{printable(options.jid)}: it ran when a worker died, or hung when one stopped, and waits in queue "
+            f"{printable(found[0].name)} to run alone, so that nothing can be done to it"
         )
     if not held:
         raise PayloadError(

@@ -194,8 +194,8 @@ class Config:
     orphan_limit: int = _row(
         parse=parsers.whole_number(1),
         default=3,
-        help="how often a job may be found in the hands of a dead process until it is suspected of killing "
-        "them and runs alone",
+        help="how often a job may be found in a process that died, or stuck in one that stopped, until it is a "
+        "suspect and runs alone",
     )
     settle_replicas: int = _row(
         parse=parsers.whole_number(0),

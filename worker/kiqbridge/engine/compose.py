@@ -119,6 +119,7 @@ def build_around_capsules(
     )
     parts.on_lost = on_lost
     parts.brought = list(seams.brought("worker", parts, config=parts.config))
+    parts.manager.on_late = parts.on_late
     if parts.suspects is not None:
         parts.counters.append(parts.suspects)
     elif parts.config.fetch != "basic":

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from kiqbridge.engine.perform.wakeup import IdleGate
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.runtime import user_code
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
@@ -43,7 +44,10 @@ LOOK_S = 0.2
 
 @dataclass(slots=True, eq=False)
 class Manager:
-    """Owns the processors, the event loops and who acknowledges for these."""
+    """Owns the processors, the event loops and who acknowledges for these.
+
+    `on_late` is called at the deadline of a stop if jobs run still, before they are given back.
+    """
 
     processors: list[Processor]
     gates: Sequence[IdleGate]
@@ -53,6 +57,7 @@ class Manager:
     _: KW_ONLY
     loops: "Sequence[EventLoop]" = ()
     bookkeeper: Bookkeeper | None = None
+    on_late: Callable[[], object] = lambda: None
     _quieted: threading.Event = field(init=False, default_factory=threading.Event)
     _hurried: threading.Event = field(init=False, default_factory=threading.Event)
 
@@ -123,6 +128,7 @@ class Manager:
             logger.warning(
                 "%d jobs did not finish in time: they are given back and interrupted", running
             )
+            user_code.call(self.on_late, log=logger, failed="looking for stuck jobs failed")
         workers: list[Processor | EventLoop] = [*busy, *late]
         for worker in workers:
             if not self._give_back(worker):

@@ -81,6 +81,7 @@ class EngineParts:
         suspects: what runs jobs that may have killed their process, of a feature.
         overruns: what takes jobs away that run too long, of a feature.
         on_lost: called with what runs a job that was taken away and that does not end.
+        on_late: called at the deadline of a stop if jobs run still, before they are given back.
         manager, heartbeat, brought: of compose.py: None and empty until then; `brought` are the roles of features.
         ended: what has ended lately, for a feature that keeps it.
         counters: what counts the jobs that were performed.
@@ -186,6 +187,7 @@ class EngineParts:
         self.suspects: Suspects | None = None
         self.overruns: Overruns | None = None
         self.on_lost: Callable[[Holder], object] = lambda _holder: None
+        self.on_late: Callable[[], object] = lambda: None
         self.brought: list[Role] = []
 
     @property

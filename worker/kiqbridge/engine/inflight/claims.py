@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
+from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
@@ -313,19 +314,28 @@ def _push_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequ
 
 
 def take_away(
-    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, home: str
-) -> bool:
-    """Move one claimed job that runs to the consuming end of a list, whose key is `home`.
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, orphan_limit: int
+) -> int:
+    """Move one claimed job that runs to the consuming end of its queue, counted as found orphaned.
 
-    Not for popped ones. False: it was not ours any more, nothing was done.
+    For the `orphan_limit`. time it goes to the suspects. Not for popped ones.
+
+    Returns:
+        How often it was found so; 0: it was not ours any more, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
+    name = orphan_id(job)
+    count = orphan_count(connection, keys, name) + 1
+    home = chunk.home if count < orphan_limit else keys.suspects(chunk.queue)
     reply = connection.script(
         _GIVE_BACK,
         [*keys_of(keys, chunk), home, keys.alone],
         [*claim_of(chunk), job],
         settles=True,
     )
-    return known_answer(connection, reply, SETTLED) == 1
+    if known_answer(connection, reply, SETTLED) != 1:
+        return 0
+    count_orphan(connection, keys, name)
+    return count

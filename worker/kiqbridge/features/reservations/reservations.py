@@ -23,7 +23,7 @@ from typing import Any
 from kiqbridge.client.registry import Handling
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import take_away
-from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
+from kiqbridge.engine.inflight.orphans import orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.settle.ending import dead
@@ -146,7 +146,7 @@ class Reservations(Role):
         if handling.on_max_run == "dead":
             is_ours, what = self._bury(run, limit), "it is in the dead set"
         else:
-            is_ours, what = self._requeue(run, name)
+            is_ours, what = self._requeue(run)
         if not is_ours:
             logger.warning("job %s ran longer than its max_run_s, and was not ours any more", name)
             return
@@ -160,17 +160,13 @@ class Reservations(Role):
             what,
         )
 
-    def _requeue(self, run: _Run, name: str) -> tuple[bool, str]:
+    def _requeue(self, run: _Run) -> tuple[bool, str]:
         """Give it to another worker; it runs alone once it has been orphaned or overran too often."""
-        count = orphan_count(self._connection, self._keys, name) + 1
-        is_suspect = count >= self._parts.config.orphan_limit
-        home = self._keys.suspects(run.job.queue) if is_suspect else run.chunk.home
-        if not take_away(self._connection, self._keys, run.chunk, run.job.text, home=home):
-            return False, ""
-        count_orphan(self._connection, self._keys, name)
-        if is_suspect:
+        limit = self._parts.config.orphan_limit
+        count = take_away(self._connection, self._keys, run.chunk, run.job.text, orphan_limit=limit)
+        if count >= limit:
             return True, f"that was the {count}. time, so it runs alone in a child process next"
-        return True, "it is next in its queue again"
+        return count > 0, "it is next in its queue again"
 
     def _bury(self, run: _Run, limit: float) -> bool:
         text, queue, now = run.job.text, run.job.queue, wall_now()

@@ -54,6 +54,9 @@ LOCK_S = 10.0
 RENEW_S = 3.0
 RETRY_S = 1.0
 
+TURN_S = 600.0
+"""One that has run alone for so long has ended nothing yet: another worker may run the next one beside it."""
+
 GRACE_S = 1.0
 """Who kills a whole group kills the parent in the same breath: it must outlive the child by so much
 before the job is blamed."""
@@ -110,7 +113,7 @@ class Isolation(Role):
         self._hint = Hint()
         self._child: Child | None = None
         self._chunk: Chunk | None = None
-        self._renew_at = 0.0
+        self._renew_at = self._turn_ends_at = 0.0
         self._abandoned = threading.Event()
 
     def __repr__(self) -> str:
@@ -166,6 +169,7 @@ class Isolation(Role):
         """
         if not self._may_claim() or not self._lock():
             return False
+        self._turn_ends_at = time.monotonic() + TURN_S
         self._child = child = self._pool.start_child()
         try:
             # Before the claim: a child that cannot start says nothing about a job.
@@ -377,7 +381,7 @@ class Isolation(Role):
     def _renew(self) -> None:
         """Keep the lock; when it is lost two suspects may run at once, each still alone in its child."""
         threads.beat()
-        if time.monotonic() < self._renew_at:
+        if time.monotonic() < self._renew_at or time.monotonic() > self._turn_ends_at:
             return
         try:
             self._lock()

@@ -1,11 +1,13 @@
 """The thread of a worker that lets suspects run alone."""
 
 import os
+from functools import partial
 
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.features.process_pool.pool import ProcessPool
 from kiqbridge.features.suspects.isolation import Isolation
 from kiqbridge.features.suspects.runner import SuspectRunner
+from kiqbridge.features.suspects.stuck import count_stuck
 
 
 def roles(parts: EngineParts) -> tuple[Isolation, ...]:
@@ -33,4 +35,5 @@ def roles(parts: EngineParts) -> tuple[Isolation, ...]:
     )
     parts.keeper.watch([*map(parts.keys.suspects, capsules)], isolation.note)
     parts.suspects = isolation
+    parts.on_late = partial(count_stuck, parts, parts.connect())
     return (isolation,)
