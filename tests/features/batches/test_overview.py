@@ -184,7 +184,7 @@ def test_a_batch_of_many_jobs_is_shown_in_parts(browser, redis, trips):
     assert 1 < pages < 10
 
 
-def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(batch, redis, operator):
+def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(browser, batch, redis, operator):
     def found():
         return [each for each in examine(operator) if each.rule == LOST.id]
 
@@ -193,7 +193,8 @@ def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(batch, redis, ope
     assert [each.status for each in found()] == [Status.OK]
     redis.delete("queue:default")
 
-    first = next(each.what for each in found() if batch.bid in each.what)
-    assert "(invoices) waits for job" in first and "and 1 more, which is nowhere" in first
+    first = next(each for each in found() if batch.bid in each.what)
+    assert "(invoices) waits for job" in first.what and "and 1 more, which is nowhere" in first.what
+    assert f"Batch {batch.bid} is cancelled" in browser.press(first.acts[0]).text
     redis.hset(f"kb:flow:batch:{batch.bid}", "created_at", time.time())
     assert not [each for each in found() if batch.bid in each.what]

@@ -18,7 +18,7 @@ from kiqbridge.features.doctor.examination import CATALOGUE, CHECKS
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import warn_of_eviction
 
-FINDING = {"rule", "area", "status", "what", "why", "action", "link"}
+FINDING = {"rule", "area", "status", "what", "why", "action", "link", "command", "acts"}
 
 
 @pytest.fixture
@@ -82,7 +82,8 @@ def test_it_reads_like_a_letter_for_people(run, redis):
     assert text.startswith(
         "problem  types: retry is a string, not a zset\n"
         "         why: Whatever needs this key waits.\n"
-        "         do:  Look at it, then RENAME or DEL retry.\n\n"
+        "         do:  Look at it, then RENAME or DEL retry.\n"
+        '         run: redis-cli -u "$REDIS_URL" TYPE retry\n\n'
         "warning  persistence: "
     )
     assert "reachable" not in text

@@ -70,7 +70,7 @@ def test_a_page_of_many_takes_no_more_round_trips_than_one_of_few(operator, redi
         assert len(trips) == 3
 
 
-def test_the_doctor_finds_a_lock_that_is_older_than_its_job(owned, operator, redis):
+def test_the_doctor_finds_a_lock_that_is_older_than_its_job(browser, owned, operator, redis):
     assert list(examine(operator)) == []
     redis.delete("queue:default")
 
@@ -79,3 +79,6 @@ def test_the_doctor_finds_a_lock_that_is_older_than_its_job(owned, operator, red
     assert found.what.startswith(
         "2 locks are older than the job that owns it, such as OverviewBill:"
     )
+    assert found.command.startswith("kiqbridge lock free OverviewBill:")
+    assert "2 of 2 locks are freed." in browser.press(found.acts[0]).text
+    assert list_locks(operator).rows == []

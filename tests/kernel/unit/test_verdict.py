@@ -189,7 +189,7 @@ FOUND = {
             "1 tick of shop/Nightly did not come in time within a day, the last 2026-02-02T02:40:00Z; none came "
             "later."
         ),
-        "/schedules",
+        "/schedules/shop%2FNightly",
     ),
     "late-ticks": (
         {
@@ -219,7 +219,7 @@ FOUND = {
     "failing-class": (
         {"classes": {"Mail::Job": Counts(executions=60, failures=45)}},
         "Mail::Job fails: 45 of 60 executions in the last five minutes.",
-        "/metrics?q=Mail%3A%3AJob",
+        "/metrics/Mail%3A%3AJob",
     ),
     "deaths": (
         {"dead_lately": 2},
@@ -395,4 +395,4 @@ def test_any_bytes_may_be_a_name():
         WELL, queues=[queue("\udcff")], classes={"\udcff": Counts(executions=30, failures=30)}
     )
 
-    assert [fact.link for fact in judge(facts).facts] == ["/queues/%FF", "/metrics?q=%3F"]
+    assert [fact.link for fact in judge(facts).facts] == ["/queues/%FF", "/metrics/%FF"]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import Final
 
 from kiqbridge.errors import PayloadError
@@ -62,6 +63,11 @@ class Filter:
     newer_than_s: float | None = None
     due_after: float | None = None
     due_before: float | None = None
+
+    @classmethod
+    def of_class(cls, job_class: str, error_class: str = "") -> "Filter":
+        """What finds jobs of this class, letter by letter, and with this error if one is given."""
+        return cls(job_class=escape(job_class), error_class=escape(error_class))
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) not in ("", None) for field in fields(self))

@@ -18,6 +18,9 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+REDIS_CLI: Final = 'redis-cli -u "$REDIS_URL" '
+"""How a command to the server begins."""
+
 NO_WORKER: Final = Rule(
     id="no-worker",
     reports="jobs that wait in queues, or are due, while no process lives",
@@ -25,6 +28,7 @@ NO_WORKER: Final = Rule(
     do="Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the events of its ECS "
     "service.",
     well="no job waits without any process",
+    command="kiqbridge worker",
 )
 ALL_QUIET: Final = Rule(
     id="all-quiet",
@@ -32,6 +36,7 @@ ALL_QUIET: Final = Rule(
     why="A quiet process takes no new jobs, and stays quiet.",
     do="A process that is quiet stays so: stop it and start it again.",
     well="no job waits for quiet processes alone",
+    command="kiqbridge stop --all",
 )
 UNSERVED_QUEUE: Final = Rule(
     id="unserved-queue",
@@ -39,6 +44,7 @@ UNSERVED_QUEUE: Final = Rule(
     why="The jobs wait for ever.",
     do="Start a worker with -q QUEUE; if the name is wrong, correct it where the job is declared and move what waits.",
     well="each queue with jobs is served or paused",
+    command="kiqbridge worker -q QUEUE",
 )
 UNKNOWN_CLASS: Final = Rule(
     id="unknown-class",
@@ -47,6 +53,7 @@ UNKNOWN_CLASS: Final = Rule(
     why="Each attempt fails, and after the last retry the job is dead.",
     do="Load the module that declares the class in the worker (-r), serve the queue by a process that knows it, or "
     "correct the name.",
+    command="kiqbridge worker -r MODULE",
 )
 NOT_READY: Final = Rule(
     id="not-ready",
@@ -55,6 +62,7 @@ NOT_READY: Final = Rule(
     why="That part stands still; kiqbridge health --ready fails on their machines.",
     do="Do what it says: the worker tries again by itself. Its log has the same line.",
     well="no worker lacks what it needs",
+    command="kiqbridge ps",
 )
 OVERDUE: Final = Rule(
     id="overdue",
@@ -64,6 +72,7 @@ OVERDUE: Final = Rule(
     "machines agree.",
     well="what is due is moved to its queue",
     limit="overdue_s",
+    command="kiqbridge SET retry --due-before TIME",
 )
 ORPHANS: Final = Rule(
     id="orphans",
@@ -72,18 +81,21 @@ ORPHANS: Final = Rule(
     do="Another worker gives them back within a minute; wait, then look at why the process ended. If no other worker "
     "lives, start one, or run kiqbridge recover.",
     well="no silent worker holds jobs",
+    command="kiqbridge recover",
 )
 CLUSTER: Final = Rule(
     id="cluster",
     reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
     why=sentence(server_check.CLUSTERED),
     do=sentence(server_check.UNCLUSTER),
+    command="export KIQBRIDGE_NAMESPACE='{jobs}'",
 )
 EVICTION: Final = Rule(
     id="eviction",
     reports=f"another eviction policy than {server_check.NOEVICTION}",
     why="With another policy a server forgets what it holds when its memory is full.",
     do=sentence(server_check.WHAT_TO_DO),
+    command=REDIS_CLI + "CONFIG SET maxmemory-policy noeviction",
 )
 MEMORY: Final = Rule(
     id="memory",
@@ -94,6 +106,7 @@ MEMORY: Final = Rule(
     "(KIQBRIDGE_QUEUE_LIMITS), fewer dead jobs, a server of their own for foreign keys. Else raise maxmemory or take a "
     "larger machine.",
     limit="memory_warning",
+    command="kiqbridge stats --memory",
 )
 _TICKS: Final = (
     "Look at the rule in EventBridge Scheduler, at the enqueue function and its dead-letter queue; of a dynamic schedule "
@@ -105,6 +118,7 @@ MISSED_TICKS: Final = Rule(
     why="The job of the schedule was not enqueued for that time.",
     do=f"{_TICKS} Then run the schedule, if its work is still wanted.",
     well="no tick is missing",
+    command="kiqbridge schedule run SCHEDULE",
 )
 PAYLOAD: Final = Rule(
     id="payload",
@@ -112,6 +126,7 @@ PAYLOAD: Final = Rule(
     why="No worker can perform them: ours moves them to the dead set, Ruby's pages may fail at them.",
     do="Look at the text and at who pushed it: kiqbridge queue and kiqbridge retries show such jobs, and delete them. A "
     "worker of Python moves them to the dead set.",
+    command="kiqbridge queue show QUEUE",
 )
 LATE_TICKS: Final = Rule(
     id="late-ticks",
@@ -119,6 +134,7 @@ LATE_TICKS: Final = Rule(
     why="The job ran later than planned.",
     do=_TICKS,
     well="no tick came late",
+    command="kiqbridge schedule history SCHEDULE",
 )
 LATENCY: Final = Rule(
     id="queue-latency",
@@ -128,6 +144,7 @@ LATENCY: Final = Rule(
     do="Look at what runs: add workers or threads, or give slow jobs a queue of their own.",
     well=f"no job of a served queue waits for more than {LIMITS.latency_s:.0f} s",
     limit="latency_s",
+    command="kiqbridge ps --jobs",
 )
 FAILING_CLASS: Final = Rule(
     id="failing-class",
@@ -137,6 +154,7 @@ FAILING_CLASS: Final = Rule(
     do="Look at its errors; pause the class or its queue while the cause lasts.",
     well="no class fails in mass",
     limit="failed_share",
+    command="kiqbridge class pause CLASS --for 1h",
 )
 DEATHS: Final = Rule(
     id="deaths",
@@ -145,6 +163,7 @@ DEATHS: Final = Rule(
     do="Look at their errors. When the cause is removed, retry them: kiqbridge dead.",
     well="no job died within the last hour",
     limit="deaths",
+    command="kiqbridge dead retry --newer-than 1h",
 )
 DEAD_FULL: Final = Rule(
     id="dead-full",
@@ -153,6 +172,7 @@ DEAD_FULL: Final = Rule(
     do="Remove the cause, then retry or delete the jobs: kiqbridge dead. To keep more, raise dead_max_jobs, set "
     "dead_overflow: keep, or name a dead_archive.",
     well=f"the dead set holds less than {WARNING_SHARE:.0%} of its bound, and none was dropped",
+    command="kiqbridge dead retry --class CLASS",
 )
 RETRIES: Final = Rule(
     id="retries",
@@ -160,6 +180,7 @@ RETRIES: Final = Rule(
     why="Something fails in mass, and all of it comes back.",
     do="Look which class and error prevail: often one service is away. They run again by themselves.",
     limit="retries",
+    command="kiqbridge retries",
 )
 HEARTBEAT: Final = Rule(
     id="heartbeat",
@@ -168,6 +189,7 @@ HEARTBEAT: Final = Rule(
     do="Look at their machines and logs: they are stopped, starved of CPU, cut off from Redis, or killed. Another worker "
     "gives back what they hold; if none lives, kiqbridge recover does.",
     limit="beat_s",
+    command="kiqbridge recover",
 )
 LONG_JOBS: Final = Rule(
     id="long-jobs",
@@ -177,6 +199,7 @@ LONG_JOBS: Final = Rule(
     "iterable job.",
     well=f"no job runs for more than {span_text(LIMITS.job_s)}",
     limit="job_s",
+    command="kiqbridge ps --jobs",
 )
 SUSPECTS: Final = Rule(
     id="suspects",
@@ -185,6 +208,7 @@ SUSPECTS: Final = Rule(
     do="Nothing, if a worker serves the queue: one at a time, each runs in a process of its own, and one that kills it "
     "dies. Look at the memory of the workers; see the runbook on killed workers (docs/how_to/runbooks.md).",
     well="no job waits to run alone",
+    command="kiqbridge ps --jobs",
 )
 PAUSED: Final = Rule(
     id="paused",
@@ -192,6 +216,7 @@ PAUSED: Final = Rule(
     why="Their jobs wait until somebody resumes them.",
     do="When the reason is gone: kiqbridge queue resume, kiqbridge class resume.",
     well="no queue or class is paused",
+    command="kiqbridge KIND resume NAME",
 )
 REFUSED: Final = Rule(
     id="refused",
@@ -199,6 +224,7 @@ REFUSED: Final = Rule(
     why="What was asked for is not judged.",
     do="Allow them in the ACL of this user (docs/reference/security.md). Run kiqbridge doctor: it names keys of a wrong type and "
     "rights that are missing.",
+    command="kiqbridge doctor --area redis",
 )
 
 RULEBOOK: Final[Sequence[Rule]] = (

@@ -3,9 +3,14 @@
 The rules are described in rulebook.py, and applied by verdict_rules.py to what facts.py reads.
 """
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from kiqbridge.api.acts import Act
+from kiqbridge.wire.names import shown
 
 Severity = Literal["critical", "warning"]
 """`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
@@ -55,6 +60,8 @@ class Fact:
         what: a sentence with the numbers.
         do: what to do next.
         link: path of the page that shows more, such as `/queues/default`.
+        command: to be copied into a terminal; it does it, or shows more.
+        acts: what the page can do about it.
     """
 
     kind: str
@@ -62,6 +69,8 @@ class Fact:
     what: str
     do: str
     link: str
+    command: str = ""
+    acts: Sequence[Act] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,7 @@ class Rule:
         do: what to do next, as sentences; a fact has its own if it knows more.
         well: what is so where it finds nothing.
         limit: the field of `Limits` that the `over` of an alert sets; empty: it has none.
+        command: to be copied into a terminal, names in capitals; a fact has its own if it knows them.
     """
 
     id: str
@@ -83,10 +93,34 @@ class Rule:
     do: str
     well: str = ""
     limit: str = ""
+    command: str
 
-    def fact(self, severity: Severity, what: str, link: str, do: str = "") -> Fact:
-        """What it has found."""
-        return Fact(kind=self.id, severity=severity, what=what, do=do or self.do, link=link)
+    def fact(
+        self,
+        severity: Severity,
+        what: str,
+        link: str,
+        do: str = "",
+        *,
+        acts: Sequence[Act] = (),
+        **names: str,
+    ) -> Fact:
+        """What it has found; `names` are those of the command, see `named`."""
+        return Fact(
+            kind=self.id,
+            severity=severity,
+            what=what,
+            do=do or self.do,
+            link=link,
+            command=named(self.command, **names),
+            acts=acts,
+        )
+
+
+def named(command: str, **names: str) -> str:
+    """A command with names in place of those in capitals: `named("kiqbridge queue show QUEUE", QUEUE="mail")`."""
+    quoted = {name: shlex.quote(shown(value)) for name, value in names.items()}
+    return re.sub(r"[A-Z]+", lambda found: quoted.get(found[0], found[0]), command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,12 @@ page Now, `kiqbridge stats --watch`, the doctor, alerts, Prometheus and the moni
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
-from urllib.parse import quote
 
-from kiqbridge.api import rulebook
+from kiqbridge.api import acts, rulebook, server_rules
+from kiqbridge.api.acts import page_of
 from kiqbridge.api.facts import LATELY_S, Facts, fetch_facts
 from kiqbridge.api.in_flight import HeldJob
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.rulebook import sentence
 from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.api.wording import (
     STUCK,
@@ -21,11 +20,9 @@ from kiqbridge.api.wording import (
     ending,
     killed_text,
     listed,
-    megabytes,
     pause_text,
     were,
 )
-from kiqbridge.store import server_check
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 from kiqbridge.wire.names import shown
 
@@ -56,6 +53,7 @@ def _all_quiet(facts: Facts) -> Iterator[Fact]:
             f"All processes ({len(facts.processes):,}) are quiet: they take no new jobs, and "
             f"{count_text(waiting, 'job')} wait{ending(waiting)}.",
             "/processes",
+            acts=[acts.stop_all()],
         )
 
 
@@ -75,8 +73,9 @@ def _unserved(facts: Facts) -> Iterator[Fact]:
                 "critical",
                 f"No process {'with a heartbeat ' if stuck else ''}serves the queue {name}: "
                 f"{count_text(queue.size, 'job')} wait{ending(queue.size)}, {oldest_text(queue.latency_s)}{stuck}.",
-                _queue_link(queue.name),
+                page_of("queues", queue.name),
                 do,
+                QUEUE=queue.name,
             )
 
 
@@ -106,13 +105,20 @@ def _not_ready(facts: Facts) -> Iterator[Fact]:
 def _pollers(facts: Facts) -> Iterator[Fact]:
     if not facts.processes:
         return
-    for name, each in (("schedule", facts.schedule), ("retry", facts.retry)):
+    now = instant_text(facts.at)
+    for name, screen, each in (
+        ("schedule", "scheduled", facts.schedule),
+        ("retry", "retries", facts.retry),
+    ):
         if each.due and each.late_s > facts.limits.overdue_s:
             yield rulebook.OVERDUE.fact(
                 "critical",
                 f"{count_text(each.due, 'job')} of the {name} set {are(each.due)} due and not moved to a "
                 f"queue, the first for {span_text(each.late_s)}.",
-                "/scheduled" if name == "schedule" else "/retries",
+                f"/{screen}",
+                acts=[acts.to_all("retry", "Push them…", screen, f"due_before:{now}")],
+                SET=screen,
+                TIME=now,
             )
 
 
@@ -133,46 +139,6 @@ def _orphans(facts: Facts) -> Iterator[Fact]:
     )
 
 
-def _memory(facts: Facts) -> Iterator[Fact]:
-    memory = facts.memory
-    if memory is None:
-        return
-    yield from eviction_facts(memory.policy)
-    if memory.share >= facts.limits.memory_warning:
-        used, most = memory.taken
-        whose = "maxmemory" if memory.most else "the machine's memory"
-        yield rulebook.MEMORY.fact(
-            "critical" if memory.share >= facts.limits.memory_critical else "warning",
-            f"Redis uses {memory.share:.0%} of {whose} ({megabytes(used)} of {megabytes(most)}); "
-            "when it is full, no job can be pushed.",
-            "/doctor",
-        )
-
-
-def eviction_facts(policy: str) -> Iterator[Fact]:
-    """What is wrong with an eviction policy; empty = not known."""
-    if policy and policy != server_check.NOEVICTION:
-        yield rulebook.EVICTION.fact(
-            "critical",
-            f"Redis has the eviction policy {policy}: when its memory is full it loses "
-            f"{server_check.what_can_be_lost(policy)}.",
-            "/doctor",
-        )
-
-
-def _cluster(facts: Facts) -> Iterator[Fact]:
-    if facts.is_cluster:
-        what = f"Redis is in cluster mode: {server_check.CLUSTERED}."
-        yield rulebook.CLUSTER.fact("critical", what, "/doctor")
-    if facts.ruby_in_cluster:
-        yield rulebook.CLUSTER.fact(
-            "critical",
-            f"Redis is in cluster mode, and Ruby processes use it: {listed(facts.ruby_in_cluster)}. {server_check.RUBY}.",
-            "/doctor",
-            sentence(server_check.WITHOUT_RUBY),
-        )
-
-
 def _missed(facts: Facts) -> Iterator[Fact]:
     for came_later in (False, True):
         ticks = [each for each in facts.missed if each.came_later is came_later]
@@ -184,7 +150,9 @@ def _missed(facts: Facts) -> Iterator[Fact]:
             "warning" if came_later else "critical",
             f"{count_text(len(ticks), 'tick')} of {listed(names)} did not come in time within a day, the "
             f"last {instant_text(ticks[0].at)}; {'all came' if came_later else 'none came'} later.",
-            "/schedules",
+            page_of("schedules", names[0]) if len(names) == 1 else "/schedules",
+            acts=[] if came_later or len(names) > 1 else [acts.run_schedule(names[0])],
+            SCHEDULE=names[0],
         )
 
 
@@ -206,7 +174,7 @@ def _latency(facts: Facts) -> Iterator[Fact]:
                 "critical" if factor > facts.limits.much_worse else "warning",
                 f"The oldest job of the queue {shown(queue.name)} has waited for "
                 f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{ending(queue.size)}{stuck}.",
-                _queue_link(queue.name),
+                page_of("queues", queue.name),
                 do,
             )
 
@@ -220,6 +188,7 @@ def _deaths(facts: Facts) -> Iterator[Fact]:
             f"/dead?q=newer:{LATELY_S:.0f}",
             f"{rulebook.DEATHS.do} Until then they are kept, the last {facts.dead_bounds.most:,} of them, for "
             f"{span_text(facts.dead_bounds.timeout_s)}.",
+            acts=[acts.to_all("retry", "Retry them…", "dead", f"newer:{LATELY_S:.0f}")],
         )
 
 
@@ -255,6 +224,7 @@ def _retries(facts: Facts) -> Iterator[Fact]:
             "warning",
             f"{count_text(facts.retry.size, 'job')} failed and wait for their retry.",
             "/retries",
+            acts=[acts.to_all("retry", "Retry all…", "retries")],
         )
 
 
@@ -266,7 +236,9 @@ def _failing(facts: Facts) -> Iterator[Fact]:
                 "warning",
                 f"{shown(name)} fails: {counts.failures:,} of {counts.executions:,} executions in the last "
                 "five minutes.",
-                f"/metrics?q={quote(name, safe='', errors='replace')}",
+                page_of("metrics", name),
+                acts=acts.of_failing(name),
+                CLASS=name,
             )
 
 
@@ -308,6 +280,7 @@ def _long_jobs(facts: Facts) -> Iterator[Fact]:
             f"{span_text(facts.limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
             f"{span_text(facts.at - first.run_at)}.",
             "/busy",
+            acts=[acts.dump_threads(first.process)],
         )
 
 
@@ -331,8 +304,10 @@ def _paused(facts: Facts) -> Iterator[Fact]:
             "warning",
             pause_text(pause, facts.at)
             + (f" {count_text(size, 'job')} wait{ending(size)}." if size else ""),
-            _queue_link(pause.name, "queues" if pause.kind == "queue" else "metrics"),
-            f"When the reason is gone: kiqbridge {pause.kind} resume {shown(pause.name)}.",
+            acts.resume(pause).path,
+            acts=[acts.resume(pause)],
+            KIND=pause.kind,
+            NAME=pause.name,
         )
 
 
@@ -343,7 +318,8 @@ def _unreadable(facts: Facts) -> Iterator[Fact]:
                 "critical",
                 f"The oldest job of the queue {shown(queue.name)} is no JSON object. Ruby's page of all queues "
                 "fails as long as it lies there.",
-                _queue_link(queue.name),
+                page_of("queues", queue.name),
+                QUEUE=queue.name,
             )
     if facts.refused:
         yield rulebook.REFUSED.fact(
@@ -362,8 +338,8 @@ RULES: Final[Sequence[Callable[[Facts], Iterator[Fact]]]] = (
         _not_ready,
         _pollers,
         _orphans,
-        _cluster,
-        _memory,
+        server_rules.cluster,
+        server_rules.memory,
     ),
     *(_missed, _latency),
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
@@ -394,7 +370,3 @@ def _of_those_that_serve(facts: Facts, queue: str) -> Sequence[HeldJob]:
 def _busy(facts: Facts) -> str:
     busy = sum(each.busy for each in facts.processes)
     return f"{busy:,} of {sum(each.concurrency for each in facts.processes):,} threads are busy"
-
-
-def _queue_link(name: str, page: str = "queues") -> str:
-    return f"/{page}/{quote(name, safe='', errors='surrogateescape')}"

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from kiqbridge import __version__, seams
-from kiqbridge.api import Operator
+from kiqbridge.api import Operator, acts
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import RedisRefused
@@ -282,7 +282,7 @@ def build_templates() -> Environment:
     templates.filters.update(shown.FILTERS)
     groups = navigation()
     paths = tuple(tab.path for tabs in groups.values() for tab in tabs)
-    templates.globals.update(version=__version__, navigation=groups)
+    templates.globals.update(version=__version__, navigation=groups, acts=acts)
     templates.tests["served"] = lambda link: link.startswith(paths)
     templates.filters["page_name"] = lambda link: next(
         tab.label for tabs in groups.values() for tab in tabs if link.startswith(tab.path)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kiqbridge.api import Fact, Operator
 from kiqbridge.api.verdict import Rule
-from kiqbridge.features.batches.overview import list_batches, read_members
+from kiqbridge.features.batches.overview import cancelling, list_batches, read_members
 from kiqbridge.features.batches.status import BatchStatus
 from kiqbridge.features.gone_jobs.places import nowhere
 
@@ -28,6 +28,7 @@ LOST: Final = Rule(
     do="The leader of the workers ends such a job as gone within about two hours. If no worker of this version lives, start "
     "one; to end the batch at once, cancel it: kiqbridge batch cancel BID.",
     well="each pending job of a batch that was looked at is somewhere",
+    command="kiqbridge batch cancel BID",
 )
 RULES: Final = (LOST,)
 
@@ -48,7 +49,8 @@ def examine(operator: Operator) -> Iterator[Fact]:
         if lost:
             more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
             what = f"Batch {batch.bid} ({batch.description or batch.kind}) waits for job {lost[0]}{more}, which is nowhere."
-            yield LOST.fact("warning", what, f"/batches/{batch.bid}")
+            cancel = cancelling(batch)
+            yield LOST.fact("warning", what, cancel.path, acts=[cancel], BID=batch.bid)
 
 
 def _pending(operator: Operator, batch: BatchStatus) -> list[str]:

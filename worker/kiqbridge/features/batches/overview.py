@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kiqbridge.api import Operator, Page, record_audit
+from kiqbridge.api.acts import Act
 from kiqbridge.client.client import Client
 from kiqbridge.features.batches.batch import Batch
 from kiqbridge.features.batches.status import (
@@ -255,6 +256,17 @@ def read_members(
 def _step(expected: int, total: int) -> int:
     """How many members one command looks at, so that it finds about a page of them."""
     return min(max(ROWS * total // max(expected, 1), ROWS), _AT_ONCE)
+
+
+def cancelling(batch: BatchStatus) -> Act:
+    """The button that cancels it."""
+    return Act(
+        label="Cancel",
+        path=f"/batches/{batch.bid}",
+        fields=[("action", "cancel")],
+        question=f"None of its {batch.pending:,} pending jobs begins any more, nor those of batches within it. It becomes "
+        "complete, and never succeeds.",
+    )
 
 
 def cancel_batch(operator: Operator, bid: str) -> None:

@@ -44,7 +44,7 @@ _COUNTED: Final = {
 """The worst first; what is counted, one of them and several."""
 _INDENT: Final = " " * 9
 _WORD: Final = 5
-"""Characters of `why:` and `do:` with the space behind them."""
+"""Characters of `why:`, `do:` and `run:` with the space behind them."""
 _WIDEST: Final = 110
 """Longer lines are hard to read."""
 
@@ -134,12 +134,13 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
             text = text.replace(finding.rule, paint(BOLD, finding.rule), 1)
         status = paint(_COLOURS[finding.status], f"{finding.status:<{len(_INDENT)}}")
         stream.write(f"{status}{text}\n")
-        for word, more in (("why:", finding.why), ("do:", finding.action)):
-            if more:
-                text = _wrapped(sentence(shown(more)), width, _INDENT + " " * _WORD)
-                stream.write(f"{_INDENT}{paint(DIM, f'{word:<{_WORD}}')}{text}\n")
-        if not is_ok:
-            stream.write("\n")
+        if is_ok:
+            continue
+        why, do = sentence(shown(finding.why)), sentence(shown(finding.action))
+        for word, more in (("why:", why), ("do:", do), ("run:", finding.command)):
+            text = _wrapped(more, width, _INDENT + " " * _WORD)
+            stream.write(f"{_INDENT}{paint(DIM, f'{word:<{_WORD}}')}{text}\n")
+        stream.write("\n")
     sums = Counter(finding.status for finding in findings)
     words = [
         f"{sums[status]} {names[sums[status] != 1]}"

@@ -63,18 +63,21 @@ TEMPLATE: Final = _rule(
     reports="a template, or a schedule in it, that cannot be read; other rules look at what can be",
     why="it cannot be deployed, or a schedule never fires",
     action="correct the line; python -m kiqbridge.schedule.check names all of them",
+    command="python -m kiqbridge.schedule.check template.yaml",
 )
 LOCAL_TIME: Final = _rule(
     id="local-time",
     reports="hours of the day in UTC because no zone is written; rules of the event bus (lint: KB104, KB105)",
     why="a job of a local time of day runs an hour too late or too early for half of the year",
     action="use Type: ScheduleV2 and write ScheduleExpressionTimezone, UTC if that is meant",
+    command="kiqbridge schedule lint --template template.yaml",
 )
 NEVER: Final = _rule(
     id="never-fires",
     reports="schedules that never fire, or not any more (KB101, KB102 of kiqbridge schedule lint)",
     why="the job is not enqueued, and nothing fails",
     action="correct the expression or its end, or remove the schedule",
+    command="kiqbridge schedule lint --template template.yaml",
 )
 _OF_CODES: Final = {"KB101": NEVER, "KB102": NEVER, "KB104": LOCAL_TIME, "KB105": LOCAL_TIME}
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from kiqbridge.api import Fact, verdict
+from kiqbridge.api.acts import Act
 from kiqbridge.wire.names import printable as plain
 
 Area = Literal["now", "redis", "wire", "worker", "template"]
@@ -49,6 +50,8 @@ class Finding:
         why: why that matters; empty where all is well.
         action: what to do about it; empty where all is well.
         link: path of the page that shows more, if there is one.
+        command: to be copied into a terminal; it does it, or shows more.
+        acts: what the page can do about it.
     """
 
     rule: str
@@ -58,6 +61,12 @@ class Finding:
     why: str = ""
     action: str = ""
     link: str = ""
+    command: str = ""
+    acts: Sequence[Act] = ()
+
+    def naming(self, *acts: Act, **names: str) -> "Finding":
+        """The same with these acts, and with names in its command in place of those in capitals."""
+        return replace(self, acts=acts, command=verdict.named(self.command, **names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,8 @@ class Rule:
         reports: what it reports, for people who choose rules.
         why: why that matters.
         action: what to do.
+        command: to be copied into a terminal, names in capitals; it does it, or shows more.
+        link: path of the page that shows more, if there is one.
     """
 
     id: str
@@ -77,6 +88,8 @@ class Rule:
     reports: str
     why: str
     action: str
+    command: str
+    link: str = ""
 
     def ok(self, what: str) -> Finding:
         """All is well."""
@@ -109,7 +122,7 @@ class Rule:
         """What the list of the page Now found."""
         make = self.problem if fact.severity == "critical" else self.warning
         found = make(plain(fact.what)[:LONGEST_WHAT], action=plain(fact.do))
-        return replace(found, link=fact.link)
+        return replace(found, link=fact.link, command=fact.command, acts=fact.acts)
 
     def _found(self, status: Status, what: str, why: str, action: str) -> Finding:
         return Finding(
@@ -119,12 +132,21 @@ class Rule:
             what=what if len(what) <= LONGEST_FOUND else f"{what[:LONGEST_FOUND]}…",
             why=why or self.why,
             action=action or self.action,
+            link=self.link,
+            command=self.command,
         )
 
 
 def of_list(rule: verdict.Rule, area: Area) -> Rule:
     """A rule of the list that the page Now judges by, as the doctor has it."""
-    return Rule(id=rule.id, area=area, reports=rule.reports, why=rule.why, action=rule.do)
+    return Rule(
+        id=rule.id,
+        area=area,
+        reports=rule.reports,
+        why=rule.why,
+        action=rule.do,
+        command=rule.command,
+    )
 
 
 def sentence(text: str) -> str:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import search_unregistered
+from kiqbridge.api.rulebook import REDIS_CLI
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import Finding, Rule, counted, printable
 from kiqbridge.features.doctor.system import Checks, System
@@ -25,18 +26,21 @@ TYPE: Final = _rule(
     reports="keys of Sidekiq or of ours that hold a value of another type",
     why="whatever needs this key waits",
     action="look at it, then RENAME or DEL it",
+    command=REDIS_CLI + "TYPE KEY",
 )
 GUARDS: Final = _rule(
     id="guards",
     reports=f"more than {MANY_OVER:,} guards of events that are over and still there",
     why="no process removes them, so they take memory for nothing",
     action="run a worker of this version: the leader of the workers forgets them each hour",
+    command="kiqbridge worker",
 )
 LEDGERS: Final = _rule(
     id="ledgers",
     reports="nothing: it shows how many schedules have a ledger, and what the ledgers take",
     why="they grow with the number of ticks, and are forgotten after 17 days",
     action="nothing",
+    command="kiqbridge stats --memory",
 )
 
 MOVED: Final = _rule(
@@ -44,12 +48,14 @@ MOVED: Final = _rule(
     reports="keys that moves of queues between shards have left, by an earlier version",
     why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
     action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/explanation/scaling.md)",
+    command=REDIS_CLI + "LRANGE kb:moving:QUEUE 0 -1",
 )
 UNREGISTERED: Final = _rule(
     id="unregistered",
     reports="in-flight lists with jobs whose incarnation is not in kb:inflight: it was deleted or evicted",
     why="no worker performs these jobs, and none gives them back by itself",
     action="run kiqbridge recover, which gives them back; set maxmemory-policy to noeviction",
+    command="kiqbridge recover",
 )
 
 
@@ -68,7 +74,7 @@ def check_types(system: System) -> Iterator[Finding]:
         yield TYPE.problem(
             f"{key} is a {kind}, not a {wanted[key]}",
             action=f"look at it, then RENAME or DEL {key}",
-        )
+        ).naming(KEY=key)
     if not wrong:
         yield TYPE.ok(f"{len(wanted)} keys hold what they should")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from kiqbridge.api.rulebook import REDIS_CLI
 from kiqbridge.features.doctor.finding import Finding, Rule
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.rights import missing_of, needed
@@ -17,6 +18,7 @@ RIGHTS: Final = _rule(
     reports="commands and keys that the ACL of this user refuses and a worker (or who `--needs` names) needs",
     why="what needs them fails when it gets there, such as at the first retry",
     action="allow them in the ACL of this user (docs/reference/security.md)",
+    command=REDIS_CLI + "ACL SETUSER USER +COMMAND",
 )
 
 

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.api import rulebook
-from kiqbridge.api.verdict_rules import eviction_facts
+from kiqbridge.api.rulebook import REDIS_CLI
+from kiqbridge.api.server_rules import eviction_facts
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import Finding, Rule, of_list
 from kiqbridge.features.doctor.system import Checks, System
@@ -32,12 +33,14 @@ REACHABLE: Final = _rule(
     reports="a server that does not answer, or refuses the login; no other rule is applied then",
     why="nothing can be pushed or performed",
     action="check REDIS_URL, that the server runs, and its security group or password",
+    command=REDIS_CLI + "PING",
 )
 VERSION: Final = _rule(
     id="version",
     reports="a server older than Redis 7.0 or Valkey 7.2",
     why=server_check.TOO_OLD,
     action=server_check.UPGRADE,
+    command=REDIS_CLI + "INFO server",
 )
 CLUSTER: Final = of_list(rulebook.CLUSTER, "redis")
 EVICTION: Final = of_list(rulebook.EVICTION, "redis")
@@ -46,18 +49,21 @@ SCRIPTS: Final = _rule(
     reports="a server, a proxy or an ACL that refuses scripts",
     why="each move of a job is a script",
     action="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
+    command=REDIS_CLI + "ACL SETUSER USER +eval +evalsha",
 )
 TRACKING: Final = _rule(
     id="tracking",
     reports="a server, a proxy or an ACL that refuses CLIENT TRACKING or CLIENT CACHING",
     why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
     action="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
+    command=REDIS_CLI + "ACL SETUSER USER '+client|tracking' '+client|caching' +hello",
 )
 TLS: Final = _rule(
     id="tls",
     reports="a connection without TLS over public networks or to a managed server; one that checks no certificate",
     why="who is on the way can read arguments and the password, and enqueue jobs",
     action="turn on encryption in transit at the server, and write rediss:// in place of redis://",
+    command="export REDIS_URL=rediss://HOST:6379",
 )
 
 

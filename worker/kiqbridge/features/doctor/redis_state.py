@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import Limits, fetch_memory_by_kind, rulebook
+from kiqbridge.api.rulebook import REDIS_CLI
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
 from kiqbridge.features.doctor.system import Checks, System
@@ -35,6 +36,7 @@ PERSISTENCE: Final = _rule(
     reports="neither an append-only file nor snapshots nor a replica; a write of either that failed",
     why="a restart of the server loses all jobs, schedules and ledgers",
     action="CONFIG SET appendonly yes, also in the server's file; on ElastiCache a replica in another zone",
+    command=REDIS_CLI + "CONFIG SET appendonly yes",
 )
 
 MEMORY: Final = of_list(rulebook.MEMORY, "redis")
@@ -44,6 +46,7 @@ REPLICAS: Final = _rule(
     reports="a server that is a replica; replicas that are away, late, or fewer than KIQBRIDGE_SETTLE_REPLICAS",
     why="a failover loses what a late replica has not yet, and too few replicas make the server refuse writes",
     action="look at INFO replication, and at the network and the memory of the replica",
+    command=REDIS_CLI + "INFO replication",
 )
 
 CLIENTS: Final = _rule(
@@ -51,6 +54,7 @@ CLIENTS: Final = _rule(
     reports=f"more than {MANY_CLIENTS:.0%} of maxclients connected",
     why="further workers, functions and pages cannot connect",
     action="raise maxclients, or find with CLIENT LIST who opens so many; a worker needs its concurrency and ten more",
+    command=REDIS_CLI + "CLIENT LIST",
 )
 
 OUTPUT_LIMIT: Final = _rule(
@@ -58,6 +62,7 @@ OUTPUT_LIMIT: Final = _rule(
     reports=f"a limit for replies below {SMALL_REPLY_BYTES // 1_000_000} MB, or connections that one has closed",
     why="a connection is closed while it reads several large jobs, and the worker begins again",
     action="CONFIG SET client-output-buffer-limit 'normal 0 0 0', and keep large data out of arguments",
+    command=REDIS_CLI + "CONFIG SET client-output-buffer-limit 'normal 0 0 0'",
 )
 
 PINGS: Final = 11
@@ -85,6 +90,7 @@ LATENCY: Final = _rule(
     reports=f"a median round trip above {SLOW_PING_MS:.0f} ms (a problem from {VERY_SLOW_PING_MS:.0f} ms on)",
     why="each job needs some round trips, so workers perform few jobs a second",
     action="run workers in the region and zone of the server; look at the load of this machine and of the server",
+    command=REDIS_CLI + "--latency",
 )
 
 SLOW_COMMANDS: Final = _rule(
@@ -92,6 +98,7 @@ SLOW_COMMANDS: Final = _rule(
     reports=f"commands whose slowest hundredth takes more than {SLOW_COMMAND_MS:.0f} ms at the server",
     why="a server does one thing at a time: all workers wait meanwhile",
     action="SLOWLOG GET 10 shows the calls; keep large data out of arguments; CONFIG RESETSTAT begins anew",
+    command=REDIS_CLI + "SLOWLOG GET 10",
 )
 
 CLOCK: Final = _rule(
@@ -99,6 +106,7 @@ CLOCK: Final = _rule(
     reports=f"clocks of server and machine that differ by {SKEW_S:.0f} s (a problem from {LARGE_SKEW_S:.0f} s on)",
     why="scheduled jobs and retries run too early or too late, and ages of jobs are shown wrongly",
     action="let chrony or the time service of the cloud set both clocks",
+    command="chronyc tracking",
 )
 
 

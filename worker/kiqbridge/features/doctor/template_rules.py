@@ -50,7 +50,7 @@ _ROLES: Final = ("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"
 _FUNCTION: Final = "AWS::Serverless::Function"
 _WIDE: Final = ("AdministratorAccess", "PowerUserAccess", "FullAccess")
 
-_rule: Final = partial(Rule, area="template")
+_rule: Final = partial(Rule, area="template", command="sam deploy")
 
 VISIBILITY: Final = _rule(
     id="visibility-timeout",

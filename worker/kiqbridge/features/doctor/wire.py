@@ -7,11 +7,12 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import JobRecord, rulebook
+from kiqbridge.api.acts import to_all
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
 from kiqbridge.features.doctor.system import Checks, Sampled, System
 from kiqbridge.features.dynamic.published import refused, undeclared
-from kiqbridge.wire.amounts import span_text
+from kiqbridge.wire.amounts import instant_text, span_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
@@ -19,7 +20,7 @@ from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 LARGE_BYTES: Final = 100_000
 _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
 
-_rule: Final = partial(Rule, area="wire")
+_rule: Final = partial(Rule, area="wire", link="/queues")
 
 PAYLOAD: Final = of_list(rulebook.PAYLOAD, "wire")
 
@@ -28,6 +29,7 @@ PAYLOAD_SIZE: Final = _rule(
     reports=f"jobs above {LARGE_BYTES // 1000} kB; above KIQBRIDGE_MAX_PAYLOAD_BYTES it is a problem",
     why="Redis keeps them in memory, and each claim, retry and page reads them; above the limit they are refused",
     action="put the data into S3 or a database, and pass its key",
+    command="kiqbridge stats --memory",
 )
 
 TIMESTAMPS: Final = _rule(
@@ -35,6 +37,7 @@ TIMESTAMPS: Final = _rule(
     reports="times that are an integer number of seconds (created_at, enqueued_at, failed_at, retried_at)",
     why="Ruby Sidekiq 8 takes an integer for milliseconds: such a job seems to wait since 1970",
     action="correct the producer: seconds as a float (1700000000.5), or milliseconds as an integer",
+    command="kiqbridge doctor --rule timestamps",
 )
 
 FOREIGN_BATCH: Final = _rule(
@@ -42,6 +45,7 @@ FOREIGN_BATCH: Final = _rule(
     reports="jobs of a batch of Sidekiq Pro (bid) that wait for a Python worker",
     why="a batch is never informed of what Python does, so a Python worker refuses such a job to the dead set",
     action="let only Ruby workers serve its queue, or choose with KIQBRIDGE_FOREIGN_JOBS what happens to them",
+    command="bundle exec sidekiq -q QUEUE",
 )
 
 FOREIGN_ENCRYPTION: Final = _rule(
@@ -49,6 +53,7 @@ FOREIGN_ENCRYPTION: Final = _rule(
     reports="jobs with encrypted arguments of Sidekiq Enterprise (encrypt) that wait for a Python worker",
     why="only Ruby can read the arguments, so a Python worker refuses such a job to the dead set",
     action="let only Ruby workers serve its queue, or enqueue it without encrypt",
+    command="bundle exec sidekiq -q QUEUE",
 )
 
 FOREIGN_LOCK: Final = _rule(
@@ -56,6 +61,7 @@ FOREIGN_LOCK: Final = _rule(
     reports="jobs with a lock of Sidekiq Enterprise or sidekiq-unique-jobs that wait for a Python worker",
     why="Python does not release the lock at the end, so Ruby drops further ones until it expires, if ever",
     action="let only Ruby workers serve its queue, or enqueue it without that option and with unique of kiqbridge.flow",
+    command="bundle exec sidekiq -q QUEUE",
 )
 
 _FOREIGN: Final[Mapping[Rule, Sequence[str]]] = {
@@ -74,6 +80,7 @@ NAMESPACE: Final = _rule(
     reports="queues with jobs under another namespace than the configured one, where no process lives",
     why="a client and its workers disagree about the namespace: no worker performs these jobs",
     action="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
+    command="export KIQBRIDGE_NAMESPACE=NAMESPACE",
 )
 
 FAR_FUTURE: Final = _rule(
@@ -81,6 +88,7 @@ FAR_FUTURE: Final = _rule(
     reports="jobs in schedule or retry that are due in more than a year",
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
     action="correct the time where they are enqueued, and reschedule or delete them",
+    command="kiqbridge scheduled list --due-after TIME",
 )
 
 UNDECLARED: Final = _rule(
@@ -88,6 +96,7 @@ UNDECLARED: Final = _rule(
     reports="schedules that were declared beside a job, and that no living worker declares any more",
     why="they go on firing: only a worker of the application that declared them removes them",
     action="if they were taken out of the code for good: kiqbridge schedule delete NAME",
+    command="kiqbridge schedule delete NAME",
 )
 
 TWO_APPLICATIONS: Final = _rule(
@@ -95,6 +104,7 @@ TWO_APPLICATIONS: Final = _rule(
     reports="schedules that a second application has declared within the last hour, in another way than the first",
     why="workers of the second one do not start, or leave the schedule to the first: its own would never fire",
     action="give one of them another schedule_name; if it is one application under a new name, set app to the old one",
+    command="kiqbridge schedule list",
 )
 
 
@@ -196,7 +206,8 @@ def _named(each: Sampled) -> str:
 def check_declared(system: System) -> Iterator[Finding]:
     """Schedules whose code is gone."""
     names = undeclared(system.connection, system.keys)
-    yield UNDECLARED.summed(names, "each declared schedule is declared by a living worker")
+    found = UNDECLARED.summed(names, "each declared schedule is declared by a living worker")
+    yield found.naming(**({"NAME": names[0]} if names else {}))
 
 
 def check_refused(system: System) -> Iterator[Finding]:
@@ -264,7 +275,8 @@ def _lives(system: System, space: str) -> bool:
 def check_times(system: System) -> Iterator[Finding]:
     """What is due in an age."""
     now = system.server_now
-    far = []
+    far, acts = [], []
+    after = instant_text(now + FAR_S)
     for name, key in system.sets("schedule", "retry").items():
         distant, last = system.connection.run(
             ("ZCOUNT", key, f"({now + FAR_S}", "+inf"),
@@ -272,7 +284,9 @@ def check_times(system: System) -> Iterator[Finding]:
         )
         if distant:
             far.append(f"{distant:,} in {name}, the last {_due(float(last[1]), now)}")
-    yield FAR_FUTURE.summed(far, "nothing is due after a year")
+            screen = "scheduled" if name == "schedule" else "retries"
+            acts.append(to_all("reschedule", f"Reschedule {screen}…", screen, f"due_after:{after}"))
+    yield FAR_FUTURE.summed(far, "nothing is due after a year").naming(*acts, TIME=after)
 
 
 def _due(score: float, now: float) -> str:

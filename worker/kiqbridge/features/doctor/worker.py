@@ -6,9 +6,11 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api import Process
+from kiqbridge.api.acts import stop
+from kiqbridge.api.rulebook import REDIS_CLI
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, printable
+from kiqbridge.features.doctor.finding import EXAMPLES, Finding, Rule, counted, printable
 from kiqbridge.features.doctor.system import Checks, System
 
 OFF_S: Final = 5
@@ -19,13 +21,14 @@ CONNECTIONS_BESIDE_JOBS: Final = 10
 NEW_TIMES: Final = 8
 """The first version of Sidekiq that reads integer milliseconds."""
 
-_rule: Final = partial(Rule, area="worker")
+_rule: Final = partial(Rule, area="worker", link="/processes")
 
 PROCESS_CLOCK: Final = _rule(
     id="process-clock",
     reports=f"processes whose clock, by their heartbeat, is more than {OFF_S} s off that of the server",
     why="their clock is wrong: retries and scheduled jobs get wrong times there",
     action="let chrony or the time service of the cloud set the clock of their machines",
+    command="chronyc tracking",
 )
 
 QUIET: Final = _rule(
@@ -33,6 +36,7 @@ QUIET: Final = _rule(
     reports="processes that are quiet and have nothing to do",
     why="they take no jobs any more, and no operator has stopped them",
     action="stop them (kiqbridge stop IDENTITY), or start them again; quiet cannot be undone",
+    command="kiqbridge stop IDENTITY",
 )
 
 VERSIONS: Final = _rule(
@@ -40,6 +44,7 @@ VERSIONS: Final = _rule(
     reports="several versions of Kiqbridge, or major versions of Ruby Sidekiq, in one fleet",
     why="a deployment has stopped half way, or workers were forgotten: a job runs with old code by chance",
     action="deploy the version that is meant to all of them",
+    command="kiqbridge ps",
 )
 
 RUBY_VERSION: Final = _rule(
@@ -47,6 +52,7 @@ RUBY_VERSION: Final = _rule(
     reports="Ruby Sidekiq before 6.1.3, which shows neither a version nor its memory",
     why="versions before 6 were never tested beside Kiqbridge, and may not read what it writes",
     action="upgrade them to Sidekiq 6.1.3 or newer (docs/protocol.md, section 19)",
+    command="bundle update sidekiq",
 )
 
 WIRE_PROFILE: Final = _rule(
@@ -54,6 +60,7 @@ WIRE_PROFILE: Final = _rule(
     reports="KIQBRIDGE_WIRE_PROFILE=8 beside Ruby Sidekiq before 8",
     why="it takes milliseconds for seconds: latencies and retries of such jobs are wrong by 50,000 years",
     action="set KIQBRIDGE_WIRE_PROFILE to 7, which all versions read, or to auto",
+    command="export KIQBRIDGE_WIRE_PROFILE=7",
 )
 
 RTT: Final = _rule(
@@ -61,6 +68,7 @@ RTT: Final = _rule(
     reports=f"processes with a round trip to Redis above {SLOW_RTT_US // 1000} ms",
     why="each job needs some round trips, so they perform few jobs a second",
     action="run them in the region and zone of the server; look whether they lack CPU",
+    command="kiqbridge ps",
 )
 
 CAPSULES: Final = _rule(
@@ -68,6 +76,7 @@ CAPSULES: Final = _rule(
     reports="processes of which several capsules serve the same queue",
     why="a capsule limits how many jobs of its queues run at once, and another one that takes them voids that",
     action="name each queue in one capsule only",
+    command="kiqbridge ps",
 )
 
 SINGLE_SERVER: Final = _rule(
@@ -75,6 +84,7 @@ SINGLE_SERVER: Final = _rule(
     reports="queues that one process serves, while processes of several hosts live",
     why="when that process or its host ends, the queue stands still",
     action="let a process of another host serve it, too; ignore the rule if one is meant, as for jobs in order",
+    command="kiqbridge worker -q QUEUE",
 )
 
 CONNECTIONS: Final = _rule(
@@ -82,6 +92,7 @@ CONNECTIONS: Final = _rule(
     reports="a fleet whose processes, all at work, open more connections than maxclients",
     why="the last ones to start cannot connect",
     action="raise maxclients, or lower the concurrency or the number of processes",
+    command=REDIS_CLI + "CONFIG GET maxclients",
 )
 
 TO_GIVE_BACK_S: Final = 5.0
@@ -105,6 +116,7 @@ SETTINGS: Final = _rule(
     reports="variables of the environment that a worker refuses at its start",
     why="a worker does not start with them",
     action="correct the variable; docs/reference/settings.md has them all",
+    command="kiqbridge doctor --rule settings",
 )
 
 STOP_TIMEOUT: Final = _rule(
@@ -113,6 +125,7 @@ STOP_TIMEOUT: Final = _rule(
     why="a worker that is killed before it gives its jobs back lets them wait for half a minute, and begin again",
     action="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise StopTimeout (ECS), terminationGracePeriodSeconds "
     "(Kubernetes), TimeoutStopSec (systemd)",
+    command="export KIQBRIDGE_TIMEOUT_S=SECONDS",
 )
 
 POOL: Final = _rule(
@@ -120,6 +133,7 @@ POOL: Final = _rule(
     reports="more child processes (KIQBRIDGE_POOL_SIZE) than jobs that run at once (KIQBRIDGE_CONCURRENCY)",
     why="a job in a child takes a thread as well, so the others are never used, and each takes memory",
     action="lower KIQBRIDGE_POOL_SIZE, or raise KIQBRIDGE_CONCURRENCY",
+    command="export KIQBRIDGE_POOL_SIZE=auto",
 )
 
 
@@ -138,8 +152,10 @@ def check_process_clocks(system: System) -> Iterator[Finding]:
 
 def check_quiet(system: System) -> Iterator[Finding]:
     """One that still runs jobs is on its way out."""
-    idle = [_named(each) for each in system.processes if each.is_quiet and not each.busy]
-    yield QUIET.summed(idle, "no process is quiet and idle", "quiet and idle: ")
+    idle = [each for each in system.processes if each.is_quiet and not each.busy]
+    found = QUIET.summed([*map(_named, idle)], "no process is quiet and idle", "quiet and idle: ")
+    named = {"IDENTITY": idle[0].identity} if idle else {}
+    yield found.naming(*(stop(each.identity, _named(each)) for each in idle[:EXAMPLES]), **named)
 
 
 def check_versions(system: System) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kiqbridge.api import Fact, Limits, Operator, top_jobs
 from kiqbridge.api.verdict import Rule
-from kiqbridge.features.limiters.overview import Owner, list_limiters, read_limiter
+from kiqbridge.features.limiters.overview import Owner, list_limiters, read_limiter, resetting
 from kiqbridge.wire.amounts import span_text
 
 MOST_LIMITERS: Final = 500
@@ -26,6 +26,7 @@ STUCK: Final = Rule(
     do="Look at what its owners do: kiqbridge limiter show concurrent NAME, and kiqbridge ps --jobs. Stop what is stuck; "
     "kiqbridge limiter reset lets others pass at once.",
     well="no full limiter is held for far longer than its jobs take",
+    command="kiqbridge limiter reset concurrent NAME",
 )
 RULES: Final = (STUCK,)
 
@@ -51,7 +52,8 @@ def examine(operator: Operator) -> Iterator[Fact]:
                 f"Limiter {state.name} (concurrent) is full, {state.used:g} of {state.limit:g}, and no lock of it was given "
                 f"back for {span_text(held_s)}; {state.waits:,} wait."
             )
-            yield STUCK.fact("warning", what, f"/limiters/concurrent/{state.name}")
+            reset = resetting(state)
+            yield STUCK.fact("warning", what, reset.path, acts=[reset], NAME=state.name)
 
 
 def _bound_s(owners: Sequence[Owner], usual: Mapping[str, float]) -> float:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, cast, get_args
 
 from kiqbridge.api import Operator, Page, record_audit
+from kiqbridge.api.acts import Act, page_of
 from kiqbridge.api.processes import identity_of
 from kiqbridge.features.limiters.store import Asked, Kind, LimitState, read_limits, reset_limit
 from kiqbridge.store.replies import pairs_of
@@ -87,6 +88,17 @@ def read_limiter(operator: Operator, kind: str, name: str) -> LimiterView | None
         state=state,
         owners=_owners(operator, name) if kind == "concurrent" else (),
         waiting=[text_of(each) for each in waiting][: state.waits],
+    )
+
+
+def resetting(state: LimitState) -> Act:
+    """The button that resets it."""
+    return Act(
+        label="Reset",
+        path=page_of(f"limiters/{state.kind}", state.name),
+        fields=[("action", "reset")],
+        question=f"What is taken of it is forgotten. Jobs that hold it go on, so that more than {state.limit:g} may pass for "
+        "a while.",
     )
 
 

@@ -8,7 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.features.limiters.overview import list_limiters, read_limiter, reset_limiter
+from kiqbridge.features.limiters.overview import (
+    list_limiters,
+    read_limiter,
+    reset_limiter,
+    resetting,
+)
 from kiqbridge.features.limiters.store import KINDS
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import requires
@@ -42,7 +47,9 @@ def show(request: Request) -> Response:
         raise HTTPException(
             404, f"There is no limiter {kind} {name}: it was not entered within the last day."
         )
-    return render(request, "limiter.html", limiter=limiter, state=limiter.state)
+    return render(
+        request, "limiter.html", limiter=limiter, state=limiter.state, resetting=resetting
+    )
 
 
 @requires("operator")

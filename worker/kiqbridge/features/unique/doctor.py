@@ -6,7 +6,7 @@ from typing import Final
 from kiqbridge.api import Fact, Operator
 from kiqbridge.api.verdict import Rule
 from kiqbridge.features.gone_jobs.places import nowhere
-from kiqbridge.features.unique.overview import list_locks
+from kiqbridge.features.unique.overview import freeing, list_locks
 
 MOST_LOCKS: Final = 200
 MOST_PARTS: Final = 200
@@ -19,6 +19,7 @@ LEFT: Final = Rule(
     do="The leader of the workers frees such a lock within about a quarter of an hour. If no worker of this version lives, "
     "start one, or free it: kiqbridge lock free NAME.",
     well="each lock that was looked at has its job",
+    command="kiqbridge lock free NAME",
 )
 RULES: Final = (LEFT,)
 
@@ -33,4 +34,4 @@ def examine(operator: Operator) -> Iterator[Fact]:
         first = left[0]
         count = f"{len(left)} locks are" if len(left) > 1 else "A lock is"
         what = f"{count} older than the job that owns it, such as {first.name} of job {first.jid}."
-        yield LEFT.fact("warning", what, "/locks")
+        yield LEFT.fact("warning", what, "/locks", acts=[freeing(left)], NAME=first.name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.api import Operator, Page, record_audit
+from kiqbridge.api.acts import Act
 from kiqbridge.features.unique.freeing import Lock, looked_at
 from kiqbridge.wire.names import text_of
 
@@ -34,6 +35,16 @@ class HeldLock(NamedTuple):
     def job_class(self) -> str:
         """Whose jobs it is for."""
         return self.name.rpartition(":")[0]
+
+
+def freeing(locks: Sequence[HeldLock]) -> Act:
+    """The button that frees them, unless other jobs own them by then."""
+    return Act(
+        label="Free",
+        path="/locks",
+        fields=[pair for each in locks for pair in (("name", each.name), ("jid", each.jid))],
+        question="The job that owns it stays as it is: another one with the same arguments may be pushed and run beside it.",
+    )
 
 
 def list_locks(

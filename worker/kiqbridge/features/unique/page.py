@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.features.unique.overview import HeldLock, free_lock, list_locks
+from kiqbridge.features.unique.overview import HeldLock, free_lock, freeing, list_locks
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import number_of
@@ -34,13 +34,21 @@ def show(request: Request) -> Response:
         _CLASS_FRESH_S if job_class else 1.0,
     )
     search = {"path": "/locks", "what": "locks", "q": job_class, "hint": "a class"}
-    return render(request, "locks.html", page=page, job_class=job_class, search=search)
+    return render(
+        request, "locks.html", page=page, job_class=job_class, search=search, freeing=freeing
+    )
 
 
 @requires("operator")
 def act(request: Request, form: FormData) -> Response:
-    """Free one."""
-    lock = HeldLock(str(form.get("name", "")), str(form.get("jid", "")), 0.0)
-    is_freed = free_lock(view_of(request).operator, lock)
-    said = "is freed" if is_freed else f"was free before, or another job than {lock.jid} owns it"
-    return redirect(request, "/locks", notice=f"Lock {lock.name} {said}.")
+    """Free those that the form names, each with its owner."""
+    operator = view_of(request).operator
+    pairs = list(zip(form.getlist("name"), form.getlist("jid"), strict=True))
+    freed = sum(free_lock(operator, HeldLock(str(name), str(jid), 0.0)) for name, jid in pairs)
+    said = "is freed" if freed else "was free before, or another job owns it"
+    notice = (
+        f"Lock {pairs[0][0]} {said}."
+        if len(pairs) == 1
+        else f"{freed} of {len(pairs)} locks are freed."
+    )
+    return redirect(request, "/locks", notice=notice)

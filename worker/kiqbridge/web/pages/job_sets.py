@@ -1,6 +1,5 @@
 """Retries, Scheduled, Dead: the members of a set by page or filter, what they consist of, and actions on them."""
 
-import glob
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,10 +131,7 @@ class Group:
     @property
     def query(self) -> dict[str, str]:
         """The filter that finds them; a class with signs of a glob is found as well."""
-        where = Filter(
-            job_class=glob.escape(self.job_class), error_class=glob.escape(self.error_class)
-        )
-        return {"q": str(where)}
+        return {"q": str(Filter.of_class(self.job_class, self.error_class))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

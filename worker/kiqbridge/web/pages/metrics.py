@@ -1,6 +1,5 @@
 """Metrics: what each class did in a span of time, how long it took, and what was deployed meanwhile."""
 
-import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -123,7 +122,7 @@ def show_class(request: Request) -> Response:
         took=took,
         took_span=_took_span(span),
         plot=plot,
-        where=str(Filter(job_class=glob.escape(name))),
+        where=str(Filter.of_class(name)),
         pause=next((each for each in view.operator.pauses() if _is_of(each, name)), None),
         pauses=PAUSES,
         bars=histogram(
