@@ -1,5 +1,6 @@
 """Metrics: classes by time, with percentiles and deployments; one class with its histogram."""
 
+import json
 import re
 import time
 
@@ -8,6 +9,8 @@ from support.running_system import System, fill_metrics
 from support.waiting import wait_until
 
 from kiqbridge.api import class_histograms, job_metrics, read_audit
+from kiqbridge.features.dynamic.schedule import Schedule
+from kiqbridge.features.dynamic.schedules import Schedules
 from kiqbridge.web.shown import NONE
 
 
@@ -96,9 +99,18 @@ def test_the_sum_of_a_plot_is_that_of_the_card(browser):
 
 
 def test_a_class_is_paused_and_resumed_there_and_shown_where_its_jobs_are(browser, operator, redis):
+    job = json.dumps({"class": "Mail", "args": [], "jid": "a" * 24})
+    wrapped = json.dumps({"class": "Wrapper", "wrapped": "Mail", "args": [], "jid": "b" * 24})
     redis.sadd("queues", "low")
-    redis.lpush("queue:low", '{"class":"Mail","args":[],"jid":"aaaaaaaaaaaaaaaaaaaaaaaa"}')
-    assert "is paused" not in browser.open("/queues/low").text
+    redis.lpush("queue:low", job)
+    redis.zadd("retry", {wrapped: time.time() + 99})
+    redis.zadd("schedule", {job.replace("a" * 24, "c" * 24): time.time() + 99})
+    redis.zadd("dead", {job.replace("a" * 24, "d" * 24): 1})
+    Schedules(operator.client).save(Schedule("nightly", "Mail", cron="0 3 * * *"))
+    places = ["queues/low", "retries", "scheduled", "schedules", "schedules/nightly"]
+    places.append(f"jobs/{'a' * 24}")
+    waiting = f"/jobs/{'b' * 24}"
+    assert not any("is paused" in browser.open(f"/{each}").text for each in places)
     page = browser.open("/metrics/Mail")
     asked = {"csrf": page.fields["csrf"], "reason": "migration", "for_s": "600"}
 
@@ -109,10 +121,20 @@ def test_a_class_is_paused_and_resumed_there_and_shown_where_its_jobs_are(browse
     assert pause.until == pytest.approx(time.time() + 600, abs=60)
     assert "Mail is paused for 10 min." in said
     assert "Paused. Our workers put its jobs off" in browser.open("/metrics/Mail").text
-    assert (
-        "Mail is paused. Our workers put its jobs off: migration"
-        in browser.open("/queues/low").text
-    )
+    for each in places:
+        page = browser.open(f"/{each}")
+        assert (
+            "Mail is paused. Our workers put its jobs off: migration; by ann@example.com"
+            in page.text
+        )
+        assert (
+            "form",
+            {"method": "post", "action": "/metrics/Mail", "class": "inline"},
+        ) in page.tags
+    page = browser.open(waiting).text
+    assert "It waits: class Mail is paused by ann@example.com: migration." in page
+    assert "Class Resume" in page
+    assert "is paused" not in browser.open("/dead").text
     assert [each.action for each in read_audit(operator)] == ["pause"]
 
     said = browser.request("POST", "/metrics/Mail", data={**asked, "action": "resume"}).text

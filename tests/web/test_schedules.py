@@ -30,7 +30,7 @@ def test_schedules_are_listed_the_next_first_in_their_zone_and_the_viewers(brows
     assert "03:00 CE" in row
     assert ("11:00 JST" in row) or ("10:00 JST" in row)
     assert "1 skipped before" in page.text
-    assert "the disk is being moved by ana@example.com" in page.text
+    assert "the disk is being moved; by ana@example.com" in page.text
 
 
 def test_the_last_ticks_are_signs_that_say_in_words_what_they_are(browser):
@@ -84,7 +84,7 @@ def test_it_is_paused_with_a_reason_and_resumed(browser, operator):
     )
 
     assert "invoices is paused for 1 h" in answer.text
-    assert "<closing> by" in answer.text
+    assert "<closing>; by" in answer.text
     pause = ScheduleSet(operator).find("invoices").pause
     assert pause.until == pytest.approx(time.time() + 3600, abs=60)
 

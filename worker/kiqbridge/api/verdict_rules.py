@@ -302,7 +302,7 @@ def _paused(facts: Facts) -> Iterator[Fact]:
         size = sizes.get(pause.name, 0) if pause.kind == "queue" else 0
         yield rulebook.PAUSED.fact(
             "warning",
-            pause_text(pause, facts.at)
+            f"The {pause_text(pause, facts.at)}."
             + (f" {count_text(size, 'job')} wait{ending(size)}." if size else ""),
             acts.resume(pause).path,
             acts=[acts.resume(pause)],

@@ -9,6 +9,7 @@ from kiqbridge.api.processes import ProcessSet
 from kiqbridge.api.queues import QueuedJob
 from kiqbridge.api.sets import SortedEntry
 from kiqbridge.api.whereabouts import Found
+from kiqbridge.api.wording import pause_text
 from kiqbridge.store.pauses import Kind, Pause
 
 
@@ -39,17 +40,17 @@ def _in_queue(found: Found, operator: Operator, now: float) -> Wait:
     about, pauses = f"queue:{found.name}", operator.pauses()
     paused = _pause_of(pauses, "queue", found.name)
     if paused is not None:
-        return Wait(kind="paused queue", text=_paused(paused), about=about, until=paused.until)
+        return Wait(kind="paused queue", text=pause_text(paused), about=about, until=paused.until)
     serving = [each for each in ProcessSet(operator) if found.name in each.queues]
     if not any(not each.is_quiet and not each.is_silent(now) for each in serving):
         why = (
             "every process that serves it is quiet or silent" if serving else "no process serves it"
         )
         return Wait(kind="unserved", text=f"queue {found.name}: {why}", about=about)
-    paused = _pause_of(pauses, "class", found.job.display_class)
+    paused = _pause_of(pauses, "class", found.job.own_class)
     if paused is not None:
         held = f"class:{paused.name}"
-        return Wait(kind="paused class", text=_paused(paused), about=held, until=paused.until)
+        return Wait(kind="paused class", text=pause_text(paused), about=held, until=paused.until)
     place, total = _place(found, operator)
     if place is None:
         return Wait(kind="place", text=f"in queue {found.name}", about=about)
@@ -68,11 +69,11 @@ def _place(found: Found, operator: Operator) -> tuple[int | None, int]:
 
 
 def _until_due(job: SortedEntry, operator: Operator, now: float, *, is_retry: bool) -> Wait:
-    paused = _pause_of(operator.pauses(), "class", job.display_class)
+    paused = _pause_of(operator.pauses(), "class", job.own_class)
     if paused is not None:
         held = f"class:{paused.name}"
         until = paused.until if paused.until is None else max(paused.until, job.at)
-        return Wait(kind="paused class", text=_paused(paused), about=held, until=until)
+        return Wait(kind="paused class", text=pause_text(paused), about=held, until=until)
     word = "its next try is due" if is_retry else "it is due"
     late = "" if job.at > now else ", and no worker has pushed it yet"
     return Wait(kind="due", text=f"{word}{late}", until=job.at)
@@ -91,9 +92,3 @@ def _claimed(held: HeldJob) -> Wait | None:
 
 def _pause_of(pauses: Sequence[Pause], kind: Kind, name: str) -> Pause | None:
     return next((each for each in pauses if (each.kind, each.name) == (kind, name)), None)
-
-
-def _paused(pause: Pause) -> str:
-    by = f" by {pause.by}" if pause.by else ""
-    reason = f": {pause.reason}" if pause.reason else ""
-    return f"{pause.kind} {pause.name} is paused{by}{reason}"

@@ -46,13 +46,15 @@ def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
     return clause, STUCK if is_there else f"{do} {IF_STUCK}"
 
 
-def pause_text(pause: Pause, now: float) -> str:
-    """A sentence: what is paused, since when, who paused it and why."""
-    since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
+def pause_text(pause: Pause, now: float | None = None) -> str:
+    """A clause: what is paused, who paused it and why; with `now` (epoch seconds) for how long and until when, too."""
     by = f" by {shown(pause.by)}" if pause.by else ""
-    until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
+    since = until = ""
+    if now is not None:
+        since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
+        until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
     reason = f": {shown(pause.reason)}" if pause.reason else ""
-    return f"The {pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}."
+    return f"{pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}"
 
 
 def listed(names: Sequence[str]) -> str:

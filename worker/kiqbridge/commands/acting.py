@@ -144,7 +144,7 @@ def write_paused_classes(operator: Operator, classes: Collection[str] | None = N
     """A sentence for each class that is paused, of these classes; None: of all."""
     for each in operator.pauses():
         if each.kind == "class" and (classes is None or each.name in classes):
-            write_line(pause_text(each, time.time()))
+            write_line(f"The {pause_text(each, time.time())}.")
 
 
 @contextlib.contextmanager

@@ -211,7 +211,7 @@ def _print(history: JobHistory, now: float) -> None:
 def _write_pause(history: JobHistory, operator: Operator) -> None:
     """That its class is paused, if that is not why it waits first of all."""
     if history.job and not (history.wait and history.wait.kind == "paused class"):
-        write_paused_classes(operator, {history.job.job_class})
+        write_paused_classes(operator, {history.job.own_class})
 
 
 def _with_time(text: str, until: float | None, now: float) -> str:

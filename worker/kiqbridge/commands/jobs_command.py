@@ -308,7 +308,7 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
         rows.append([row[place] for place in kept])
     output.write_table([titles[place] for place in kept], rows)
     if kind != "dead":
-        write_paused_classes(jobs[0].parent.operator, {job.job_class for job in jobs})
+        write_paused_classes(jobs[0].parent.operator, {job.own_class for job in jobs})
 
 
 def _act(options: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ from kiqbridge.config.setting import read
 from kiqbridge.errors import RedisRefused
 from kiqbridge.feature import Tab
 from kiqbridge.runtime.redaction import Redactor
+from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
 from kiqbridge.web.guard import Role, allows, csrf_token
@@ -146,6 +147,13 @@ class View:
                 400, f"{text!r} is no date and time, such as 2026-11-22T18:05."
             ) from None
         return found if found.tzinfo else found.replace(tzinfo=self.zone)
+
+    def paused(self, kind: Kind) -> Mapping[str, Pause]:
+        """Name → its pause, of the queues or the classes that are paused; none where the server refuses to say."""
+        with contextlib.suppress(RedisRefused):
+            pauses = self.read(("pauses",), self.operator.pauses)
+            return {each.name: each for each in pauses if each.kind == kind}
+        return {}
 
     def read(self, key: Hashable, load: Callable[[], Value], fresh_s: float = FRESH_S) -> Value:
         """What `load` reads, at most once in `fresh_s` seconds for all viewers; the key names all it depends on."""
@@ -282,7 +290,7 @@ def build_templates() -> Environment:
     templates.filters.update(shown.FILTERS)
     groups = navigation()
     paths = tuple(tab.path for tabs in groups.values() for tab in tabs)
-    templates.globals.update(version=__version__, navigation=groups, acts=acts)
+    templates.globals.update(version=__version__, navigation=groups, can=acts)
     templates.tests["served"] = lambda link: link.startswith(paths)
     templates.filters["page_name"] = lambda link: next(
         tab.label for tabs in groups.values() for tab in tabs if link.startswith(tab.path)

@@ -57,6 +57,11 @@ class JobRecord(JobText):
         return self._wrapped or self.job_class
 
     @property
+    def own_class(self) -> str:
+        """The class by which it is paused: of a Rails job its own."""
+        return self._wrapped or self.job_class
+
+    @property
     def args(self) -> Sequence[Any]:
         """The arguments as they stand on the wire; empty if they are no list, or were not parsed."""
         args = self.item.get("args")

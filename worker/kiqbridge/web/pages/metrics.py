@@ -21,7 +21,6 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.metrics import class_histograms
-from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.queues import PAUSES, pause_of
@@ -123,7 +122,7 @@ def show_class(request: Request) -> Response:
         took_span=_took_span(span),
         plot=plot,
         where=str(Filter.of_class(name)),
-        pause=next((each for each in view.operator.pauses() if _is_of(each, name)), None),
+        pause=view.paused("class").get(name),
         pauses=PAUSES,
         bars=histogram(
             took, name="took", title=f"How long executions took, in the last {_took_span(span)}"
@@ -149,10 +148,6 @@ def post(request: Request, form: FormData) -> Response:
         return redirect(request, path, notice=f"{name} was not paused.")
     record_audit(operator, "resume", f"class:{name}")
     return redirect(request, path, notice=f"{name} runs again.")
-
-
-def _is_of(pause: Pause, name: str) -> bool:
-    return (pause.kind, pause.name) == ("class", name)
 
 
 def span_of(request: Request) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge import seams
-from kiqbridge.api import Operator, ProcessSet, Queue, QueueStats, Stats
+from kiqbridge.api import ProcessSet, Queue, QueueStats, Stats
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import require_role, requires
@@ -29,7 +29,9 @@ PAUSES: Final[Mapping[str, str]] = {
     "": "until it is resumed",
     "600": "for 10 min",
     "3600": "for 1 h",
+    "14400": "for 4 h",
     "86400": "for 1 d",
+    "604800": "for 7 d",
 }
 """Seconds, as a form has them, and what they are called."""
 
@@ -37,7 +39,7 @@ PAUSES: Final[Mapping[str, str]] = {
 def show_all(request: Request) -> Response:
     """A page of the queues, the longest first."""
     view = view_of(request)
-    rows = view.read(("queues",), lambda: _fetch_rows(view.operator))
+    rows = view.read(("queues",), lambda: _fetch_rows(view))
     history = fetch_history(view)
     return render(
         request,
@@ -74,9 +76,9 @@ def trend(history: Mapping[int, Mapping[str, tuple[int, float]]], name: str) -> 
     return sparkline(sizes, label=f"Jobs in {name} in the last hour") if any(sizes) else Markup("")
 
 
-def _fetch_rows(operator: Operator) -> list[tuple[str, QueueStats, Pause | None, int]]:
+def _fetch_rows(view: View) -> list[tuple[str, QueueStats, Pause | None, int]]:
     """Name, size and latency, why it is paused, and how many processes take jobs from it, of each queue."""
-    pauses = {each.name: each for each in operator.pauses() if each.kind == "queue"}
+    operator, pauses = view.operator, view.paused("queue")
     at_work = [process for process in ProcessSet(operator) if not process.is_quiet]
     served = Counter(name for process in at_work for name in set(process.queues))
     # A queue can be paused before the first job was pushed to it.
@@ -94,16 +96,15 @@ def show(request: Request) -> Response:
     place, queue = _place_of(request)
 
     def more(_: Listing) -> Mapping[str, Any]:
-        pause, latency = view.read(("queue", queue.name), lambda: (queue.pause, queue.latency))
-        paused = view.read(("paused classes",), lambda: _paused_classes(view.operator))
-        shown = {"queue": queue, "pause": pause, "latency": latency, "class_pauses": paused}
-        return {**shown, "actions": ACTIONS, "pauses": PAUSES}
+        return {
+            "queue": queue,
+            "pause": view.paused("queue").get(queue.name),
+            "latency": view.read(("queue", queue.name), lambda: queue.latency),
+            "actions": ACTIONS,
+            "pauses": PAUSES,
+        }
 
     return show_jobs(request, place, "queue.html", more)
-
-
-def _paused_classes(operator: Operator) -> list[Pause]:
-    return [each for each in operator.pauses() if each.kind == "class"]
 
 
 def pause_of(form: FormData) -> tuple[str, float | None, str]:

@@ -21,6 +21,7 @@ from kiqbridge.api.schedules import Occurrence
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.listing import page_of
+from kiqbridge.web.pages.queues import PAUSES
 from kiqbridge.web.pages.week import OFTEN, Week, week_of
 from kiqbridge.web.shown import absolute, duration
 
@@ -30,14 +31,6 @@ HISTORY: Final = 200
 UPCOMING: Final = 10
 FRESH_S: Final = 3.0
 WEEK_FRESH_S: Final = 60.0
-PAUSES: Final = (
-    ("", "until it is resumed"),
-    ("3600", "for 1 hour"),
-    ("14400", "for 4 hours"),
-    ("86400", "for 1 day"),
-    ("604800", "for 1 week"),
-)
-"""Seconds, as a form has them, and what they are called."""
 _BAD: Final = ("dead", "discarded", "expired")
 
 
