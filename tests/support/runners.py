@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
+from kiqbridge.engine.inflight.taken import Taken
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
@@ -53,7 +54,7 @@ def make_runner(
 def processor_needs(server=None):
     """What a `ProcessorContext` takes besides that has no part in most tests."""
     needs = {"timekeeper": Timekeeper(), "handlers": Handlers(server or Server())}
-    return needs | {"bookkeeper": None, "runtime": None}
+    return needs | {"bookkeeper": None, "runtime": None, "note_taken": Taken().note}
 
 
 class RunnerStand:

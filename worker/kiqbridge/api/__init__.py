@@ -29,6 +29,7 @@ from kiqbridge.api.metrics import (
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet
+from kiqbridge.api.queue_rates import QueueRates, fetch_queue_rates
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.schedules import Occurrence, ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, RetrySet, ScheduledSet, SortedEntry
@@ -84,6 +85,7 @@ __all__ = [
     "Process",
     "ProcessSet",
     "Queue",
+    "QueueRates",
     "QueueStats",
     "QueuedJob",
     "Relative",
@@ -109,6 +111,7 @@ __all__ = [
     "fetch_in_flight",
     "fetch_iterations",
     "fetch_memory_by_kind",
+    "fetch_queue_rates",
     "fetch_sources",
     "fetch_suspects",
     "fetch_verdict",

@@ -22,7 +22,7 @@ from kiqbridge.wire.names import printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kiqbridge.api import JobRecord
+    from kiqbridge.api import JobRecord, QueueRates
 
 BOLD: Final = "\033[1m"
 DIM: Final = "\033[2m"
@@ -241,10 +241,13 @@ def _finite(value: Any) -> Any:
     return [_finite(child) for child in value] if isinstance(value, list | tuple) else value
 
 
-QUEUE_TITLES: Final = ("queue", ">jobs", ">latency", "paused")
+QUEUE_TITLES: Final = ("queue", ">jobs", ">latency", "paused", "rates")
 
 
-def queue_row(name: str, size: int, latency: float, *, paused: bool) -> tuple[str, str, str, str]:
+def queue_row(
+    name: str, size: int, latency: float, *, paused: bool, rates: "QueueRates | None" = None
+) -> tuple[str, ...]:
     """A queue in a table."""
     waited = waited_text(latency) if size else "-"
-    return name, f"{size:,}", waited, "paused" if paused else ""
+    moves = "" if rates is None else rates.text(size)
+    return name, f"{size:,}", waited, "paused" if paused else "", moves

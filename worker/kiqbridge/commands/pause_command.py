@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from kiqbridge import seams
-from kiqbridge.api import Operator, Queue, open_operator
+from kiqbridge.api import Operator, Queue, fetch_queue_rates, open_operator
 from kiqbridge.api.audit import record_audit
 from kiqbridge.commands import arguments
 from kiqbridge.commands.jobs_command import add_queue_verbs
@@ -139,8 +139,12 @@ def _list(options: argparse.Namespace) -> int:
         if pause is not None:
             row |= {name: getattr(pause, name) for name in ("reason", "by", "at", "until")}
     none = f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}"
+    lines = list(map(_line, rows))
+    for row in rows:
+        if rates := row.get("rates"):
+            row["rates"] = rates.fields(row["size"])
     document = {"queues" if options.kind == "queue" else "classes": rows}
-    return answer(options, document, map(_line, rows) if rows else [none])
+    return answer(options, document, lines or [none])
 
 
 def _queue_sizes(
@@ -149,7 +153,11 @@ def _queue_sizes(
     wanted = sorted(names or _known_queues(operator) | set(paused))
     commands = [("LLEN", operator.keys.queue(name)) for name in wanted]
     sizes = operator.pool.run(*commands) if commands else []
-    return [{"name": name, "size": size} for name, size in zip(wanted, sizes, strict=True)]
+    rates = fetch_queue_rates(operator)
+    return [
+        {"name": name, "size": size, **({"rates": rates[name]} if name in rates else {})}
+        for name, size in zip(wanted, sizes, strict=True)
+    ]
 
 
 def _known_queues(operator: Operator) -> set[str]:
@@ -158,6 +166,8 @@ def _known_queues(operator: Operator) -> set[str]:
 
 def _line(row: Mapping[str, Any]) -> str:
     size = f"  {count_text(row['size'], 'job')}" if "size" in row else ""
+    if rates := row.get("rates"):
+        size += f"  {rates.text(row['size'])}"
     if not row["paused"]:
         return f"{row['name']}{size}"
     by = f" by {row['by']}" if row["by"] else ""

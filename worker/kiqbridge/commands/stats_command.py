@@ -15,6 +15,7 @@ from kiqbridge.api import (
     Operator,
     Stats,
     fetch_memory_by_kind,
+    fetch_queue_rates,
     open_operator,
 )
 from kiqbridge.api.verdict import LIMITS
@@ -73,6 +74,9 @@ def run(options: argparse.Namespace) -> int:
 def _show(operator: Operator, options: argparse.Namespace) -> None:
     fields, memory = _fields(operator), _memory(operator, is_wanted=options.memory)
     if options.json:
+        for queue in fields["queues"]:
+            if "rates" in queue:
+                queue["rates"] = queue["rates"].fields(queue["size"])
         output.write_json({**fields, "memory": _memory_fields(memory)} if memory else fields)
         return
     output.write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
@@ -138,8 +142,8 @@ def _memory_fields(memory: MemoryByKind) -> dict[str, Any]:
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
-    """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds."""
-    stats = Stats(operator)
+    """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds; `rates` one by one."""
+    stats, rates = Stats(operator), fetch_queue_rates(operator)
     pauses = operator.pauses()
     paused = {each.name for each in pauses if each.kind == "queue"}
     return {
@@ -151,6 +155,7 @@ def _fields(operator: Operator) -> dict[str, Any]:
                 "size": queue.size,
                 "latency": round(queue.latency, 3),
                 "paused": name in paused,
+                **({"rates": rates[name]} if name in rates else {}),
             }
             for name, queue in stats.queues.items()
         ],

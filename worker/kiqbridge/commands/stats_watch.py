@@ -10,7 +10,14 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
+from kiqbridge.api import (
+    DeadSet,
+    Operator,
+    fetch_facts,
+    fetch_history,
+    fetch_queue_rates,
+    judge,
+)
 from kiqbridge.api.facts import Facts
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.commands.output import (
@@ -59,13 +66,20 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     rows = max(_LEAST_ROWS, (console.height - 12 - len(worst) - len(deaths)) // 2)
     now = facts.at
     paused = {pause.name for pause in facts.pauses if pause.kind == "queue"}
+    rates = fetch_queue_rates(operator)
     queues = sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))
     title = f"{count_text(len(queues), 'queue')}, the slowest first"
     cells: Iterable[Sequence[str]] = (
-        queue_row(each.name, each.size, each.latency_s, paused=each.name in paused)
+        queue_row(
+            each.name,
+            each.size,
+            each.latency_s,
+            paused=each.name in paused,
+            rates=rates.get(each.name),
+        )
         for each in queues
     )
-    yield from _table(title, (*QUEUE_TITLES[:3], ""), cells, rows)
+    yield from _table(title, (*QUEUE_TITLES[:3], "", "rates"), cells, rows)
     title = f"{count_text(len(facts.work), 'job')} running, the longest first"
     cells = (
         (span_text(now - each.run_at), class_cell(job), job.queue, job.jid, each.process)

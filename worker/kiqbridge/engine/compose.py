@@ -105,6 +105,7 @@ def build_around_capsules(
         view=ProcessView(
             work=parts.running_jobs,
             is_quiet=parts.is_quiet,
+            taken=parts.taken.totals,
             fields=lambda: {
                 **parts.ages().fields(),
                 **declared.fields(),
@@ -153,6 +154,7 @@ def _context(parts: EngineParts, capsule: Capsule, runtime: Runtime) -> Processo
         runtime=runtime,
         pools=parts.pools,
         look_ahead=parts.config.look_ahead,
+        note_taken=parts.taken.note,
     )
 
 

@@ -103,11 +103,13 @@ class ProcessView:
     Attributes:
         work: the running jobs by the id of their thread or task.
         is_quiet: whether it takes no new jobs.
+        taken: how many jobs it has taken from each queue.
         fields: further fields of the process' hash, for our own readers.
     """
 
     work: Callable[[], Mapping[str, RunningJob]]
     is_quiet: Callable[[], bool]
+    taken: Callable[[], Mapping[str, int]] = dict
     fields: Callable[[], Mapping[str, str | float]] = dict
 
 
@@ -175,7 +177,7 @@ class Heartbeat(Role):
         self._view = view
         self._events = events
         self._on_signal = on_signal
-        self._stats = Stats(counters, keys, info.identity)
+        self._stats = Stats(counters, keys, info.identity, view.taken)
         self._metrics = metrics
         self._shows_work = True  # for all that is known
         self._shown: dict[str, tuple[bytes, str]] = {}  # tid → text of its job, and as it is shown

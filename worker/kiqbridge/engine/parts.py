@@ -22,6 +22,7 @@ from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.inflight.taken import Taken
 from kiqbridge.engine.leader import OF_THE_KERNEL, Leader, Made
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
@@ -84,7 +85,7 @@ class EngineParts:
         on_late: called at the deadline of a stop if jobs run still, before they are given back.
         manager, heartbeat, brought: of compose.py: None and empty until then; `brought` are the roles of features.
         ended: what has ended lately, for a feature that keeps it.
-        counters: what counts the jobs that were performed.
+        counters: what counts the jobs that were performed; `taken` those that were taken from queues.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class EngineParts:
         )
         self.ended = LastEnded(self.metrics)
         self.counters: list[Counting] = []
+        self.taken = Taken()
         self.capsules: list[CapsuleRuntime] = []
         self.manager: Manager | None = None
         self.heartbeat: Heartbeat | None = None

@@ -54,6 +54,7 @@ class Keys:
     pauses = _Key("hash", "kb:paused")
     alerts = _Key("hash", "kb:alerts")
     queue_minutes = _Key("hash", "kb:queues:minutes")
+    queue_taken = _Key("hash", "kb:queues:taken")
     gauges = _Key("string", "kb:gauges")
     inflight = _Key("set", "kb:inflight")
     reaping = _Key("set", "kb:reaping")

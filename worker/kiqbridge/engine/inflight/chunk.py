@@ -70,7 +70,7 @@ class Chunk:
       left the chunk and each job that was pending is gone.
 
     Attributes:
-        lease: under which they were claimed; `size`: how many.
+        lease: under which they were claimed; `size`: how many; `on_return`: called with how many of them went back.
         queue: its name; `home`: key of the list that they came from and go back to.
         list_key: the claimer's list that holds them in Redis.
         tid, sequence: who claimed them, and the number of that claim. What is written about its jobs
@@ -94,6 +94,7 @@ class Chunk:
         "home",
         "lease",
         "list_key",
+        "on_return",
         "queue",
         "sequence",
         "size",
@@ -123,6 +124,7 @@ class Chunk:
         self._lock = threading.RLock()  # `hand_over_done` may be answered by `release` at once
         self._waiting = deque(jobs)  # newest on the left
         self.size = len(self._waiting)
+        self.on_return: Callable[[int], object] = bool
         self._running: bytes | None = None
         self._done: list[bytes] = []
         self._ended: list[tuple[bytes, Any]] = []
@@ -345,8 +347,7 @@ class Chunk:
             # is repeated: it must not remove a twin that is still to be finished.
             texts = [*self._waiting, *self._done, *[text for text, _ in self._ended]]
             texts += [each.text for each in self._returning]
-            if self._running is not None:
-                texts.append(self._running)
+            texts += [] if self._running is None else [self._running]
             if len(set(texts)) < len(texts):  # counting takes ten times as long, and twins are rare
                 self._copies = Counter({text: n for text, n in Counter(texts).items() if n > 1})
 
@@ -375,8 +376,7 @@ class Chunk:
             on_free()
 
     def _forget_copies(self, texts: Iterable[bytes]) -> None:
-        copies = self._copies
-        if copies is not None:
+        if (copies := self._copies) is not None:
             copies.subtract(text for text in texts if text in copies)
 
     def hand_over_done(self, ended: Callable[[bytes], object]) -> None:

@@ -297,6 +297,7 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk) -> int:
             return number
         chunk.returned(len(jobs))
         moved += number
+        chunk.on_return(number)
     return moved
 
 

@@ -62,6 +62,7 @@ class ProcessorContext(NamedTuple):
     bookkeeper: Bookkeeper
     runtime: Runtime
     look_ahead: int
+    note_taken: Callable[[Chunk], object]
     loop: "EventLoop | None" = None
     pools: Mapping[str, JobPool] = MappingProxyType({})
 
@@ -198,8 +199,8 @@ class Processor:
 
     def _perform_chunk(self, chunk: Chunk) -> None:
         began, self.began_at = lease_now(), math.inf  # no job of it runs yet
-        self.chunk = chunk
-        running = None
+        self._context.note_taken(chunk)
+        self.chunk, running = chunk, None
         try:
             if chunk.size >= FROM_JOBS:
                 running = RUN_LOCK.take(self, chunk.queue)

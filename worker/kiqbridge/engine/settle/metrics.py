@@ -17,7 +17,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -53,6 +53,9 @@ _FLUSH_STATS = scripts.load("flush_stats")
 
 DAY_TTL_S = 157_680_000
 """Daily counters are kept for five years."""
+
+TAKEN_TTL_S = 7_200
+"""How many jobs were taken from each queue is forgotten when for so long none was."""
 
 _REMEMBER_S = 28_800
 """A call that was held up by the network for longer than that may count twice."""
@@ -286,18 +289,35 @@ class Counting(Protocol):
 
 
 class Stats:
-    """Flushes what was counted since the last flush; `identity` is the process' own."""
+    """Flushes what was counted since the last flush.
 
-    def __init__(self, counters: Sequence[Counting], keys: Keys, identity: str) -> None:
+    Args:
+        counters: what counts jobs.
+        keys: names under the namespace.
+        identity: the process' own.
+        taken: how many jobs it has taken from each queue.
+    """
+
+    def __init__(
+        self,
+        counters: Sequence[Counting],
+        keys: Keys,
+        identity: str,
+        taken: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self._counters = counters
         self._keys = keys
         self._guard = keys.stats_flush(identity)
-        self._flushed = {"processed": 0, "failed": 0}
+        self._taken = taken
+        self._flushed: tuple[Mapping[str, int], Mapping[str, int]] = (
+            {"processed": 0, "failed": 0},
+            {},
+        )
         self._number = 1
-        self._waiting: tuple[dict[str, int], str] | None = None
+        self._waiting: tuple[Sequence[str], Sequence[str]] | None = None
 
     def flush(self, connection: RedisConnection, now: float) -> None:
-        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, if any is new.
+        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, and what was taken from queues, if any is new.
 
         Raises:
             RedisUnavailable, RedisRefused: nothing is lost, and nothing will be counted twice; the
@@ -308,21 +328,36 @@ class Stats:
             "processed": sum(counter.processed for counter in self._counters),
             "failed": sum(counter.failed for counter in self._counters),
         }
-        if totals != self._flushed:
-            new = {name: total - self._flushed[name] for name, total in totals.items()}
+        taken = self._taken()
+        if (totals, taken) != self._flushed:
             # From now on as it is: what may have arrived is repeated under its number, not added to.
-            self._waiting = new, time.strftime("%Y-%m-%d", time.gmtime(now))
-            self._flushed = totals
+            self._waiting = self._arguments(totals, taken, now)
+            self._flushed = totals, taken
             self._send(connection)
+
+    def _arguments(
+        self, totals: Mapping[str, int], taken: Mapping[str, int], now: float
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        keys, args = list[str](), list[str]()
+        flushed, flushed_taken = self._flushed
+        day = time.strftime("%Y-%m-%d", time.gmtime(now))
+        for name, total in totals.items() if totals != flushed else ():
+            added = str(total - flushed[name])
+            keys += [self._keys.stat(name), self._keys.stat(name, day)]
+            args += [added, "", added, str(DAY_TTL_S)]
+        new = {name: count - flushed_taken.get(name, 0) for name, count in taken.items()}
+        if any(new.values()):
+            keys.append(self._keys.queue_taken)
+            args += ["", str(TAKEN_TTL_S)]
+            args += [str(part) for name in new if new[name] for part in (name, new[name])]
+        return keys, args
 
     def _send(self, connection: RedisConnection) -> None:
         if self._waiting is None:
             return
-        new, day = self._waiting
-        keys, args = [self._guard], [str(self._number), str(_REMEMBER_S)]
-        for name, count in new.items():
-            keys += [self._keys.stat(name), self._keys.stat(name, day)]
-            args += [str(count), "", str(count), str(DAY_TTL_S)]
-        connection.script(_FLUSH_STATS, keys, args)
+        keys, args = self._waiting
+        connection.script(
+            _FLUSH_STATS, [self._guard, *keys], [str(self._number), str(_REMEMBER_S), *args]
+        )
         self._waiting = None
         self._number += 1

@@ -1,7 +1,7 @@
-"""Queue history: how many jobs waited in each queue, and for how long, in each minute of the last hour.
+"""Queue history: how many jobs waited in each queue, for how long, and how many were taken, in each minute of the last hour.
 
-For the page, which shows the latency of the hour and how fast queues grow. The leader of the workers writes it once a minute,
-with two commands for each queue and five more; nothing else loads it. It must never hold up a job.
+For those who ask how fast queues fill and empty. The leader of the workers writes it once a minute,
+with two commands for each queue and six more; nothing else loads it. It must never hold up a job.
 """
 
 from kiqbridge.feature import Chore, Feature

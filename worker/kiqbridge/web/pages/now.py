@@ -91,7 +91,7 @@ def _cards(
 def _latency(view: View) -> Mapping[str, Markup]:
     """The longest wait in each minute, from where it is known on."""
     waits = [
-        max((latency for _, latency in minute.values()), default=0.0)
+        max((queue.latency for queue in minute.values()), default=0.0)
         for minute in fetch_history(view).values()
     ]
     if len(waits) < 2:  # noqa: PLR2004 - no line

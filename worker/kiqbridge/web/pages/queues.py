@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import seams
-from kiqbridge.api import ProcessSet, Queue, QueueStats, Stats
+from kiqbridge.api import ProcessSet, Queue, QueueRates, QueueStats, Stats, fetch_queue_rates
+from kiqbridge.api.queue_rates import Minutes, fetch_queue_minutes
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import require_role, requires
@@ -22,8 +22,6 @@ from kiqbridge.web.plots import sparkline
 
 PER_PAGE: Final = 100
 HISTORY_FRESH_S: Final = 10.0
-OVER: Final = 5
-"""Minutes over which a queue's change is counted."""
 ACTIONS: Final[Mapping[str, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
 PAUSES: Final[Mapping[str, str]] = {
     "": "until it is resumed",
@@ -47,32 +45,27 @@ def show_all(request: Request) -> Response:
         page=page_of(rows, request, PER_PAGE),
         longest=max((stats.size for _, stats, *_ in rows), default=0),
         waiting=sum(stats.size for _, stats, *_ in rows),
-        changes=changes_of(history),
+        rates=_fetch_rates(view),
         trend_of=lambda name: trend(history, name),
     )
 
 
-def fetch_history(view: View) -> Mapping[int, Mapping[str, tuple[int, float]]]:
-    """Minute → queue → its jobs and latency; empty if no feature keeps it."""
-    if seams.named("queue_history") is None:
-        return {}
-    load = partial(seams.call("queue_history"), view.operator)
-    return view.read(("queue history",), load, HISTORY_FRESH_S)
+def fetch_history(view: View) -> Minutes:
+    """What the queues were in the last hour."""
+    return view.read(
+        ("queue history",), lambda: fetch_queue_minutes(view.operator), HISTORY_FRESH_S
+    )
 
 
-def changes_of(history: Mapping[int, Mapping[str, tuple[int, float]]]) -> Mapping[str, float]:
-    """Queue → by how many jobs a minute it has grown in the last minutes; a queue that is new is not known."""
-    minutes = list(history)[-OVER - 1 :]
-    if len(minutes) < 2:  # noqa: PLR2004 - one says nothing of a change
-        return {}
-    first, last = history[minutes[0]], history[minutes[-1]]
-    passed = (minutes[-1] - minutes[0]) / 60
-    return {name: (last[name][0] - first[name][0]) / passed for name in last if name in first}
+def _fetch_rates(view: View) -> Mapping[str, QueueRates]:
+    minutes = fetch_history(view)
+    load = partial(fetch_queue_rates, view.operator, minutes)
+    return view.read(("queue rates",), load, HISTORY_FRESH_S)
 
 
-def trend(history: Mapping[int, Mapping[str, tuple[int, float]]], name: str) -> Markup:
+def trend(history: Minutes, name: str) -> Markup:
     """The sizes of a queue in the last hour."""
-    sizes = [minute[name][0] if name in minute else None for minute in history.values()]
+    sizes = [minute[name].size if name in minute else None for minute in history.values()]
     return sparkline(sizes, label=f"Jobs in {name} in the last hour") if any(sizes) else Markup("")
 
 
@@ -102,6 +95,8 @@ def show(request: Request) -> Response:
             "latency": view.read(("queue", queue.name), lambda: queue.latency),
             "actions": ACTIONS,
             "pauses": PAUSES,
+            "rates": _fetch_rates(view).get(queue.name),
+            "plot": trend(fetch_history(view), queue.name),
         }
 
     return show_jobs(request, place, "queue.html", more)
