@@ -13,8 +13,7 @@ class Watched(dict):
         self.asked = set()
 
     def get(self, name, default=None):
-        if name != "KIQBRIDGE_SHARDS":  # is refused, and no setting any more
-            self.asked.add(name)
+        self.asked.add(name)
         return super().get(name, default)
 
 
