@@ -19,47 +19,42 @@ _HEAD = """\
 <!-- Made by: make docs -->
 
 Precedence: defaults < file < environment < command line. An empty variable counts as not set. Every \
-error names the setting, its value and where that came from. Times are in seconds. \
-Clients and functions read their environment only.
+error names the setting, its value and its source. Times are in seconds. Lists in the environment have \
+commas between their parts. Clients and functions read their environment only.
 
 ## The worker
 
 The file is `config/kiqbridge.yml` if it exists, or what `-C` names: YAML as Sidekiq reads it, with \
 symbols (`:queues:`) or texts, aliases, and a section for each environment that is merged over the top \
 level. ERB may read environment variables: `<%= ENV["X"] %>`, `<%= ENV.fetch("X", 5) %>`, `<%= ENV["X"] || 5 %>`, with \
-`.to_i` or in `Integer(…)`; nothing is evaluated, and other Ruby is refused with its line. A setting has its name there, \
-unless another one is given.
+`.to_i` or in `Integer(…)`; other Ruby is refused. "Also: client, function" means that these read the variable too.
 """
 
 _QUEUES = """
 A queue is written `critical`, `low,1` or `[default, 2]`, or all of them as a mapping of names to \
 weights. Without weights queues are served strictly in their order; with weight 1 for all in random \
-order; else a queue is looked at first as often as its share of the weights.
-
-`capsules` maps a name to `queues`, `concurrency` and `async_concurrency` of its own \
-([engine.md](../explanation/engine.md)).
+order; else [by their weights](../explanation/engine.md#queues-and-capsules).
 """
 
 _CLIENT = """
 ## The client
 
-`Client()`, `configure()` and the jobs' own verbs read the settings above that are read by the client, and these. \
-An argument goes before the variable. `REDIS_PROVIDER=NAME` means: the address is in the variable NAME.
+`Client()` and `configure()` read the settings above marked "client", and these. \
+An argument goes before the variable.
 """
 
 _FUNCTION = """
 ## The enqueue function
 
-It reads the settings above that are read by the function, and these. Each value is read once in a warm \
-environment: a change reaches the function when its configuration is updated.
+It reads the settings above marked "function", and these, once in a warm environment.
 """
 
 
 _PAGE = """
 ## The web page
 
-`kiqbridge web`, the web function and a page that is mounted in another application read these, and the client's. \
-The command's flags go before the variables; `create_app` has arguments for the same ([the page](web.md#security-of-the-web-page)).
+`kiqbridge web`, the web function and a mounted page read these, and the client's. \
+Flags and arguments of `create_app` go before the variables ([the page](web.md#security-of-the-web-page)).
 """
 
 
@@ -87,7 +82,7 @@ def _table(reader: str, settings: Iterable[Setting]) -> Iterator[str]:
                 "<br>".join(filter(None, [setting.name, flags, environment])),
                 _code([default]) if default != "none" else "",
                 f"{setting.help}{_in_file(setting)}"
-                + (f". Also read by: {', '.join(others)}" if others else ""),
+                + (f". Also: {', '.join(others)}" if others else ""),
             ]
         )
 

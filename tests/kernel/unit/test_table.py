@@ -178,6 +178,6 @@ def test_every_setting_has_a_row_with_its_names():
     for setting in ALL_SETTINGS:
         names = (*setting.env, *setting.flags, *filter(None, [setting.provider]))
         assert all(f"`{name}`" in rows[setting.name] for name in names)
-        also = rows[setting.name].partition("Also read by: ")[2].removesuffix(" |").split(", ")
+        also = rows[setting.name].partition(". Also: ")[2].removesuffix(" |").split(", ")
         assert len({*also} - {""}) == len(setting.read_by) - 1
         assert setting.help in rows[setting.name].replace("\\|", "|")

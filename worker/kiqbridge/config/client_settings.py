@@ -17,14 +17,14 @@ class ForClients:
         default="redis://localhost:6379/0",
         env=("REDIS_URL",),
         provider="REDIS_PROVIDER",
-        help="address of Redis, of its sentinels (redis+sentinel://HOST,HOST/SERVICE) or of a cluster "
+        help="address of Redis, of sentinels (redis+sentinel://HOST,HOST/SERVICE) or of a cluster "
         "(redis+cluster://HOST,HOST); REDIS_PROVIDER names another variable that holds it",
     )
 
     redis_secret_arn = Setting(
         env=("REDIS_SECRET_ARN",),
-        help="ARN or name of a secret of Secrets Manager that holds the address of Redis, or what REDIS_URL lacks of it "
-        "(docs/how_to/connections.md); read at run time, and again when the server refuses the password",
+        help="ARN or name of a secret of Secrets Manager with the address of Redis, or what REDIS_URL lacks of it "
+        "(docs/how_to/connections.md); read again when the server refuses the password",
     )
 
     redis_ssm_parameter = Setting(
@@ -34,38 +34,36 @@ class ForClients:
 
     redis_iam_user = Setting(
         env=("REDIS_IAM_USER",),
-        help="user of ElastiCache that logs in with IAM; the address is REDIS_URL, rediss:// and without a password",
+        help="user of ElastiCache that logs in with IAM; REDIS_URL is rediss:// without a password",
     )
 
     redis_iam_cache = Setting(
         env=("REDIS_IAM_CACHE",),
-        help="the cache for which REDIS_IAM_USER logs in, as the end of its ARN: replicationgroup:NAME, or NAME alone, or "
-        "serverlesscache:NAME",
+        help="the cache for REDIS_IAM_USER: replicationgroup:NAME, or NAME alone, or serverlesscache:NAME",
     )
 
     namespace = Setting(
-        help="prefix of all keys, as redis-namespace has it; in a cluster with braces, such as {app}",
+        help="prefix of all keys; in a cluster with braces, such as {app}",
     )
 
     fleets = Setting(
         feature="fleets",
         parse=of_feature("fleets", "setting:parse_fleets"),
         default={},
-        help="for each name a namespace, queues (globs, the first that matches) and, for another server, url, provider or "
-        "secret_arn: jobs are pushed to the fleet of their queue (docs/explanation/scaling.md); in the environment as JSON",
+        help="for each name a namespace, queues (globs) and, for another server, url, provider or secret_arn "
+        "(docs/explanation/scaling.md); in the environment as JSON",
     )
 
     fleet = Setting(
         feature="fleets",
-        help="name of the fleet whose namespace and address hold here; commands have --fleet for it",
+        help="fleet whose namespace and address are used; commands have --fleet",
     )
 
     profile = Setting(
         parse=wire_profile,
         default="7",
         env=("KIQBRIDGE_WIRE_PROFILE",),
-        help="7 = times as float seconds, 8 = integer milliseconds, auto = 8 while only Sidekiq 8 or "
-        "later is seen",
+        help="7 = times as float seconds, 8 = integer milliseconds, auto = 8 while only Sidekiq 8 or later is seen",
     )
 
     max_payload_bytes = Setting(
@@ -74,15 +72,13 @@ class ForClients:
             hint="write how many bytes the text of a job may have, 0 for no limit",
         ),
         default=DEFAULT_MAX_PAYLOAD_BYTES,
-        help="bytes of a job's text above which clients refuse to push it, and workers put it into the dead "
-        "set without reading it; 0 = no limit",
+        help="bytes of a job's text above which clients refuse it, and workers put it into the dead set; 0 = no limit",
     )
 
     redact = Setting(
         parse=words,
         default=list(DEFAULT_KEYS),
-        help="names of arguments and attributes whose values no log line or message shows; replaces "
-        "the default; in the environment with commas between them",
+        help="names of arguments and attributes whose values no log line or message shows; replaces the default",
     )
 
     wait_replicas = Setting(
@@ -96,13 +92,13 @@ class ForClients:
     )
 
     encryption_keys = Setting(
-        help="keys for encrypted arguments, NUMBER:BASE64 with commas between them; the highest number encrypts, all "
-        "decrypt (docs/how_to/encryption.md). A secret; workers read the environment only, as clients do",
+        help="keys for encrypted arguments, NUMBER:BASE64; the highest number encrypts, all decrypt "
+        "(docs/how_to/encryption.md). A secret; only in the environment",
         read_by=("client", "function"),
     )
 
     encryption_keys_file = Setting(
-        help="file that holds what KIQBRIDGE_ENCRYPTION_KEYS would, also with one key a line; read when a job needs it",
+        help="file with the same keys, also one a line; read when a job needs it",
         read_by=("client", "function"),
     )
 

@@ -45,9 +45,8 @@ class Config:
         env=(QUEUES_VARIABLE,),
         flags=("-q", "--queue"),
         metavar="NAME[,WEIGHT]",
-        help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in "
-        "the environment blanks stand between them; the default leaves out queues of capsules, and gives each of "
-        "several weight 1",
+        help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in the environment "
+        "blanks stand between them",
     )
     concurrency: int = _row(
         parse=worker.concurrency,
@@ -67,16 +66,14 @@ class Config:
         env=(),
         parse=worker.capsules,
         default={},
-        help="further capsules in the same process: for each name its queues, concurrency and "
-        "async_concurrency",
+        help="further capsules: for each name its queues, concurrency and async_concurrency",
     )
     processes: int | Literal["auto"] = _row(
         parse=worker.processes,
         default=1,
         flags=("--processes",),
         metavar="INT|auto",
-        help="how many worker processes run under one supervisor, each with its own threads; auto = one "
-        "for each CPU that it may use; 1 = no supervisor",
+        help="worker processes under one supervisor; auto = one for each CPU; 1 = no supervisor",
     )
     max_memory_mb: int = _row(
         parse=parsers.whole_number(0),
@@ -88,13 +85,12 @@ class Config:
     pool_size: int | Literal["auto"] = _row(
         parse=worker.processes,
         default="auto",
-        help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
-        "each CPU that it may use",
+        help='most child processes for jobs declared with pool="process"; auto = one for each CPU',
     )
     pool_max_jobs: int = _row(
         parse=parsers.whole_number(0),
         default=0,
-        help="jobs after which such a child is replaced, against leaks; 0 = never",
+        help="jobs after which such a child is replaced; 0 = never",
     )
     timeout_s: float = _row(
         parse=parsers.seconds(),
@@ -118,8 +114,7 @@ class Config:
         default=False,
         flags=("--allow-no-jobs",),
         metavar="true|false",
-        help="whether a worker starts whose code declares no job: each job that comes to it fails, or goes where "
-        "unknown_class says",
+        help="whether a worker starts whose code declares no job",
     )
     environment: str = _row(
         default="development",
@@ -135,8 +130,7 @@ class Config:
         help="name shown for this process; none = the name of the working directory",
     )
     app: str = _row(
-        help="name of the application that its declared schedules belong to; none = the package or file that declares "
-        "them. Two applications of one namespace whose packages have the same name need it"
+        help="application that declared schedules belong to; none = the package or file that declares them"
     )
     labels: tuple[str, ...] = _row(
         parse=parsers.texts, default=[], env=(), help="labels shown for this process"
@@ -158,8 +152,7 @@ class Config:
     logged_job_attributes: tuple[str, ...] = _row(
         parse=parsers.words,
         default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
-        help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
-        "the environment with commas between them",
+        help="attributes of a job that each of its log lines has, besides class, jid and queue",
     )
     skip_default_job_logging: bool = _row(
         parse=parsers.switch,
@@ -189,37 +182,33 @@ class Config:
     recover_after_s: float = _row(
         parse=parsers.seconds(),
         default=30,
-        help="bound within which the jobs of a killed worker are given back, in seconds",
+        help="seconds within which the jobs of a killed worker are given back",
     )
     orphan_limit: int = _row(
         parse=parsers.whole_number(1),
         default=3,
-        help="how often a job may be found in a process that died, or stuck in one that stopped, until it is a "
-        "suspect and runs alone",
+        help="how often a job may be found in a dead or stuck process until it is suspected and runs alone",
     )
     settle_replicas: int = _row(
         parse=parsers.whole_number(0),
         default=0,
-        help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
-        "before its worker goes on; 0 = none",
+        help="replicas that must confirm a retry, a death or a return before the worker continues; 0 = none",
     )
     start_period_s: float = _row(
         parse=parsers.seconds(zero_is_off=True),
         default=60,
-        help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
-        "reached; 0 = for orchestrators that have a start period of their own",
+        help="seconds after the start in which `kiqbridge health --live` succeeds although Redis was not reached",
     )
     stuck_after_s: float = _row(
         parse=parsers.seconds(least=5),
         default=30.0,
-        help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
-        "with all stacks and makes its health red; from 5",
+        help="seconds after which a thread that is stuck outside of jobs is logged with all stacks and makes the "
+        "worker unhealthy; from 5",
     )
     end_stuck_after_s: float = _row(
         parse=parsers.seconds(least=5),
         default=120.0,
-        help="seconds after which a worker with such a thread gives back what it holds and ends with "
-        "status 70, to be started anew; from 5",
+        help="seconds after which a worker with such a thread ends with status 70, to be started anew; from 5",
     )
     loop_blocked_s: float = _row(
         parse=parsers.seconds(zero_is_off=True),
@@ -235,60 +224,57 @@ class Config:
     metrics: str = _row(
         parse=worker.metrics,
         default="both",
-        help="Metrics pages that show our jobs: 7 or 8 = the page of Sidekiq 7 or 8 and later, both, or off",
+        help="Metrics pages that show our jobs: 7 or 8 = that of Sidekiq 7, or of 8 and later; both; off",
     )
     prometheus_port: int = _row(
         feature="telemetry",
         parse=parsers.whole_number(0, 65_535),
         default=0,
-        help="port on which each worker process serves its own numbers at /metrics; several processes take the "
-        "first free one of as many ports from it on; 0 = none",
+        help="port of /metrics of each worker process; several processes take the first free one of as many ports;"
+        " 0 = none",
     )
     prometheus_host: str = _row(
         feature="telemetry",
         default="127.0.0.1",
-        help="address on which it does; there is no authentication, so open it to Prometheus alone",
+        help="address of that port; it has no authentication",
     )
     statsd: str = _row(
         feature="telemetry",
         parse=worker.statsd,
-        help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
+        help="HOST:PORT of StatsD over UDP, sent to every 10 seconds",
     )
     opentelemetry: bool = _row(
         feature="telemetry",
         parse=parsers.switch,
         default=False,
-        help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
-        "variables OTEL_…",
+        help="whether OpenTelemetry metrics are sent over OTLP/HTTP, as the variables OTEL_… say",
     )
     run_dir: str = _row(
-        help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
-        "among the system's temporary files"
+        help="folder of the file that `kiqbridge health` reads; none = a folder of the user among the temporary files"
     )
     foreign_jobs: ForeignJobs = _row(
         parse=parsers.choice("refuse", "run", "requeue"),
         default="refuse",
-        help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
-        "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
+        help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to the dead"
+        " set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
     )
     unknown_class: str = _row(
         parse=worker.unknown_class,
         default="retry",
-        help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
-        "= pass them on to another queue, untouched",
+        help="jobs whose class is not declared here: retry = fail and be retried; route:QUEUE = to another queue, "
+        "unchanged",
     )
     shell_commands: tuple[str, ...] = _row(
         parse=worker.shell_commands,
         default=(),
         feature="shell_command",
-        help="commands that the job ShellCommand may run, one a line, or with commas between them if they have "
-        "none: word by word, with * and ?; with = in front, or if a shell is needed, letter by letter; none = the job "
-        "is not declared",
+        help="commands that the job ShellCommand may run, one a line or with commas: word by word, with * and ?; "
+        "with = in front, or if a shell is needed, letter by letter; none = the job is not declared",
     )
     shell_environment: tuple[str, ...] = _row(
         parse=parsers.words,
         default=(),
-        help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
+        help="worker's variables that such commands get besides PATH, HOME, LANG and the like",
     )
     shell_time_limit_s: float = _row(
         parse=parsers.seconds(), default=3600, help="seconds after which such a command is ended"
@@ -297,20 +283,18 @@ class Config:
         parse=parsers.seconds(zero_is_off=True),
         default=0,
         feature="ecs",
-        help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
-        "until it ends; 0 = never",
+        help="seconds after which a running job has ECS protect its task from scale-in, until it ends; 0 = never",
     )
     task_heartbeat_s: float = _row(
         parse=parsers.seconds(zero_is_off=True),
         default=30,
-        help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
-        "for; `task_heartbeat_s` in a job counts first; 0 = none",
+        help="seconds between heartbeats to Step Functions while a job runs that a state machine waits for; "
+        "`task_heartbeat_s` of a job goes first; 0 = none",
     )
     schedule_horizon_s: float = _row(
         parse=parsers.seconds(),
         default=300,
-        help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
-        "shorter time fires each one in time when it is back",
+        help="seconds for which occurrences of dynamic schedules are placed ahead",
     )
     missed_tick_webhook: str = _row(worker.OfMissedTicks.missed_tick_webhook, secret=True)
     missed_tick_sns_topic_arn: str = _row(worker.OfMissedTicks.missed_tick_sns_topic_arn)
@@ -320,14 +304,12 @@ class Config:
         secret=True,
         default=None,
         default_text="none",
-        help="who is notified when something is wrong for long, and when it is over: rules of the doctor and receivers "
-        "(docs/reference/doctor.md); in the environment as JSON",
+        help="rules of the doctor and receivers of their alerts (docs/reference/doctor.md); in the environment as JSON",
     )
     max_iteration_runtime_s: float | None = _row(
         parse=parsers.seconds_or_none,
         file_key="max_iteration_runtime",
-        help="seconds after which an iterable job makes room for others and goes on later; none = "
-        "when the worker stops",
+        help="seconds after which an iterable job makes room for others; none = when the worker stops",
     )
     max_retries: int = _row(
         env=(), parse=parsers.whole_number(0), default=25, help="retries of a job with retry: true"
@@ -336,26 +318,25 @@ class Config:
         env=(),
         parse=parsers.whole_number(1),
         default=DEFAULT_BOUNDS.max_jobs,
-        help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
-        "holds",
+        help="size of the dead set, which holds one job fewer, as Sidekiq's; the largest of the living workers counts",
     )
     dead_timeout_s: int = _row(
         env=(),
         parse=parsers.whole_number(1),
         default=DEFAULT_BOUNDS.timeout_s,
         file_key="dead_timeout_in_seconds",
-        help="seconds that a dead job is kept, unless younger ones fill the set",
+        help="seconds that a dead job is kept",
     )
     dead_overflow: str = _row(
         parse=parsers.choice("drop", "keep"),
         default="drop",
-        help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
-        "keep = the set grows, and workers warn; Ruby processes drop in any case",
+        help="when more than dead_max_jobs are dead: drop = the oldest are removed; keep = the set grows, and "
+        "workers warn; Ruby processes drop in any case",
     )
     dead_archive: str = _row(
         parse=worker.dead_archive,
-        help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
-        "kiqbridge restore; none = they are gone",
+        help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, for kiqbridge"
+        " restore",
     )
     keep_done: int = _row(worker.KEEP_DONE)
     max_payload_bytes: int = _row(ForClients.max_payload_bytes)

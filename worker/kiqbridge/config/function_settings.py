@@ -59,8 +59,8 @@ class ForFunctions:
     )
 
     trusted_alias = Setting(
-        help="alias of the function, such as live, whose invocations have the rights of those without an alias; any "
-        "other alias has what `allow` in the file of mappings gives it",
+        help="alias of the function whose invocations have the rights of those without an alias; another alias has"
+        " what `allow` in the mappings gives it",
     )
 
     mappings = Setting(
@@ -86,62 +86,60 @@ class ForFunctions:
             math.isfinite,
         ),
         default=0,
-        help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
-        "`kiqbridge dev --at`, not for production",
+        help="seconds by which the clock of the schedules is ahead of the clock of Redis; set by `kiqbridge dev "
+        "--at`, not for production",
     )
 
     http_auth = Setting(
         parse=_ways_of_authentication,
         default="iam,jwt,authorizer",
-        help="how callers of HTTP must have been authenticated: any of iam, jwt, authorizer, alb (the load "
-        "balancer's rules do it) and none (anybody may enqueue), with commas between them",
+        help="accepted verifications of HTTP callers: iam, jwt, authorizer, alb (rules of the load balancer) and "
+        "none (anybody may enqueue)",
     )
 
     max_event_bytes = Setting(
         parse=whole_number(1),
         default=1_048_576,
-        help="largest text in an event that is parsed (body, message, data of a record), in bytes; a larger one "
-        "is refused before",
+        help="bytes of the largest text in an event that is parsed (body, message, data of a record)",
     )
 
     log_arguments = Setting(
         parse=switch,
         default=False,
-        help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
+        help="true = messages about refused events show values of theirs, shortened",
     )
 
     tracing = Setting(
         parse=switch,
         default=False,
-        help="true = each invocation is a subsegment of X-Ray, and jobs without a trace of their own carry its "
-        "header; needs aws-xray-sdk in a layer",
+        help="true = each invocation is a subsegment of X-Ray, and jobs without a trace carry its header; needs "
+        "aws-xray-sdk in a layer",
     )
 
     queue_limits = Setting(
         parse=parse_queue_limits,
         help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
-        "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
+        "default=100000:reject,low=50000:delay:60,mail=1000:spill; globs are possible",
     )
 
     spill_queue_url = Setting(
         feature="spill",
-        help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
+        help="SQS queue that takes jobs while Redis is away; empty = none",
     )
 
     spill_fifo_queue_url = Setting(
         feature="spill",
-        help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
+        help="the same, a FIFO queue, for sources that keep an order; empty = their records wait at the source",
     )
 
     spill_key_secret_arn = Setting(
         feature="spill",
-        help="ARN of the secret whose key signs what is spilled, read at the first such message; then a message that is "
-        "not signed with it is refused; empty = no message is signed",
+        help="ARN of the secret with the key that signs spilled messages; others are refused; empty = no message "
+        "is signed",
     )
 
     stack = Setting(
-        help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
-        "empty = it publishes none",
+        help="CloudFormation stack under which the function publishes the schedules of its template; empty = none",
     )
 
     service = Setting(
@@ -164,8 +162,8 @@ class ForFunctions:
 
     monitor_queues = Setting(
         parse=_queue_names,
-        help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
-        "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
+        help="queues whose jobs count for scaling, with blanks between them; empty = all; for the monitor function"
+        " alone",
     )
 
 

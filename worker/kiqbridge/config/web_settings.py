@@ -17,7 +17,7 @@ class ForWeb:
         default="127.0.0.1",
         flags=("--host",),
         metavar="HOST",
-        help="address on which `kiqbridge web` listens; another than loopback needs web_users, web_users_file or web_jwt_key",
+        help="address of `kiqbridge web`; another than loopback needs web_users, web_users_file or web_jwt_key",
     )
 
     web_port = Setting(
@@ -40,13 +40,11 @@ class ForWeb:
     web_base_path = Setting(
         flags=("--base-path",),
         metavar="/PATH",
-        help="path under which a proxy or gateway shows the page, whether or not it takes it off; for `kiqbridge web` and "
-        "the web function",
+        help="path under which a proxy or gateway shows the page",
     )
 
     web_users = Setting(
-        help="users who sign in with a password, as NAME:ROLE:HASH with commas between them; `kiqbridge web --hash-password` "
-        "makes a hash",
+        help="users with a password, as NAME:ROLE:HASH; `kiqbridge web --hash-password` makes a hash",
     )
 
     web_users_file = Setting(
@@ -55,24 +53,25 @@ class ForWeb:
 
     web_secret = Setting(
         default_text="random, so that a restart ends all sessions",
-        help="key that signs sessions and the tokens of forms, from 32 bytes; the same for all processes of one page",
+        help="key that signs sessions and forms, from 32 bytes; the same for all processes of one page",
     )
 
     web_session_s = Setting(
         parse=seconds(least=60),
         default=43_200,
-        help="seconds after which somebody who signed in must do so again; from 60",
+        help="seconds after which a user must sign in again; from 60",
     )
 
     web_iam = Setting(
         parse=switch,
         default=False,
-        help="true = the AWS identity counts that API Gateway or the Function URL has verified; web_roles gives it a role",
+        help="true = the AWS identity counts that API Gateway or the Function URL has verified; web_roles gives it"
+        " a role",
     )
 
     web_jwt_key = Setting(
-        help="key that verifies tokens (JWT): a PEM or JWKS, a file with one, an https address of a JWKS, or one with {kid} "
-        "of a PEM for each key; empty = tokens are not looked at",
+        help="key that verifies tokens (JWT): a PEM or JWKS, a file with one, an https address of a JWKS, or one "
+        "with {kid} of a PEM for each key; empty = no tokens",
     )
 
     web_jwt_header = Setting(
@@ -83,7 +82,7 @@ class ForWeb:
     web_jwt_algorithms = Setting(
         parse=words,
         default="RS256,ES256,EdDSA",
-        help="algorithms of signatures that are accepted, with commas between them",
+        help="algorithms of signatures that are accepted",
     )
 
     web_jwt_issuer = Setting(
@@ -100,37 +99,35 @@ class ForWeb:
     )
 
     web_jwt_signer = Setting(
-        help="ARN of the load balancer that signs the tokens; needed with x-amzn-oidc-data, since all load balancers of a "
-        "region share keys",
+        help="ARN of the load balancer that signs the tokens; required with x-amzn-oidc-data",
     )
 
     web_roles = Setting(
         default_text="the claim names the role itself; an ARN has none",
-        help="roles of groups in tokens and of ARNs, as ROLE=GLOB with commas between them, such as "
-        "admin=ops-leads,viewer=arn:aws:sts::123456789012:assumed-role/Support/*",
+        help="roles of groups in tokens and of ARNs, as ROLE=GLOB, such as admin=ops-"
+        "leads,viewer=arn:aws:sts::123456789012:assumed-role/Support/*",
     )
 
     web_hosts = Setting(
         parse=words,
         default_text="names of loopback when it listens there, else all",
-        help="host names under which the page is served, with commas between them; *.example.com stands for subdomains",
+        help="host names under which the page is served; *.example.com stands for subdomains",
     )
 
     web_origins = Setting(
         parse=words,
-        help="further addresses under which browsers see the page, such as http://localhost:8080 of a proxy that signs "
-        "requests: forms may come from there; with commas between them",
+        help="further addresses from which forms may come, such as http://localhost:8080 of a proxy that signs requests",
     )
 
     web_proxies = Setting(
         parse=words,
-        help="addresses or networks of proxies whose X-Forwarded-For, -Proto and -Host count, with commas between them",
+        help="addresses or networks of proxies whose X-Forwarded-For, -Proto and -Host count",
     )
 
     web_writes_per_minute = Setting(
         parse=whole_number(1),
         default=120,
-        help="how many actions one caller may start in a minute, all of them at once if need be",
+        help="actions that one caller may start in a minute",
     )
 
     web_max_body_bytes = Setting(
@@ -142,19 +139,19 @@ class ForWeb:
     web_redact = Setting(
         parse=words,
         default_text="those of redact",
-        help="names of arguments whose values the page hides, with commas between them; * stands for any letters",
+        help="names of arguments whose values the page hides; * stands for any letters",
     )
 
     web_shows_all_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="lowest role from which nothing is hidden: 'viewer', 'operator', 'admin' or 'nobody'",
+        help="lowest role from which nothing is hidden: viewer, operator, admin or 'nobody'",
     )
 
     web_shows_args_to = Setting(
         parse=choice(*_ROLES, "nobody"),
         default="operator",
-        help="lowest role that is shown the arguments of jobs: 'viewer', 'operator', 'admin' or 'nobody'",
+        help="lowest role that is shown the arguments of jobs: the same",
     )
 
 

@@ -169,10 +169,10 @@ class OfMissedTicks:
     missed_tick_webhook = Setting(
         feature="missed_ticks",
         parse=missed_tick_webhook,
-        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+        help="https address that gets a POST with JSON when a tick did not come",
     )
     missed_tick_sns_topic_arn = Setting(
-        feature="missed_ticks", help="SNS topic to which the same is published; none = no one"
+        feature="missed_ticks", help="SNS topic to which the same is published"
     )
 
 
@@ -226,6 +226,6 @@ KEEP_DONE: Final = Setting(
     parse=whole_number(0, 10_000),
     default=100,
     feature="done",
-    help="how many jobs that have ended are kept on record of each class, and a hundred times as many in all; 0 = none",
+    help="ended jobs on record for each class, and a hundred times as many in all; 0 = none",
 )
 """The row of the setting `keep_done`."""
