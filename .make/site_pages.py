@@ -230,8 +230,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 ADDED: Final[dict[str, Callable[[], str]]] = {
     "reference/doctor.md": _rules,
-    "explanation/proofs.md": _named_tests,
-    "reference/telemetry.md": _metrics,
-    "reference/errors.md": partial(_printed_by, "tests/bad_inputs.py"),
-    "reference/conformance.md": partial(_printed_by, "tests/interop/conformance.py"),
+    "explanation/proofs.md": lambda: _printed_by("tests/interop/conformance.py") + _named_tests(),
+    "reference/logging.md": _metrics,
+    "reference/api.md": partial(_printed_by, "tests/bad_inputs.py"),
 }

@@ -1,4 +1,4 @@
-"""Prints what is refused, by which error and in which words, from real calls: the tables of docs/reference/errors.md on the site."""
+"""Prints what is refused, by which error and in which words, from real calls: the tables of docs/reference/api.md on the site."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Prints what passes with Ruby Sidekiq, and how, out of the interop tests: the tables of docs/reference/conformance.md on the site.
+"""Prints what passes with Ruby Sidekiq, and how, out of the interop tests: the tables of docs/explanation/proofs.md on the site.
 
 Each test says by `@pytest.mark.operation(NAME)` to which line it belongs, its module by `DIRECTION`
 to which table; its name is the sentence, and values of a parametrised test count as cases.

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana and docs/reference/telemetry.md name the metrics that are exported, and no others."""
+"""The dashboard for Grafana and docs/reference/logging.md name the metrics that are exported, and no others."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""All metrics: names, kinds and what they mean. The dashboard, docs/reference/telemetry.md and every form follow from it."""
+"""All metrics: names, kinds and what they mean. The dashboard, docs/reference/logging.md and every form follow from it."""
 
 import importlib
 from collections.abc import Mapping, Sequence

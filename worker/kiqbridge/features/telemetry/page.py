@@ -1,4 +1,4 @@
-"""`/prometheus` of the web page, for a scraper (docs/reference/telemetry.md).
+"""`/prometheus` of the web page, for a scraper (docs/reference/logging.md).
 
 It is behind the same authentication as the pages: the names of queues and classes say much. It asks Redis once a second
 at most.
