@@ -107,11 +107,11 @@ def as_text(outcomes: Iterable[Outcome]) -> str:
 
 
 def as_markdown(outcomes: Iterable[Outcome]) -> str:
-    """The table without notes, and without the spread of what stands beside ours."""
-    lines = ["| " + " | ".join(HEADER) + " |", "| --- | ---: | --- | ---: | --- | --- |"]
+    """The table without notes and targets, and without the spread of what stands beside ours."""
+    lines = ["| " + " | ".join(HEADER[:4]) + " |", "| --- | ---: | --- | ---: |"]
     for outcome in outcomes:
-        row = cells(outcome)
-        row = (*row[:2], re.sub(r" \([\d.,-]+\)", "", row[2]), *row[3:])
+        what, ours, beside, compared, *_ = cells(outcome)
+        row = (what, ours, re.sub(r" \([\d.,-]+\)", "", beside), compared)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines)
 

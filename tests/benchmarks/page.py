@@ -21,7 +21,7 @@ The figure of another system is followed by ours divided by it. The processes ru
 OTHERS = """\
 ## Other lines
 
-In brackets: the lowest and the highest round. The ratio is ours divided by the first figure beside it. In a fleet of idle processes, Sidekiq is a client that fetches by BRPOP as Sidekiq does. `tests/benchmarks/results.json` has the settings and each round, also of what four servers carry.
+In brackets: the lowest and the highest round. The ratio is ours divided by the first figure beside it. In a fleet of idle processes, Sidekiq is a client that fetches by BRPOP as Sidekiq does. `tests/benchmarks/results.json` has the settings, targets and rounds, also of what four servers carry.
 """
 FOLDED = """\
 <details markdown="1">
