@@ -23,13 +23,13 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 class KiqbridgeError(Exception):
-    """Root of all errors raised by Kiqbridge: catch this to catch us.
+    """Root of all errors raised by Kiqbridge.
 
     Attributes:
         pushed, not_pushed, unknown: place among the jobs of the call → jid, after a push of many jobs that was
             ended by this error (`perform_bulk`, `push_bulk`): the jobs that are in Redis, those that are not,
             and those of which this is unknown. Empty for other calls.
-        may_pass: whether what failed may succeed later without anybody's doing, as after an outage of Redis.
+        may_pass: whether the call may succeed later by itself, such as after an outage of Redis.
     """
 
     may_pass: bool = False

@@ -1,4 +1,4 @@
-"""For what Rails enqueues or performs with Active Job: the types of its arguments, and its jobs (docs/how_to/rails.md)."""
+"""Jobs of Rails' Active Job: the types of their arguments, and jobs that Rails performs (docs/how_to/rails.md)."""
 
 from kiqbridge.features.active_job.perform import RailsJob, current_job
 from kiqbridge.features.active_job.remote import RemoteActiveJob

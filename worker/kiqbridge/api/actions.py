@@ -98,7 +98,7 @@ class Jobs(ABC):
 
 
 class Applied(int):
-    """How many jobs something was done to.
+    """The number of jobs that an action changed.
 
     Attributes:
         refused: how many it cannot be done to, which stay where they are; the others had left meanwhile.

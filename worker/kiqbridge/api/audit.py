@@ -48,7 +48,7 @@ def read_audit(
     """The last actions, the latest first.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         most: how many at most.
         before: id of an entry: only older ones. Empty if that entry is kept no more.
 

@@ -164,7 +164,7 @@ def fetch_facts(operator: Operator | None = None, *, queues: Iterable[str] = ())
     """The state now: two round trips, one more if a job has died lately, and eight more if a worker of ours is silent.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         queues: names that are looked at also if Redis does not list them.
 
     Raises:

@@ -66,7 +66,7 @@ class Filter:
 
     @classmethod
     def of_class(cls, job_class: str, error_class: str = "") -> "Filter":
-        """What finds jobs of this class, letter by letter, and with this error if one is given."""
+        """A filter for jobs of exactly this class, and with this error if one is given."""
         return cls(job_class=escape(job_class), error_class=escape(error_class))
 
     def __bool__(self) -> bool:
@@ -92,7 +92,7 @@ class Filter:
         return max(plain, key=len, default="").encode()
 
     def matches(self, job: JobRecord, now: float) -> bool:
-        """Whether a job is meant; `now` is epoch seconds."""
+        """Whether a job matches; `now` is epoch seconds."""
         return (
             (
                 not self.job_class

@@ -67,7 +67,7 @@ def history_of(
 
     Args:
         jid: of the job.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         found: where it is, if the caller has just read that; else all queues, sets and processes are looked through.
         brief: status, places, end and attempts alone, with fewer round trips.
         tick: an occurrence of a schedule that names it; else the last ones of 200 schedules are looked through.

@@ -72,7 +72,7 @@ def fetch_in_flight(
     """What our workers hold, by process and thread, in six round trips.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         most: jobs of a claim that are read, those that were to run first.
         only_silent: of workers alone whose heartbeat is late or has ended.
 
@@ -127,10 +127,10 @@ def fetch_in_flight(
 
 
 def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list[Suspects]:
-    """Of each queue that has suspects, the first ones to run; two round trips.
+    """The first suspects of each queue that has any; two round trips.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         most: jobs of a queue that are read.
 
     Raises:

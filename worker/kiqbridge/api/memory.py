@@ -131,7 +131,7 @@ def fetch_memory_by_kind(
     """Measure what the keys of this database take, in at most some 50 round trips.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         most_s: seconds after which no further keys are looked at.
 
     Raises:

@@ -134,7 +134,7 @@ def top_jobs(
         minutes: length of the span in buckets of a minute, from 1 to 480; more are cut to 480.
         hours: instead of it, in buckets of ten minutes, from 1 to 72; what only processes of Sidekiq 7
             wrote is kept for 8 hours.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         now: epoch seconds; default the clock of this machine.
 
     Raises:
@@ -178,7 +178,7 @@ def job_metrics(
     Args:
         job_class: as `top_jobs` names it.
         minutes: from 1 to 480; more are cut to 480.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         now: epoch seconds; default the clock of this machine.
 
     Raises:
@@ -212,7 +212,7 @@ def class_histograms(
     Args:
         names: as `top_jobs` names them.
         minutes: from 1 to 480; more are cut to 480.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         now: epoch seconds; default the clock of this machine.
 
     Raises:

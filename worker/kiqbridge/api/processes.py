@@ -219,7 +219,7 @@ class ProcessSet:
     """The processes that live; iterating gives them by identity.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
     """
 
     def __init__(self, operator: Operator | None = None) -> None:

@@ -79,7 +79,7 @@ def fetch_queue_rates(
     """The rates of each queue that was there five minutes ago, or since it is looked at; one of less is not known.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         minutes: what the queues were, if that was read already.
 
     Raises:

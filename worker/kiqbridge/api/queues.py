@@ -41,7 +41,7 @@ class Queue(JobList[QueuedJob]):
 
     Args:
         name: as jobs name it.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
     """
 
     actions = ("delete", "move", "kill")

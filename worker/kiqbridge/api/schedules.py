@@ -128,7 +128,7 @@ class ScheduleSet:
     """All schedules; iterating gives them by their next instant, those that do not fire last.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
     """
 
     def __init__(self, operator: Operator | None = None) -> None:

@@ -96,7 +96,7 @@ class JobSet(JobList[SortedEntry]):
     """A sorted set of jobs.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
 
     Attributes:
         name: `schedule`, `retry` or `dead`.

@@ -45,7 +45,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What came in from AWS.
+    """The events that came from AWS.
 
     Attributes:
         stacks: those that published their schedules.

@@ -18,7 +18,7 @@ Severity = Literal["critical", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """From where on something is worth a fact.
+    """The limits above which something is reported.
 
     Attributes:
         latency_s: seconds that the oldest job of a queue may wait.
@@ -52,7 +52,7 @@ LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that is wrong.
+    """One finding.
 
     Attributes:
         kind: id of the rule that found it (docs/reference/doctor.md); stays the same from version to version.
@@ -125,7 +125,7 @@ def named(command: str, **names: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was judged.
+    """What is wrong at one moment.
 
     Attributes:
         at: epoch seconds, by the clock of Redis.
@@ -142,5 +142,5 @@ class Verdict:
 
     @property
     def severity(self) -> Literal["healthy", "warning", "critical"]:
-        """Of the worst fact."""
+        """The severity of the worst fact."""
         return self.facts[0].severity if self.facts else "healthy"

@@ -353,7 +353,7 @@ def fetch_verdict(operator: Operator | None = None) -> Verdict:
 
 
 def judge(facts: Facts) -> Verdict:
-    """What is wrong, the worst first."""
+    """The findings about these facts, the worst first."""
     found = [fact for rule in RULES for fact in rule(facts)]
     return Verdict(at=facts.at, facts=sorted(found, key=lambda fact: fact.severity != "critical"))
 

@@ -33,7 +33,7 @@ class WorkSet:
     """The jobs that run now, in all processes, the longest running first.
 
     Args:
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
     """
 
     def __init__(self, operator: Operator | None = None) -> None:
@@ -56,7 +56,7 @@ class WorkSet:
 
     @property
     def size(self) -> int:
-        """How many jobs run, as the processes say."""
+        """How many jobs run, by the heartbeats of the processes."""
         return sum(process.busy for process in ProcessSet(self.operator))
 
     def __len__(self) -> int:

@@ -114,7 +114,7 @@ class Client(Operations):
 
     @classmethod
     def of_fleet(cls, name: str) -> "Client":
-        """A client of one of the fleets in KIQBRIDGE_FLEETS: whose results it reads, and batches it writes.
+        """A client of one of the fleets in KIQBRIDGE_FLEETS; results and batches are those of this fleet.
 
         Raises:
             ConfigError: there is none of this name, or a setting is wrong.
@@ -152,7 +152,7 @@ class Client(Operations):
             self.fleets.close()
 
     def handle(self, jid: str) -> JobHandle:
-        """What a push of this job has returned: its jid, which can be asked about it; nothing is read.
+        """The handle of a job that was pushed; nothing is read.
 
         Args:
             jid: of a job that was pushed to this client's Redis; with fleets, to its own.
@@ -273,7 +273,7 @@ class Client(Operations):
         """Enqueue jobs, each at most once per class and dedupe key, all in one script.
 
         A text is a key of yours, the same as `dedupe_key` of an event for the enqueue function; an
-        `Identity` is one of another source. A Rails job goes by its own class. Jobs with a key of None
+        `Identity` is one of another source. For a Rails job its own class counts. Jobs with a key of None
         are not guarded, and one alone is written by the commands of `push`. A lost reply is repeated if all are guarded.
 
         Args:
@@ -333,7 +333,7 @@ class Client(Operations):
             schedule: name of the schedule, the same text from every caller (`my-stack/Nightly`).
             instant: the scheduled time in epoch seconds, floored to the minute.
             items: jobs as for `push`.
-            by: who delivers, kept in the ledger for operators.
+            by: the clock that delivers; the ledger stores it for operators.
             horizon_s: how long the ledger remembers; an older occurrence is stale.
             ahead_s: how far the instant may lie ahead of the clock of Redis, None = any time.
             limits: as for `push_once`.
@@ -373,7 +373,7 @@ class Client(Operations):
         """For each item the jid under which `push_once` enqueued it, or None; nothing is written.
 
         Raises:
-            PayloadError: that is no job.
+            PayloadError: an item is no job.
             RedisUnavailable: nothing was read.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once

@@ -87,7 +87,7 @@ def current_job() -> CurrentJob | None:
 
 
 def interrupted() -> bool:
-    """Whether the running job should come to an end soon: its worker is quiet or stops.
+    """Whether the running job should end soon: its worker is quiet or stops.
 
     Long jobs call it now and then, save what they have and return or push themselves again. A job that does
     not is interrupted at the deadline and given back. False outside a worker.

@@ -198,7 +198,7 @@ class Job(ClassCalls):
 
     @property
     def interrupted(self) -> bool:
-        """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
+        """Whether this job should end soon; see `kiqbridge.interrupted`."""
         return interrupted()
 
 

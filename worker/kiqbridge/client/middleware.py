@@ -75,19 +75,19 @@ class Chain(Generic[M]):
         return Chain(*self._entries)
 
     def add(self, entry: M) -> None:
-        """Put at the end: innermost."""
+        """Add an entry at the end: innermost."""
         self._put(entry, lambda: len(self))
 
     def prepend(self, entry: M) -> None:
-        """Put at the front: outermost."""
+        """Add an entry at the front: outermost."""
         self._put(entry, lambda: 0)
 
     def insert_before(self, anchor: M, entry: M) -> None:
-        """Put right outside the anchor, or at the front when there is no such anchor."""
+        """Add an entry directly outside the anchor, or at the front without such an anchor."""
         self._put(entry, lambda: self._entries.index(anchor) if anchor in self._entries else 0)
 
     def insert_after(self, anchor: M, entry: M) -> None:
-        """Put right inside the anchor, or at the end when there is no such anchor."""
+        """Add an entry directly inside the anchor, or at the end without such an anchor."""
         self._put(
             entry,
             lambda: self._entries.index(anchor) + 1 if anchor in self._entries else len(self),
@@ -99,13 +99,13 @@ class Chain(Generic[M]):
         self._classify()
 
     def remove(self, entry: M) -> None:
-        """Take out, if it is in."""
+        """Remove an entry, if it is in the chain."""
         if entry in self._entries:
             self._entries.remove(entry)
             self._classify()
 
     def clear(self) -> None:
-        """Take out all."""
+        """Remove all entries."""
         self._entries.clear()
         self._classify()
 

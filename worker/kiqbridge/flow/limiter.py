@@ -1,4 +1,4 @@
-"""The limiters of `kiqbridge.flow`: the public door of the feature `limiters`, see there."""
+"""The limiters of `kiqbridge.flow` (docs/how_to/limiters.md)."""
 
 from kiqbridge.errors import OverLimit
 from kiqbridge.features.limiters.limiter import (

@@ -53,7 +53,7 @@ TIMEOUT_S = 25.0
 
 
 class EndlessJobs(KiqbridgeError):  # noqa: N818 - as the other names of errors
-    """More jobs than a test can mean; the message says which."""
+    """More jobs than a test can intend; the message names them."""
 
 
 def _barriers(client: Client, now: float) -> Any:

@@ -104,8 +104,8 @@ def create_app(
 
     Args:
         redis_url: address of Redis; default from the settings, as for `Client`.
-        role: what everybody may do: `viewer` (the default) looks, `operator` acts on jobs, `admin` also stops
-            processes and clears queues. With `auth` the most that anybody may do, which is not limited by default.
+        role: what every user may do: `viewer` (the default) looks, `operator` acts on jobs, `admin` also stops
+            processes and clears queues. With `auth` the highest role of a user; default: no limit.
         operator: an existing operator instead of `redis_url`.
         auth: how callers are verified; default by the settings, in which none is.
         security: all else that protects the page; default by the settings (KIQBRIDGE_WEB_…).

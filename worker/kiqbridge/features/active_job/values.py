@@ -36,7 +36,7 @@ class Symbol(str):
 
 
 class GlobalID(str):
-    """Where Rails finds a record, such as `gid://shop/Order/7`; it equals its text.
+    """The address of a record in Rails, such as `gid://shop/Order/7`; it equals its text.
 
     Only Rails can load the record: Python gets its class and id.
     """

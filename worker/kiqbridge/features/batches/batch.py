@@ -235,7 +235,7 @@ class Batch(TakesSteps):
     # Looking and steering
 
     def status(self) -> BatchStatus:
-        """How far it is.
+        """How many of its jobs are pending, done and failed.
 
         Raises:
             BatchError: there is no such batch (any more).
@@ -247,7 +247,7 @@ class Batch(TakesSteps):
         return found
 
     def wait(self, timeout: float = 30.0) -> BatchStatus:
-        """Block until each of its jobs has ended, or it is cancelled; its status then.
+        """Block until each of its jobs has ended, or it is cancelled, and return its status.
 
         Args:
             timeout: seconds to wait at most; 0 looks once.
@@ -267,7 +267,7 @@ class Batch(TakesSteps):
         return self._jids(*PENDING, "d", "f")
 
     def results(self) -> dict[str, Any]:
-        """How those of its jobs have ended whose results are kept (`result_ttl`): by jid, as `kiqbridge.results` has it.
+        """The results that are kept (`result_ttl`), by jid, as `kiqbridge.results.Result`.
 
         Raises:
             RedisUnavailable: not all was read.
@@ -293,9 +293,9 @@ class Batch(TakesSteps):
         return sorted(name for name, found in members if found in states and name[:2] != "b:")
 
     def close(self) -> None:
-        """All that belongs to it is in it: for a large batch whose maker was killed while it wrote it.
+        """Declare that the batch has all of its jobs, if its maker was killed while it wrote the batch.
 
-        Its callbacks are then pushed when those jobs have ended that were written. Of another one it changes nothing.
+        Its callbacks are then pushed when the jobs that were written have ended. A batch that is complete is not changed.
 
         Raises:
             BatchError: there is no such batch (any more).

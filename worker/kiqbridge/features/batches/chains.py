@@ -99,7 +99,7 @@ class TakesSteps(Collector):
 
 
 class Chain(Flow):
-    """One after the other; made by `chain`."""
+    """Jobs that run one after the other; made by `chain`."""
 
     def __init__(self, links: Sequence[Call | Flow], *, pass_result: bool) -> None:
         self._links = links
@@ -130,7 +130,7 @@ class Chain(Flow):
 
 
 class Group(Flow):
-    """Side by side; made by `group`."""
+    """Jobs that run side by side; made by `group`."""
 
     def __init__(
         self, members: Sequence[Call | Flow], description: str, *, passes_results: bool

@@ -62,10 +62,10 @@ class FlowHandle(JobId):
         return handle
 
     def status(self) -> FlowStatus:
-        """How far it is: `running`, `done`, `failed`, `cancelled`, or `unknown`: its batch is not kept (yet, any more).
+        """The state: `running`, `done`, `failed`, `cancelled`, or `unknown` if Redis has no batch of it (yet, any more).
 
-        `failed`: a job of it ended without success, and none is left to run. If that is dead, and somebody retries it,
-        it goes on.
+        `failed`: a job of it ended without success, and none is left to run. If an operator retries a dead
+        job of it, it continues.
 
         Raises:
             RedisUnavailable: nothing was read.
@@ -82,7 +82,7 @@ class FlowHandle(JobId):
         return "done" if set(states) == {b"d"} else "running"
 
     def wait(self, timeout: float = 30.0) -> FlowStatus:
-        """Block until it runs no more; its status then.
+        """Block until it has ended, and return its status.
 
         Args:
             timeout: seconds to wait at most; 0 looks once.

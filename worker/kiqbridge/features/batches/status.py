@@ -42,7 +42,7 @@ class BatchStatus:
         kind: "batch", or what it was made of: a "chain" or a "group".
         callbacks: what is pushed, and when.
         refused: why what follows did not begin, or "".
-        complete_at, success_at, death_at, cancelled_at: when that came about for the first time.
+        complete_at, success_at, death_at, cancelled_at: when that happened for the first time.
     """
 
     bid: str
@@ -78,7 +78,7 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """In a word; `failed`: all have ended, and not all are done."""
+        """The state as one word; `failed`: all jobs have ended, and not all are done."""
         if self.cancelled_at is not None:
             return "cancelled"
         if self.success:

@@ -105,7 +105,7 @@ def scan_done(
 
     Args:
         where: which; default all.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
         before: only those behind this one.
         most: records that are looked at.
 

@@ -288,7 +288,7 @@ class Schedules:
         return self._required(name, self._read(name))
 
     def now(self) -> float:
-        """The clock of Redis, which decides what is due; epoch seconds.
+        """The time of Redis' clock, which decides what is due; epoch seconds.
 
         Raises:
             RedisUnavailable: nothing was read.

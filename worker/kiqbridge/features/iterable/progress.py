@@ -39,7 +39,7 @@ def fetch_iterations(
 
     Args:
         jids: such as those of the jobs that run.
-        operator: whose; default `default_operator()`.
+        operator: default `default_operator()`.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.

@@ -59,7 +59,7 @@ class concurrent(Limiter):  # noqa: N801 - called as a function
         return Asked(self.kind, self.name, self.limit)
 
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a lock is one
-        """A lock to be taken."""
+        """An entry that takes a lock."""
         pool, key = self._state(place)
         token = limiter_locks.new_token()
         lock = Lock(pool=pool, key=key, token=token, valid_s=self.lock_timeout_s, owner=place.owner)
@@ -118,7 +118,7 @@ class window(Limiter):  # noqa: N801 - as above
         return Asked(self.kind, self.name, self.limit, self.interval_s)
 
     def attempt(self, place: Place, amount: float) -> Attempt:  # noqa: ARG002 - a place is one
-        """A place to be taken, which comes back with time."""
+        """An entry that takes a place, which is free again after `per`."""
         return Attempt(partial(self._take, *self._state(place), self.limit, self.interval_s))
 
 
@@ -161,7 +161,7 @@ class leaky(Limiter):  # noqa: N801 - as above
         return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:
-        """So much to be poured in, which drains with time."""
+        """An entry that adds `amount` to the bucket, which drains with time."""
         return Attempt(partial(limits.pour, *self._state(place), self.holds, self.rate, amount))
 
 
@@ -210,7 +210,7 @@ class points(Limiter):  # noqa: N801 - as above
         return Asked(self.kind, self.name, self.holds, self.rate)
 
     def attempt(self, place: Place, amount: float) -> Attempt:
-        """So many points to be taken."""
+        """An entry that takes `amount` points."""
         stock = (*self._state(place), self.holds, self.rate)
 
         def correct(points: float) -> None:

@@ -138,7 +138,7 @@ class Limiter(ABC):
         return limits.reset_limit(*self._state(self.place()))
 
     def place(self) -> Place:
-        """Where its state is, for who asks here and now."""
+        """The place of its state in Redis, for the caller."""
         client, runtime = self.patience.client, RUNTIME.get()
         if client is None and runtime is not None:
             return Place(runtime.redis, runtime.client.keys, runtime.incarnation())
@@ -158,7 +158,7 @@ class Limiter(ABC):
 
     @abstractmethod
     def attempt(self, place: Place, amount: float) -> Attempt:
-        """What asks for it, and leaves."""
+        """One entry into the limit, not yet made."""
 
     def _state(self, place: Place) -> tuple["RedisPool", str]:
         return place.pool, place.keys.limit(self.kind, self.name)
