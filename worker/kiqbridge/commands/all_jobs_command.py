@@ -10,17 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge import seams
-from kiqbridge.api import (
-    Applied,
-    DeadSet,
-    Filter,
-    Operator,
-    Queue,
-    RetrySet,
-    ScheduledSet,
-    open_operator,
-)
+from kiqbridge import api, seams
 from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import Advance, Plan, carry_out
 from kiqbridge.commands.jobs_command import add_destination, add_filters, filter_of, kill_warning
@@ -33,8 +23,8 @@ _HELP: Final = {
     "move": "move jobs of all other queues to a queue; those in sets stay",
 }
 _SETS: Final = {
-    "delete": (RetrySet, ScheduledSet, DeadSet),
-    "kill": (RetrySet, ScheduledSet),
+    "delete": (api.RetrySet, api.ScheduledSet, api.DeadSet),
+    "kill": (api.RetrySet, api.ScheduledSet),
     "move": (),
 }
 
@@ -55,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _act(options: argparse.Namespace) -> int:
-    operator, where = open_operator(via="cli"), filter_of(options)
+    operator, where = api.open_operator(via="cli"), filter_of(options)
     if bool(where) == options.all:
         raise PayloadError(
             "say which jobs: a filter such as --class or --text, or --all; one of the two"
@@ -72,7 +62,7 @@ def _act(options: argparse.Namespace) -> int:
             ["place", ">jobs"], [[each.target, f"{counts[each.target]:,}"] for each in found]
         )
 
-    def do(advance: Advance) -> Applied:
+    def do(advance: Advance) -> api.Applied:
         which = where
         if file is not None:
             which = seams.call("save_jobs", of="transfer")(operator, file, found, where)
@@ -91,17 +81,17 @@ def _act(options: argparse.Namespace) -> int:
     return carry_out(options, plan, do)
 
 
-def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Any]:
-    queues = [each for each in Queue.all(operator) if each.name != options.to]
+def _places(operator: api.Operator, options: argparse.Namespace) -> Sequence[Any]:
+    queues = [each for each in api.Queue.all(operator) if each.name != options.to]
     return [*queues, *(each(operator) for each in _SETS[options.verb])]
 
 
-def _count(place: Any, where: Filter) -> int:
+def _count(place: Any, where: api.Filter) -> int:
     return sum(1 for _ in place.scan(where, now=time.time())) if where else int(place.size)
 
 
 def _warning(
-    operator: Operator, options: argparse.Namespace, places: Sequence[Any], total: int
+    operator: api.Operator, options: argparse.Namespace, places: Sequence[Any], total: int
 ) -> str:
     said = []
     if total > 1 and total >= sum(place.size for place in places):
@@ -112,8 +102,8 @@ def _warning(
 
 
 def _apply(
-    options: argparse.Namespace, places: Sequence[Any], where: Filter, advance: Advance
-) -> Applied:
+    options: argparse.Namespace, places: Sequence[Any], where: api.Filter, advance: Advance
+) -> api.Applied:
     done, refused, reason = 0, 0, ""
     for place in places:
         before = done
@@ -126,6 +116,6 @@ def _apply(
         done += applied
         refused += applied.refused
         reason = reason or applied.reason
-    result = Applied(done)
+    result = api.Applied(done)
     result.refused, result.reason = refused, reason
     return result

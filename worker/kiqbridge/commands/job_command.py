@@ -10,20 +10,7 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
-from kiqbridge import seams
-from kiqbridge.api import (
-    Attempt,
-    Filter,
-    Found,
-    JobHistory,
-    Operator,
-    QueuedJob,
-    Relative,
-    SortedEntry,
-    find_job,
-    history_of,
-    open_operator,
-)
+from kiqbridge import api, seams
 from kiqbridge.api.job_list import ListedJob
 from kiqbridge.commands import output
 from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out, write_paused_classes
@@ -69,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    operator = open_operator(via="cli")
+    operator = api.open_operator(via="cli")
     if options.follow:
         return _follow(options.jid, operator)
-    history = history_of(options.jid, operator)
+    history = api.history_of(options.jid, operator)
     if not history.is_known and seams.named("batches") is not None:
         code: int | None = seams.call("show_batch", "batches")(options, operator, options.jid)
         if code is not None:
@@ -92,12 +79,12 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _follow(jid: str, operator: Operator) -> int:
+def _follow(jid: str, operator: api.Operator) -> int:
     """Exit code 0 once it has ended, whatever its end; `REFUSED` if nothing of it is kept."""
     shown, gone_at = "", None
     while True:
         began = time.monotonic()
-        history = history_of(jid, operator, brief=True)
+        history = api.history_of(jid, operator, brief=True)
         if history.status != "unknown":
             gone_at = None
         elif not shown:
@@ -116,7 +103,7 @@ def _follow(jid: str, operator: Operator) -> int:
         time.sleep(max(_LOOK_S, _SHARE * (time.monotonic() - began)))
 
 
-def _detail(history: JobHistory) -> str:
+def _detail(history: api.JobHistory) -> str:
     """Besides the status what is to be said of it, and changes with it."""
     job = history.job
     if job is None:
@@ -124,7 +111,7 @@ def _detail(history: JobHistory) -> str:
         return history.end.reason if history.end else unknown
     due = (
         f"{_DUE[history.found[0].place]} {instant_text(job.at)}"
-        if isinstance(job, SortedEntry)
+        if isinstance(job, api.SortedEntry)
         else ""
     )
     tries = "" if job.retry_count is None else f"retry_count {job.retry_count}"
@@ -132,7 +119,7 @@ def _detail(history: JobHistory) -> str:
     return "  ".join(filter(None, (f"queue {job.queue}", due, tries, error)))
 
 
-def _document(history: JobHistory) -> dict[str, Any]:
+def _document(history: api.JobHistory) -> dict[str, Any]:
     kept = {name: _plain(getattr(history, name)) for name in ("wait", "end")}
     lists = ("events", "attempts", "parents", "children")
     return {
@@ -148,7 +135,7 @@ def _plain(value: Any) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
 
 
-def _fields(found: Found) -> dict[str, Any]:
+def _fields(found: api.Found) -> dict[str, Any]:
     return {
         "place": found.place,
         "name": found.name,
@@ -158,7 +145,7 @@ def _fields(found: Found) -> dict[str, Any]:
     }
 
 
-def _write_raw(found: Found) -> None:
+def _write_raw(found: api.Found) -> None:
     if output.is_terminal():
         output.write_line(text_of(found.job.text))
         return
@@ -167,7 +154,7 @@ def _write_raw(found: Found) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print(history: JobHistory, now: float) -> None:
+def _print(history: api.JobHistory, now: float) -> None:
     job, wait, end = history.job, history.wait, history.end
     places = [
         each.place if each.name == each.place else f"{each.place} {each.name}"
@@ -196,7 +183,7 @@ def _print(history: JobHistory, now: float) -> None:
         if value:
             output.write_line(f"{title:<12}{value}")
     for each in history.timeline:
-        said = _attempt(each) if isinstance(each, Attempt) else each.label
+        said = _attempt(each) if isinstance(each, api.Attempt) else each.label
         output.write_line(f"{instant_text(each.at)}  {output.since_cell(each.at, now):<14}{said}")
     if job is None:
         return
@@ -208,7 +195,7 @@ def _print(history: JobHistory, now: float) -> None:
         output.write_line("Its text is no JSON object, or longer than 1 MB; --raw shows it.")
 
 
-def _write_pause(history: JobHistory, operator: Operator) -> None:
+def _write_pause(history: api.JobHistory, operator: api.Operator) -> None:
     """That its class is paused, if that is not why it waits first of all."""
     if history.job and not (history.wait and history.wait.kind == "paused class"):
         write_paused_classes(operator, {history.job.own_class})
@@ -220,20 +207,20 @@ def _with_time(text: str, until: float | None, now: float) -> str:
     )
 
 
-def _relative(relative: Relative) -> str:
+def _relative(relative: api.Relative) -> str:
     return f"{relative.kind} {relative.id}" + (f": {relative.text}" if relative.text else "")
 
 
-def _attempt(attempt: Attempt) -> str:
+def _attempt(attempt: api.Attempt) -> str:
     took = "" if attempt.took_s is None else f"after {took_text(attempt.took_s)}"
     worker = f"by {attempt.worker}" if attempt.worker else ""
     return ", ".join(filter(None, (attempt.label, took, worker)))
 
 
 def _act(options: argparse.Namespace) -> int:
-    operator = open_operator(via="cli")
+    operator = api.open_operator(via="cli")
     at, to, goal, _ = destination_of(options)
-    found = find_job(options.jid, operator)
+    found = api.find_job(options.jid, operator)
     if not found:
         _say_missing(options.jid)
         return REFUSED
@@ -249,7 +236,7 @@ def _act(options: argparse.Namespace) -> int:
             "done to it; kiqbridge stop ends its process, which gives it back to its queue"
         )
     entry, job = held[0]
-    if options.verb in {"retry", "reschedule"} and isinstance(job, QueuedJob):
+    if options.verb in {"retry", "reschedule"} and isinstance(job, api.QueuedJob):
         raise PayloadError(
             f"{printable(options.jid)}: it waits in queue {printable(entry.name)} already, and needs no {options.verb}"
         )
@@ -258,13 +245,13 @@ def _act(options: argparse.Namespace) -> int:
         verb=options.verb,
         target=f"queue:{entry.name}" if entry.place == "queue" else entry.name,
         noun="job",
-        where=Filter(),
+        where=api.Filter(),
         count=1,
         ending=f"{goal} ({output.class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
     )
 
     def act(_advance: Advance) -> int:
-        if options.verb == "move" and isinstance(job, SortedEntry):
+        if options.verb == "move" and isinstance(job, api.SortedEntry):
             return int(job.requeue(queue=to) is not None)
         return job.parent.apply(options.verb, [job], at=at, to=to)
 

@@ -9,19 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kiqbridge.api import (
-    Applied,
-    DeadSet,
-    Filter,
-    JobSet,
-    Operator,
-    Queue,
-    QueuedJob,
-    RetrySet,
-    ScheduledSet,
-    SortedEntry,
-    open_operator,
-)
+from kiqbridge import api
 from kiqbridge.api.actions import Moment
 from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import Advance, Plan, carry_out, write_paused_classes
@@ -36,16 +24,18 @@ _AT_ONCE: Final = 100
 class _Kind(NamedTuple):
     """What a command says of its jobs: its set, what one of them is called, what its score is, its verbs."""
 
-    jobs: type[JobSet] | None
+    jobs: type[api.JobSet] | None
     noun: str
     time: str
     verbs: str
 
 
 _KINDS: Final = {
-    "retries": _Kind(RetrySet, "retry", "next try", "retry kill delete reschedule clear"),
-    "dead": _Kind(DeadSet, "dead job", "died", "retry delete clear"),
-    "scheduled": _Kind(ScheduledSet, "scheduled job", "due", "retry kill delete reschedule clear"),
+    "retries": _Kind(api.RetrySet, "retry", "next try", "retry kill delete reschedule clear"),
+    "dead": _Kind(api.DeadSet, "dead job", "died", "retry delete clear"),
+    "scheduled": _Kind(
+        api.ScheduledSet, "scheduled job", "due", "retry kill delete reschedule clear"
+    ),
     "queue": _Kind(None, "waiting job", "enqueued", "delete kill move clear"),
 }
 _HELP: Final = {
@@ -210,18 +200,18 @@ def destination_of(options: argparse.Namespace) -> Destination:
     )
 
 
-def filter_of(options: argparse.Namespace) -> Filter:
+def filter_of(options: argparse.Namespace) -> api.Filter:
     """What `add_filters` asked for."""
     given = {name: getattr(options, name) for name in _FILTERS if hasattr(options, name)}
     for name in _DUE:
         if given.get(name) is not None:
             given[name] = given[name].timestamp()
-    return Filter(**given)
+    return api.Filter(**given)
 
 
-def kill_warning(operator: Operator, count: int) -> str:
+def kill_warning(operator: api.Operator, count: int) -> str:
     """What the dead set would drop if so many more jobs were killed, a sentence; nothing if it keeps all."""
-    dead = DeadSet(operator)
+    dead = api.DeadSet(operator)
     bounds, size = dead.bounds, dead.size
     dropped = bounds.overflow(size + count) - bounds.overflow(size)
     if not dropped:
@@ -232,14 +222,16 @@ def kill_warning(operator: Operator, count: int) -> str:
     )
 
 
-def _jobs_of(options: argparse.Namespace) -> "JobSet | Queue":
-    operator, jobs = open_operator(via="cli"), _KINDS[options.kind].jobs
-    return Queue(options.name, operator) if jobs is None else jobs(operator)
+def _jobs_of(options: argparse.Namespace) -> "api.JobSet | api.Queue":
+    operator, jobs = api.open_operator(via="cli"), _KINDS[options.kind].jobs
+    return api.Queue(options.name, operator) if jobs is None else jobs(operator)
 
 
 def _show(options: argparse.Namespace) -> int:
     jobs, where, now = _jobs_of(options), filter_of(options), time.time()
-    if options.jsonl and isinstance(jobs, JobSet):  # in no order: it reads 1,000,000 in less time
+    if options.jsonl and isinstance(
+        jobs, api.JobSet
+    ):  # in no order: it reads 1,000,000 in less time
         matching: Iterator[Any] = jobs.scan(where, now=now)
     else:
         matching = (job for job in _in_order(jobs) if where.matches(job, now))
@@ -248,10 +240,10 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     total = jobs.size
     if options.json:
-        about = _about_queue(jobs, total) if isinstance(jobs, Queue) else {"total": total}
+        about = _about_queue(jobs, total) if isinstance(jobs, api.Queue) else {"total": total}
         output.write_json({**about, "jobs": [output.job_fields(job) for job in rows]})
         return 0
-    if isinstance(jobs, Queue):
+    if isinstance(jobs, api.Queue):
         _write_head(jobs, total)
     elif not rows:
         which = f" that matches {where}" if where else ""
@@ -260,7 +252,7 @@ def _show(options: argparse.Namespace) -> int:
         )
     if rows:
         _write_rows(rows, options.kind)
-    elif where and total and isinstance(jobs, Queue):
+    elif where and total and isinstance(jobs, api.Queue):
         output.write_line(f"None that match {where}.")
     if where and len(rows) >= LIMIT:
         output.write_line(f"the first {len(rows):,} that match {where}; --limit shows more")
@@ -269,21 +261,21 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _in_order(jobs: "JobSet | Queue") -> "Iterator[SortedEntry | QueuedJob]":
+def _in_order(jobs: "api.JobSet | api.Queue") -> "Iterator[api.SortedEntry | api.QueuedJob]":
     """As people expect to see them: the next to be taken, the soonest due or the last to die first."""
-    more = {"oldest_first": True} if isinstance(jobs, Queue) else {}
+    more = {"oldest_first": True} if isinstance(jobs, api.Queue) else {}
     number = 1
     while rows := jobs.page(number, _AT_ONCE, **more).rows:
         yield from rows
         number += 1
 
 
-def _about_queue(queue: Queue, total: int) -> dict[str, Any]:
+def _about_queue(queue: api.Queue, total: int) -> dict[str, Any]:
     latency = round(queue.latency, 3)
     return {"name": queue.name, "size": total, "latency": latency, "paused": queue.paused}
 
 
-def _write_head(queue: Queue, total: int) -> None:
+def _write_head(queue: api.Queue, total: int) -> None:
     pause = queue.pause
     held = f"; paused{f' by {pause.by}' if pause.by else ''}" if pause else ""
     oldest = f", {oldest_text(queue.latency)}" if total else ""
@@ -292,7 +284,7 @@ def _write_head(queue: Queue, total: int) -> None:
         output.write_line()
 
 
-def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
+def _write_rows(jobs: "Sequence[api.SortedEntry | api.QueuedJob]", kind: str) -> None:
     now = time.time()
     titles = [f"!{_KINDS[kind].time}", "!jid", "queue", "class", "arguments", ">retry", "error"]
     # Those of a queue are all in it, and only what has failed has an error.
@@ -301,7 +293,7 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
     rows = []
     for job in jobs:
         enqueued_at = job.created_at if job.enqueued_at is None else job.enqueued_at
-        at = job.at if isinstance(job, SortedEntry) else enqueued_at
+        at = job.at if isinstance(job, api.SortedEntry) else enqueued_at
         row = [output.since_cell(at, now), job.jid or "-", job.queue, output.class_cell(job)]
         tries = "-" if job.retry_count is None else str(job.retry_count)
         row += [output.args_cell(job.display_args), tries, output.error_cell(job)]
@@ -314,9 +306,9 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
 def _act(options: argparse.Namespace) -> int:
     jobs: Any = _jobs_of(options)
     is_all = options.verb == "clear"
-    where = Filter() if is_all else _selection_of(options)
+    where = api.Filter() if is_all else _selection_of(options)
     at, to, goal, is_instant = destination_of(options)
-    if isinstance(jobs, Queue):
+    if isinstance(jobs, api.Queue):
         goal += f" {'from' if to else 'of'} queue {jobs.name}"
     named = [] if is_all else _named(jobs, options.jids)[: options.limit]
     if named:
@@ -328,7 +320,7 @@ def _act(options: argparse.Namespace) -> int:
     def do(advance: Advance) -> int:
         if is_all:
             return int(jobs.clear())
-        done: Applied
+        done: api.Applied
         if named:
             done = jobs.apply(options.verb, named, at=at, to=to)
         else:
@@ -355,7 +347,7 @@ def _warning(jobs: Any, verb: str, total: int, *, is_instant: bool) -> str:
     return kill_warning(jobs.operator, total) if verb == "kill" else ""
 
 
-def _selection_of(options: argparse.Namespace) -> Filter:
+def _selection_of(options: argparse.Namespace) -> api.Filter:
     """The filter, once it is clear what is meant.
 
     Raises:
@@ -369,7 +361,7 @@ def _selection_of(options: argparse.Namespace) -> Filter:
     return where
 
 
-def _named(jobs: "JobSet | Queue", jids: Sequence[str]) -> list[Any]:
+def _named(jobs: "api.JobSet | api.Queue", jids: Sequence[str]) -> list[Any]:
     """Those with these jids, in one pass.
 
     Raises:
@@ -382,6 +374,6 @@ def _named(jobs: "JobSet | Queue", jids: Sequence[str]) -> list[Any]:
     missing = wanted.difference(job.jid for job in found)
     if missing:
         shown = ", ".join(printable(jid) for jid in sorted(missing))
-        where = f"queue {printable(jobs.name)}" if isinstance(jobs, Queue) else jobs.name
+        where = f"queue {printable(jobs.name)}" if isinstance(jobs, api.Queue) else jobs.name
         raise PayloadError(f"{shown}: not in {where}; kiqbridge job JID finds a job anywhere")
     return found

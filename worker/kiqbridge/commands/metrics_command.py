@@ -8,16 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kiqbridge.api import (
-    ClassCounts,
-    Counts,
-    Histogram,
-    Operator,
-    complete_until,
-    job_metrics,
-    open_operator,
-    top_jobs,
-)
+from kiqbridge import api
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import answer_table, fields_of, write_line
 from kiqbridge.wire.amounts import instant_text, span_text
@@ -33,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the classes, or one of them."""
-    operator = open_operator(via="cli")
+    operator = api.open_operator(via="cli")
     return _one(operator, options) if options.job_class else _all(operator, options)
 
 
-def _all(operator: Operator, options: argparse.Namespace) -> int:
-    until = complete_until(operator)
-    found = top_jobs(options.minutes, operator=operator)
+def _all(operator: api.Operator, options: argparse.Namespace) -> int:
+    until = api.complete_until(operator)
+    found = api.top_jobs(options.minutes, operator=operator)
     code = answer_table(
         options,
         {
@@ -62,9 +53,9 @@ def _all(operator: Operator, options: argparse.Namespace) -> int:
     return code
 
 
-def _one(operator: Operator, options: argparse.Namespace) -> int:
-    until = complete_until(operator)
-    found = job_metrics(options.job_class, options.minutes, operator=operator)
+def _one(operator: api.Operator, options: argparse.Namespace) -> int:
+    until = api.complete_until(operator)
+    found = api.job_metrics(options.job_class, options.minutes, operator=operator)
     total, series = found.counts.total, found.counts.series
     code = answer_table(
         options,
@@ -108,11 +99,11 @@ def _end(until: float | None) -> str:
     return f", up to {instant_text(until)} ({ago} ago): a process writes what it measured with its next heartbeat."
 
 
-def _cells(total: Counts) -> tuple[str, str, str]:
+def _cells(total: api.Counts) -> tuple[str, str, str]:
     return f"{total.executions:,}", f"{total.failures:,}", _ms(total.average_ms)
 
 
-def _counts(counts: ClassCounts) -> dict[str, Any]:
+def _counts(counts: api.ClassCounts) -> dict[str, Any]:
     numbers = fields_of(counts.total, "executions failures ms average_ms")
     return {"class": counts.job_class, **numbers}
 
@@ -121,7 +112,7 @@ def _marks(marks: Mapping[float, str]) -> list[dict[str, Any]]:
     return [{"at": at, "label": label} for at, label in marks.items()]
 
 
-def _percentiles(histogram: Histogram) -> dict[str, float | None]:
+def _percentiles(histogram: api.Histogram) -> dict[str, float | None]:
     return {f"p{share}_ms": histogram.percentile(share / 100) for share in (50, 95, 99)}
 
 

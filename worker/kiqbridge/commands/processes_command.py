@@ -10,29 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kiqbridge.api import (
-    HeldJob,
-    JobRecord,
-    Operator,
-    Process,
-    ProcessSet,
-    Work,
-    WorkSet,
-    fetch_in_flight,
-    open_operator,
-)
+from kiqbridge import api
+from kiqbridge.commands import output
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_changing, add_example, add_json
-from kiqbridge.commands.output import (
-    answer,
-    answer_table,
-    args_cell,
-    class_cell,
-    fields_of,
-    job_fields,
-    write_line,
-    write_table,
-)
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.names import printable
@@ -60,15 +41,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    operator, now = open_operator(via="cli"), time.time()
-    living = ProcessSet(operator)
+    operator, now = api.open_operator(via="cli"), time.time()
+    living = api.ProcessSet(operator)
     processes = list(living)
     processes += living.lost(processes)
-    works = list(WorkSet(operator)) if options.jobs else []
-    held = fetch_in_flight(operator, only_silent=True) if options.jobs else []
+    works = list(api.WorkSet(operator)) if options.jobs else []
+    held = api.fetch_in_flight(operator, only_silent=True) if options.jobs else []
     held = [each for each in held if not each.begun]
     fields = [*map(_work_fields, works), *map(_held_fields, held)]
-    answer_table(
+    output.answer_table(
         options,
         {
             "processes": [_fields(each, now) for each in processes],
@@ -81,14 +62,16 @@ def _list(options: argparse.Namespace) -> int:
     if not processes or options.json:
         return 0
     oldest_s = max((each.silent_s(now) for each in processes if each.beat_at), default=0.0)
-    write_line(f"As of the last heartbeats, the oldest of which came {span_text(oldest_s)} ago.")
+    output.write_line(
+        f"As of the last heartbeats, the oldest of which came {span_text(oldest_s)} ago."
+    )
     if not options.jobs:
         return 0
-    write_line()
+    output.write_line()
     if not fields:
-        write_line("No job ran then.")
+        output.write_line("No job ran then.")
         return 0
-    write_table(
+    output.write_table(
         ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),
         [
             *(
@@ -99,19 +82,19 @@ def _list(options: argparse.Namespace) -> int:
         ],
     )
     if held:
-        write_line(
+        output.write_line(
             "Unknown: the worker has taken the job and gives no heartbeat since. The job runs if the worker is stuck "
             "in it, such as in a C call that keeps the interpreter lock; if it was killed, it goes back to its queue."
         )
     return 0
 
 
-def _job_row(process: str, tid: str, job: JobRecord, runs_for: str) -> Sequence[str]:
-    cells = (process, tid, job.jid, class_cell(job), job.queue)
-    return (*cells, args_cell(job.display_args), runs_for)
+def _job_row(process: str, tid: str, job: api.JobRecord, runs_for: str) -> Sequence[str]:
+    cells = (process, tid, job.jid, output.class_cell(job), job.queue)
+    return (*cells, output.args_cell(job.display_args), runs_for)
 
 
-def _row(process: Process, now: float) -> Sequence[str]:
+def _row(process: api.Process, now: float) -> Sequence[str]:
     return (
         process.identity,
         process.version or "-",
@@ -124,7 +107,7 @@ def _row(process: Process, now: float) -> Sequence[str]:
     )
 
 
-def _state(process: Process, now: float) -> str:
+def _state(process: api.Process, now: float) -> str:
     if not process.beat_at:
         return "no heartbeat"
     if process.is_silent(now):
@@ -132,25 +115,36 @@ def _state(process: Process, now: float) -> str:
     return "quiet" if process.is_quiet else "running"
 
 
-def _fields(process: Process, now: float) -> dict[str, Any]:
+def _fields(process: api.Process, now: float) -> dict[str, Any]:
     return {
-        **fields_of(process, "identity hostname pid tag labels version is_ours queues concurrency"),
-        **fields_of(process, "busy rss_kb rtt_us started_at beat_at"),
+        **output.fields_of(
+            process, "identity hostname pid tag labels version is_ours queues concurrency"
+        ),
+        **output.fields_of(process, "busy rss_kb rtt_us started_at beat_at"),
         "quiet": process.is_quiet,
         "silent": process.is_silent(now),
     }
 
 
-def _work_fields(work: Work) -> dict[str, Any]:
-    return {"thread": work.tid, **fields_of(work, "process run_at"), **job_fields(work.job)}
+def _work_fields(work: api.Work) -> dict[str, Any]:
+    return {
+        "thread": work.tid,
+        **output.fields_of(work, "process run_at"),
+        **output.job_fields(work.job),
+    }
 
 
-def _held_fields(held: HeldJob) -> dict[str, Any]:
-    return {"thread": held.tid, "process": held.process, "run_at": None, **job_fields(held.job)}
+def _held_fields(held: api.HeldJob) -> dict[str, Any]:
+    return {
+        "thread": held.tid,
+        "process": held.process,
+        "run_at": None,
+        **output.job_fields(held.job),
+    }
 
 
 def _signal(options: argparse.Namespace) -> int:
-    chosen = _chosen(options, open_operator(via="cli"))
+    chosen = _chosen(options, api.open_operator(via="cli"))
     verb = options.verb
     if not options.dry_run:
         which = f"{len(chosen):,} process{'' if len(chosen) == 1 else 'es'}"
@@ -164,13 +158,13 @@ def _signal(options: argparse.Namespace) -> int:
     said = f"would {verb}" if options.dry_run else asked
     identities = [each.identity for each in chosen]
     document = {"dry_run": options.dry_run, "action": verb, "processes": identities}
-    return answer(options, document, (f"{said} {identity}" for identity in identities))
+    return output.answer(options, document, (f"{said} {identity}" for identity in identities))
 
 
-def _chosen(options: argparse.Namespace, operator: Operator) -> list[Process]:
+def _chosen(options: argparse.Namespace, operator: api.Operator) -> list[api.Process]:
     if not (options.identities or options.all or options.host):
         raise PayloadError("name an IDENTITY (kiqbridge ps lists them), --host GLOB or --all")
-    processes = list(ProcessSet(operator))
+    processes = list(api.ProcessSet(operator))
     for identity in options.identities:
         if not any(each.identity.startswith(identity) for each in processes):
             raise PayloadError(

@@ -13,15 +13,12 @@ import argparse
 import contextlib
 import logging
 import os
-import select
+import queue
 import signal
-import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kiqbridge.config.config import SETTINGS, Config
@@ -106,12 +103,12 @@ class Reloader:
         self._kill_at: float | None = None
         self._is_ending = False
         self._status = 0
-        self._noted: deque[str] = deque()
-        self._rings, self._bell = socket.socketpair()
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def run(self) -> int:
         """Until TERM or INT; the exit code of the last worker."""
-        self._trap()
+        for number in (*(signal.Signals[f"SIG{name}"] for name in NAMES), signal.SIGCHLD):
+            signal.signal(number, lambda number, _frame: self._signals.put(number))
         self._start()
         if not self._watch.is_complete:
             logger.warning(
@@ -119,14 +116,11 @@ class Reloader:
                 MAX_FILES,
             )
         while True:
-            select.select([self._rings], [], [], self._watch.pause_s)
-            with contextlib.suppress(BlockingIOError):
-                self._rings.recv(4096)
-            while self._noted:
-                name = self._noted.popleft()
-                self._is_ending |= name in ENDING
-                if self._child is not None:
-                    self._child.send_signal(getattr(signal, f"SIG{name}"))
+            with contextlib.suppress(queue.Empty):
+                number = signal.Signals(self._signals.get(timeout=self._watch.pause_s))
+                self._is_ending |= number.name.removeprefix("SIG") in ENDING
+                if self._child is not None and number is not signal.SIGCHLD:  # which wakes us alone
+                    self._child.send_signal(number)
             if self._child is not None and self._child.poll() is not None:
                 self._collect(self._child.returncode)
             if self._child is None and self._is_ending:
@@ -176,14 +170,3 @@ class Reloader:
         else:
             said = f"exit code {status}" if status > 0 else f"signal {-status}"
             logger.error("the worker has ended (%s); it is started again when a file changes", said)
-
-    def _trap(self) -> None:
-        for end in (self._rings, self._bell):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
-        for name in NAMES:
-            signal.signal(getattr(signal, f"SIG{name}"), self._note)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._noted.append(signal.Signals(number).name.removeprefix("SIG"))

@@ -66,7 +66,7 @@ def _next(options: argparse.Namespace) -> int:
         schedule = _schedule(options)
         if isinstance(schedule, Rate) and schedule.bounds.start is None:
             schedule = replace(schedule, bounds=replace(schedule.bounds, start=after))
-        due = _after(schedule, after)
+        due = schedule.after(after)
         if until is not None:
             due = itertools.takewhile(lambda instant: instant <= until, due)
         count = options.count or (COUNT if until is None else MOST)
@@ -76,7 +76,7 @@ def _next(options: argparse.Namespace) -> int:
 def _previous(options: argparse.Namespace) -> int:
     with user_input():
         schedule = _schedule(options)
-        due = _before(schedule, options.from_ or datetime.now(UTC))
+        due = schedule.until((options.from_ or datetime.now(UTC)) - timedelta(microseconds=1))
         return _print(options, schedule, due, options.count or COUNT, "never before")
 
 
@@ -85,18 +85,6 @@ def _schedule(options: argparse.Namespace) -> ScheduleExpression:
     if options.crontab is not None:
         return parse_crontab(options.crontab, options.timezone, **bounds)
     return parse_expression(options.expression, options.timezone, **bounds)
-
-
-def _after(schedule: ScheduleExpression, after: datetime) -> Iterator[datetime]:
-    while (found := schedule.next_after(after)) is not None:
-        yield found
-        after = found
-
-
-def _before(schedule: ScheduleExpression, before: datetime) -> Iterator[datetime]:
-    while (found := schedule.latest_at_or_before(before - timedelta(microseconds=1))) is not None:
-        yield found
-        before = found
 
 
 def _print(

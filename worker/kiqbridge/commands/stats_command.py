@@ -9,15 +9,7 @@ import time
 from importlib.util import find_spec
 from typing import Any, Final
 
-from kiqbridge.api import (
-    KindOfKeys,
-    MemoryByKind,
-    Operator,
-    Stats,
-    fetch_memory_by_kind,
-    fetch_queue_rates,
-    open_operator,
-)
+from kiqbridge import api
 from kiqbridge.api.verdict import LIMITS
 from kiqbridge.commands import output
 from kiqbridge.commands.acting import write_paused_classes
@@ -54,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the counts once, or until Ctrl-C."""
-    operator = open_operator(via="cli")
+    operator = api.open_operator(via="cli")
     if options.watch is None:
         _show(operator, options)
         return 0
@@ -71,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
 
 
-def _show(operator: Operator, options: argparse.Namespace) -> None:
+def _show(operator: api.Operator, options: argparse.Namespace) -> None:
     fields, memory = _fields(operator), _memory(operator, is_wanted=options.memory)
     if options.json:
         for queue in fields["queues"]:
@@ -92,19 +84,19 @@ def _show(operator: Operator, options: argparse.Namespace) -> None:
         _show_memory(memory)
 
 
-def _memory(operator: Operator, *, is_wanted: bool) -> MemoryByKind | None:
+def _memory(operator: api.Operator, *, is_wanted: bool) -> api.MemoryByKind | None:
     """What takes the memory, if that is asked for or the memory is nearly full."""
     try:
         found = parse_memory(operator.pool.call("INFO", "memory"))
         if is_wanted or (found is not None and found.share >= LIMITS.memory_warning):
-            return fetch_memory_by_kind(operator)
+            return api.fetch_memory_by_kind(operator)
     except RedisRefused as error:
         if is_wanted:
             output.warn(f"what takes the memory is not known: {error}")
     return None
 
 
-def _show_memory(memory: MemoryByKind) -> None:
+def _show_memory(memory: api.MemoryByKind) -> None:
     of = "measured" if not memory.is_estimate else "estimated: measured were"
     output.write_line()
     output.write_line(
@@ -125,15 +117,15 @@ def _show_memory(memory: MemoryByKind) -> None:
     output.write_table(("kind", ">keys", ">memory", ">share", "largest"), rows)
 
 
-def _share(count: int, memory: MemoryByKind) -> str:
+def _share(count: int, memory: api.MemoryByKind) -> str:
     return f"{count / memory.used:.0%}" if memory.used else "-"
 
 
-def _largest(kind: KindOfKeys) -> str:
+def _largest(kind: api.KindOfKeys) -> str:
     return f"{shown(kind.largest)} {size_text(kind.largest_bytes)}" if kind.largest else "-"
 
 
-def _memory_fields(memory: MemoryByKind) -> dict[str, Any]:
+def _memory_fields(memory: api.MemoryByKind) -> dict[str, Any]:
     names = "kind is_ours keys bytes largest largest_bytes"
     kinds = [
         {**output.fields_of(each, names), "largest": shown(each.largest)} for each in memory.kinds
@@ -141,9 +133,9 @@ def _memory_fields(memory: MemoryByKind) -> dict[str, Any]:
     return {**output.fields_of(memory, "used rest looked_at total"), "kinds": kinds}
 
 
-def _fields(operator: Operator) -> dict[str, Any]:
+def _fields(operator: api.Operator) -> dict[str, Any]:
     """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds; `rates` one by one."""
-    stats, rates = Stats(operator), fetch_queue_rates(operator)
+    stats, rates = api.Stats(operator), api.fetch_queue_rates(operator)
     pauses = operator.pauses()
     paused = {each.name for each in pauses if each.kind == "queue"}
     return {

@@ -20,14 +20,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.facts import Facts
 from kiqbridge.api.gauges import read_gauges
-from kiqbridge.commands.output import (
-    QUEUE_TITLES,
-    class_cell,
-    drawn_table,
-    error_cell,
-    queue_row,
-    since_cell,
-)
+from kiqbridge.commands import output
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import printable
@@ -70,7 +63,7 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     queues = sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))
     title = f"{count_text(len(queues), 'queue')}, the slowest first"
     cells: Iterable[Sequence[str]] = (
-        queue_row(
+        output.queue_row(
             each.name,
             each.size,
             each.latency_s,
@@ -79,17 +72,22 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
         )
         for each in queues
     )
-    yield from _table(title, (*QUEUE_TITLES[:3], "", "rates"), cells, rows)
+    yield from _table(title, (*output.QUEUE_TITLES[:3], "", "rates"), cells, rows)
     title = f"{count_text(len(facts.work), 'job')} running, the longest first"
     cells = (
-        (span_text(now - each.run_at), class_cell(job), job.queue, job.jid, each.process)
+        (span_text(now - each.run_at), output.class_cell(job), job.queue, job.jid, each.process)
         for each in facts.work
         for job in [each.job]
     )
     yield from _table(title, (">runs for", "class", "queue", "!jid", "process"), cells, rows)
     title = f"{count_text(facts.dead, 'dead job')}, the last to die first"
     cells = (
-        (since_cell(each.score, now), class_cell(each), each.jid, error_cell(each))
+        (
+            output.since_cell(each.score, now),
+            output.class_cell(each),
+            each.jid,
+            output.error_cell(each),
+        )
         for each in deaths
     )
     yield from _table(title, (">died", "class", "!jid", "error"), cells, _DEATHS)
@@ -115,6 +113,6 @@ def _table(
     yield Text()
     yield Text(title, style="bold")
     if cells:
-        yield drawn_table(columns, cells[:most])
+        yield output.drawn_table(columns, cells[:most])
     if len(cells) > most:
         yield Text(f"{len(cells) - most:,} more", style="dim")

@@ -7,6 +7,7 @@ fire in spring looks like a fault.
 """
 
 import dataclasses
+import itertools
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -138,15 +139,10 @@ def most_frequent(schedules: Sequence[TemplateSchedule], now: datetime) -> Templ
 
 def _reach(expression: cron.ScheduleExpression, now: datetime) -> datetime | None:
     """When it will have fired ten times; far off if it ends before, None if it is over."""
-    instant = expression.next_after(now)
-    if instant is None:
-        return None
-    for _ in range(_COMING - 1):
-        following = expression.next_after(instant)
-        if following is None:
-            return datetime.max.replace(tzinfo=UTC)
-        instant = following
-    return instant
+    coming = list(itertools.islice(expression.after(now), _COMING))
+    if len(coming) < _COMING:
+        return datetime.max.replace(tzinfo=UTC) if coming else None
+    return coming[-1]
 
 
 def event_of(

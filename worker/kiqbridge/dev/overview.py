@@ -10,15 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.client.known_schedules import list_schedules
+from kiqbridge.client.known_schedules import KnownSchedule, list_schedules
 from kiqbridge.client.registry import Registry
 from kiqbridge.config.settings_file import queues_in, read_file
 from kiqbridge.dev import ledger_watch
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.schedule.template import TemplateSchedule
 from kiqbridge.store.ledger import LedgerEntry, read_ledger
 from kiqbridge.store.redis_pool import RedisPool
@@ -155,15 +153,14 @@ class Overview:
         if not found:
             return
         wall = time.time()
-        states = self._states([each.name for each in found[:MOST_SCHEDULES]])
         rows = [
             (
                 each.name,
-                "; ".join(map(self._described_job, each.jobs)),
-                f"{each.expression} {each.timezone}",
-                _next_of(each, state, wall),
+                "; ".join(map(self._described_job, each.definition.jobs)),
+                f"{each.definition.expression} {each.definition.timezone}",
+                _next_of(each, wall),
             )
-            for each, state in zip(found, states, strict=False)
+            for each in found[:MOST_SCHEDULES]
         ]
         clock = (
             ", by the real clock and not by that of the rules" if self.clock.is_simulated else ""
@@ -216,19 +213,12 @@ class Overview:
         note = self.places.note(job_class, queue)
         return f"{job_class} → {queue}" + (f" ({note})" if note else "")
 
-    def _dynamic(self) -> list[ScheduleDefinition]:
+    def _dynamic(self) -> list[KnownSchedule]:
         """The schedules that do not come from a template; none if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
             found = list_schedules(self.places.pool, self.places.keys)
-            return [each.definition for each in found if each.definition.origin != "template"]
+            return [each for each in found if each.definition.origin != "template"]
         return []
-
-    def _states(self, names: Sequence[str]) -> list[ScheduleState]:
-        """Whether schedules are paused; as if none were, if the server cannot be asked."""
-        with contextlib.suppress(KiqbridgeError):
-            texts = self.places.pool.call("HMGET", self.places.keys.schedule_states, *names)
-            return [ScheduleState.from_text(text) for text in texts]
-        return [ScheduleState() for _ in names]
 
     def _show_ledger(self) -> None:
         wall = time.time()
@@ -267,17 +257,22 @@ class Overview:
 
 def following(rule: TemplateSchedule, instant: datetime) -> str:
     """When a rule fires next, in its zone and in UTC."""
-    due = rule.expression.next_after(instant)
-    return shown_instant(due, rule.timezone) if due else "never again"
+    return _shown(rule.expression.next_after(instant), rule.timezone)
 
 
-def _next_of(schedule: ScheduleDefinition, state: ScheduleState, wall: float) -> str:
+def _next_of(known: KnownSchedule, wall: float) -> str:
+    schedule = known.definition
     if not schedule.enabled:
         return "disabled"
-    if state.pause_at(wall) is not None:
+    if known.state.pause_at(wall) is not None:
         return "paused"
     try:
-        due = schedule.when.next_after(datetime.fromtimestamp(wall, UTC))
+        return _shown(
+            schedule.when.next_after(datetime.fromtimestamp(wall, UTC)), schedule.timezone
+        )
     except ConfigError as error:
         return str(error)
-    return shown_instant(due, schedule.timezone) if due else "never again"
+
+
+def _shown(due: datetime | None, timezone: str) -> str:
+    return shown_instant(due, timezone) if due else "never again"

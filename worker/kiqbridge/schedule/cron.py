@@ -94,32 +94,36 @@ class Bounds:
 
 
 class _Occurrences:
-    """The three questions to an expression, over the walk of its occurrences, which knows no bounds."""
+    """The questions to an expression, over the walk of its occurrences, which knows no bounds."""
 
     __slots__ = ()
     bounds: Bounds
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        return next(self._after(instant), None)
+        return next(self.after(instant), None)
 
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
-        until = min(require_instant(instant), self.bounds.last)
-        past = (tick for tick in self.walk(until, backwards=True) if tick <= until)
-        tick = next(past, None)
-        return tick if tick and self.bounds.contain(tick) else None
+        return next(self.until(instant), None)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """Occurrences with start < t <= end, ascending, in UTC."""
         last = _require_aware("end", end)
-        return itertools.takewhile(last.__ge__, self._after(start))
+        return itertools.takewhile(last.__ge__, self.after(start))
 
-    def _after(self, instant: datetime) -> Iterator[datetime]:
+    def after(self, instant: datetime) -> Iterator[datetime]:
+        """Occurrences strictly after `instant`, ascending, in UTC."""
         after = require_instant(instant)
         begin, last = self.bounds.lower(after), self.bounds.last
         coming = (tick for tick in self.walk(begin) if tick > after and tick >= begin)
         return itertools.takewhile(last.__ge__, coming)
+
+    def until(self, instant: datetime) -> Iterator[datetime]:
+        """Occurrences that are not later than `instant`, descending, in UTC."""
+        until = min(require_instant(instant), self.bounds.last)
+        past = (tick for tick in self.walk(until, backwards=True) if tick <= until)
+        return itertools.takewhile(self.bounds.contain, past)
 
     def walk(self, instant: datetime, *, backwards: bool = False) -> Iterator[datetime]:
         """From about an instant on, ascending, or descending: some may lie just on the other side of it."""

@@ -169,7 +169,6 @@ def _ticks(
 def _of_one(
     definition: ScheduleDefinition, keys: Keys, number: int, before: float, until: float
 ) -> Iterator[Tick]:
-    moment, last = datetime.fromtimestamp(before, UTC), datetime.fromtimestamp(until, UTC)
-    while (due := definition.when.next_after(moment)) is not None and due <= last:
+    start, end = (datetime.fromtimestamp(each, UTC) for each in (before, until))
+    for due in definition.when.between(start, end):
         yield Tick(int(due.timestamp()), number, definition, keys)
-        moment = due

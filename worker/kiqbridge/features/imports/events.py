@@ -5,6 +5,7 @@ several expressions becomes several events whose ticks share one name: of a minu
 enqueued.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,9 +142,8 @@ def _event(each: Written, name: str, expression: str, now: datetime) -> list[str
     if isinstance(parsed, Rate):
         gap = parsed.period_s
     else:
-        first = parsed.next_after(now)
-        second = None if first is None else parsed.next_after(first)
-        gap = int((second - first).total_seconds()) if first and second else _LONGEST_AGE_S
+        pairs = itertools.pairwise(parsed.after(now))
+        gap = next((int((b - a).total_seconds()) for a, b in pairs), _LONGEST_AGE_S)
     age = max(_SHORTEST_AGE_S, min(_LONGEST_AGE_S, gap))
     properties += [
         'FlexibleTimeWindow: {Mode: "OFF"}',

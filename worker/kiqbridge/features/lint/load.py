@@ -244,6 +244,6 @@ def _interval_s(schedule: SourcedSchedule, start: int) -> int | None:
     instants = list(occurrences(schedule.definition.when, start, start + 2 * DAY_S))
     if len(instants) > 1:
         return min(later - each for each, later in itertools.pairwise(instants))
-    first = schedule.definition.when.next_after(datetime.fromtimestamp(start - 1, UTC))
-    second = first and schedule.definition.when.next_after(first)
-    return int((second - first).total_seconds()) if first and second else None
+    coming = schedule.definition.when.after(datetime.fromtimestamp(start - 1, UTC))
+    pairs = itertools.pairwise(coming)
+    return next((int((later - each).total_seconds()) for each, later in pairs), None)

@@ -7,27 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from kiqbridge.features.lint import times
 from kiqbridge.features.lint.finding import SEVERITIES, Finding, Surroundings, found
 from kiqbridge.features.lint.load import crowds, duplicates, long_jobs, unlimited_catching_up
-from kiqbridge.features.lint.times import (
-    lost_hours,
-    never_or_rarely,
-    repeated_hours,
-    rules_in_utc,
-    unsaid_zones,
-)
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.sourced import SourcedSchedule
 
 _Rule = Callable[[Surroundings], Iterable[Finding]]
 
 RULES: Final[Sequence[_Rule]] = (
-    never_or_rarely,
-    unsaid_zones,
-    rules_in_utc,
+    times.never_or_rarely,
+    times.unsaid_zones,
+    times.rules_in_utc,
     crowds,
-    lost_hours,
-    repeated_hours,
+    times.lost_hours,
+    times.repeated_hours,
     long_jobs,
     duplicates,
     unlimited_catching_up,

@@ -16,13 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from kiqbridge.aws.record import Delivery, Record
-from kiqbridge.aws.sources.reading import (
-    facets_of,
-    mapping_at,
-    mapping_or_empty,
-    records_of,
-    text_at,
-)
+from kiqbridge.aws.sources import reading
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 
@@ -37,7 +31,7 @@ _CHANGES: Final = {
 
 def read(event: Mapping[str, Any]) -> Delivery:
     """A record for each change; all of them or none are enqueued."""
-    return Delivery(source="s3", records=records_of(event, "s3", _change))
+    return Delivery(source="s3", records=reading.records_of(event, "s3", _change))
 
 
 def carried(value: Mapping[str, Any], where: str) -> Record:
@@ -46,7 +40,7 @@ def carried(value: Mapping[str, Any], where: str) -> Record:
     Raises:
         EventError: one of its changes cannot be read, so that none of the message is enqueued.
     """
-    parts = records_of(value, "s3", _change, where=where)
+    parts = reading.records_of(value, "s3", _change, where=where)
     for part in parts:
         if part.error is not None:
             raise part.error
@@ -57,9 +51,9 @@ def carried(value: Mapping[str, Any], where: str) -> Record:
 
 def facets_of_detail(detail: Mapping[str, Any]) -> dict[str, str]:
     """Bucket and key of an event of EventBridge."""
-    return facets_of(
-        bucket=mapping_or_empty(detail.get("bucket")).get("name"),
-        key=mapping_or_empty(detail.get("object")).get("key"),
+    return reading.facets_of(
+        bucket=reading.mapping_or_empty(detail.get("bucket")).get("name"),
+        key=reading.mapping_or_empty(detail.get("object")).get("key"),
     )
 
 
@@ -67,32 +61,38 @@ def identity_of_event(event: Mapping[str, Any]) -> Identity | None:
     """The identity of an event of EventBridge; None if it has no sequencer or is of another kind."""
     change = _CHANGES.get(str(event["detail-type"]))
     try:
-        detail = mapping_at(event, "detail", "")
-        thing = mapping_at(detail, "object", "detail")
-        bucket = text_at(mapping_at(detail, "bucket", "detail"), "name", "")
-        return _identity(bucket, text_at(thing, "key", ""), change, thing) if change else None
+        detail = reading.mapping_at(event, "detail", "")
+        thing = reading.mapping_at(detail, "object", "detail")
+        bucket = reading.text_at(reading.mapping_at(detail, "bucket", "detail"), "name", "")
+        return (
+            _identity(bucket, reading.text_at(thing, "key", ""), change, thing) if change else None
+        )
     except EventError:
         return None  # then its id is its identity
 
 
 def _change(record: Mapping[str, Any], where: str) -> Record:
-    s3 = mapping_at(record, "s3", where)
-    name = text_at(record, "eventName", where)
-    bucket = text_at(mapping_at(s3, "bucket", f"{where}.s3"), "name", f"{where}.s3.bucket")
-    thing = mapping_at(s3, "object", f"{where}.s3")
-    key = unquote_plus(text_at(thing, "key", f"{where}.s3.object"))
+    s3 = reading.mapping_at(record, "s3", where)
+    name = reading.text_at(record, "eventName", where)
+    bucket = reading.text_at(
+        reading.mapping_at(s3, "bucket", f"{where}.s3"), "name", f"{where}.s3.bucket"
+    )
+    thing = reading.mapping_at(s3, "object", f"{where}.s3")
+    key = unquote_plus(reading.text_at(thing, "key", f"{where}.s3.object"))
     kind = name.partition(":")[0]
     identity = _identity(bucket, key, _CHANGES.get(kind, name), thing)
     if identity is None:
-        response = mapping_at(record, "responseElements", where)
-        request = text_at(response, "x-amz-request-id", f"{where}.responseElements")
+        response = reading.mapping_at(record, "responseElements", where)
+        request = reading.text_at(response, "x-amz-request-id", f"{where}.responseElements")
         identity = Identity(Source.S3, (bucket, key, name, f"request {request}"))
     return Record(
         source="s3",
         event={**record, "s3": {**s3, "object": {**thing, "key": key}}},
         where=where,
         origin=f"s3:{bucket}",
-        facets=facets_of(bucket=bucket, key=key, event=name, region=record.get("awsRegion")),
+        facets=reading.facets_of(
+            bucket=bucket, key=key, event=name, region=record.get("awsRegion")
+        ),
         identity=identity,
     )
 
@@ -101,5 +101,5 @@ def _identity(bucket: str, key: str, change: str, thing: Mapping[str, Any]) -> I
     sequencer = thing.get("sequencer")
     if not isinstance(sequencer, str) or not sequencer:
         return None
-    parts = (bucket, key, change, text_at(thing, "sequencer", "object"))
+    parts = (bucket, key, change, reading.text_at(thing, "sequencer", "object"))
     return Identity(Source.S3, parts)

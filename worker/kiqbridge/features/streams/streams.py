@@ -17,18 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result, carry
-from kiqbridge.aws.sources import family
-from kiqbridge.aws.sources.reading import (
-    decoded,
-    facets_of,
-    mapping_at,
-    mapping_or_empty,
-    parsed,
-    records_of,
-    service_of,
-    text_at,
-    text_or_none,
-)
+from kiqbridge.aws.sources import family, reading
 from kiqbridge.errors import EventError
 from kiqbridge.wire import active_job
 from kiqbridge.wire.guards import Identity, Source
@@ -45,9 +34,9 @@ def read(event: Mapping[str, Any]) -> Delivery:
     Raises:
         EventError: of a tumbling window, which expects a state as its answer.
     """
-    source = service_of(event["Records"][0]).removeprefix("aws:")
+    source = reading.service_of(event["Records"][0]).removeprefix("aws:")
     read_one, about = (_change, _place) if source == "dynamodb" else (_data, _place_of_kinesis)
-    records = records_of(event, source, read_one, about)
+    records = reading.records_of(event, source, read_one, about)
     if "window" in event:
         raise EventError(
             "window: a tumbling window expects a state, which this function does not keep; take "
@@ -73,19 +62,26 @@ def checkpoint_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str
 
 def _place(record: Mapping[str, Any]) -> dict[str, Any]:
     """The sequence number, by which the answer names a change of a table."""
-    return {"item": text_or_none(mapping_or_empty(record.get("dynamodb")).get("SequenceNumber"))}
+    return {
+        "item": reading.text_or_none(
+            reading.mapping_or_empty(record.get("dynamodb")).get("SequenceNumber")
+        )
+    }
 
 
 def _change(record: Mapping[str, Any], where: str) -> Record:
     from kiqbridge.features.streams.attribute_value import plain  # noqa: PLC0415 - Kinesis has none
 
-    arn, identifier = text_at(record, "eventSourceARN", where), text_at(record, "eventID", where)
-    change = mapping_at(record, "dynamodb", where)
-    item = text_at(change, "SequenceNumber", f"{where}.dynamodb")
+    arn, identifier = (
+        reading.text_at(record, "eventSourceARN", where),
+        reading.text_at(record, "eventID", where),
+    )
+    change = reading.mapping_at(record, "dynamodb", where)
+    item = reading.text_at(change, "SequenceNumber", f"{where}.dynamodb")
     images = {
         name: {
             key: plain(value, f"{where}.dynamodb.{name}.{key}")
-            for key, value in mapping_at(change, name, f"{where}.dynamodb").items()
+            for key, value in reading.mapping_at(change, name, f"{where}.dynamodb").items()
         }
         for name in _IMAGES
         if name in change
@@ -98,11 +94,11 @@ def _change(record: Mapping[str, Any], where: str) -> Record:
         job=inserted if inserted is not None and _is_job(inserted) else None,
         where=f"{where}.dynamodb.NewImage",
         origin=arn,
-        facets=facets_of(
+        facets=reading.facets_of(
             event=name,
             table=arn.partition(":table/")[2].partition("/")[0],
             region=record.get("awsRegion"),
-            principal=mapping_or_empty(record.get("userIdentity")).get("principalId"),
+            principal=reading.mapping_or_empty(record.get("userIdentity")).get("principalId"),
         ),
         identity=Identity(Source.DYNAMODB, (arn, identifier)),
         item=item,
@@ -118,23 +114,26 @@ def _is_job(item: Mapping[str, Any]) -> bool:
 
 def _place_of_kinesis(record: Mapping[str, Any]) -> dict[str, Any]:
     """The sequence number, by which the answer names a record; a pipe leaves the inner object out."""
-    kinesis = mapping_or_empty(record.get("kinesis", record))
-    return {"item": text_or_none(kinesis.get("sequenceNumber"))}
+    kinesis = reading.mapping_or_empty(record.get("kinesis", record))
+    return {"item": reading.text_or_none(kinesis.get("sequenceNumber"))}
 
 
 def _data(record: Mapping[str, Any], where: str) -> Record:
-    kinesis = mapping_or_empty(record.get("kinesis", record))
-    arn, identifier = text_at(record, "eventSourceARN", where), text_at(record, "eventID", where)
+    kinesis = reading.mapping_or_empty(record.get("kinesis", record))
+    arn, identifier = (
+        reading.text_at(record, "eventSourceARN", where),
+        reading.text_at(record, "eventID", where),
+    )
     where = f"{where}.kinesis" if "kinesis" in record else where
-    item = text_at(kinesis, "sequenceNumber", where)
-    data = decoded(text_at(kinesis, "data", where), f"{where}.data")
+    item = reading.text_at(kinesis, "sequenceNumber", where)
+    data = reading.decoded(reading.text_at(kinesis, "data", where), f"{where}.data")
     if data.startswith(_AGGREGATED):
         raise EventError(
             f"{where}.data: several records that the Kinesis Producer Library aggregated; set its "
             "AggregationEnabled to false, or put a function before this one that takes them apart"
         )
     try:
-        value = parsed(data.decode())  # JSON, or the text
+        value = reading.parsed(data.decode())  # JSON, or the text
     except UnicodeDecodeError:
         value = kinesis["data"]
     made = Record(
@@ -143,7 +142,7 @@ def _data(record: Mapping[str, Any], where: str) -> Record:
         job=value,
         where=f"{where}.data",
         origin=arn,
-        facets=facets_of(
+        facets=reading.facets_of(
             stream=arn.rpartition("/")[2],
             partition_key=kinesis.get("partitionKey"),
             region=record.get("awsRegion"),

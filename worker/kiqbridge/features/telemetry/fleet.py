@@ -10,16 +10,10 @@ from kiqbridge.api.operator import Operator
 from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.verdict_rules import judge
 from kiqbridge.engine.inflight.incarnations import list_registered
-from kiqbridge.features.telemetry.catalogue import (
-    MOST_CLASSES,
-    MOST_QUEUES,
-    OTHERS,
-    Family,
-    families,
-)
+from kiqbridge.features.telemetry import catalogue
 
 
-def fleet_families(operator: Operator) -> list[Family]:
+def fleet_families(operator: Operator) -> list[catalogue.Family]:
     """All metrics of the fleet now, in six round trips; of many queues and classes the largest, the rest as `others`.
 
     Args:
@@ -38,7 +32,7 @@ def fleet_families(operator: Operator) -> list[Family]:
     kinds = [fact.kind for fact in wrong]
     processes = facts.processes
     ours = sum(each.is_ours for each in processes)
-    return families(
+    return catalogue.families(
         "fleet",
         {
             "redis_up": 1,
@@ -59,22 +53,26 @@ def _queues(facts: Facts) -> dict[str, Mapping[str, float]]:
     """Their sizes add up; of the latencies of those without a name the highest one is shown."""
     paused = {each.name for each in facts.pauses if each.kind == "queue"}
     ranked = sorted(facts.queues, key=lambda each: (-each.size, -each.latency_s, each.name))
-    shown, rest = ranked[:MOST_QUEUES], ranked[MOST_QUEUES:]
+    shown, rest = ranked[: catalogue.MOST_QUEUES], ranked[catalogue.MOST_QUEUES :]
     sizes: dict[str, float] = {queue.name: queue.size for queue in shown}
     latencies = {queue.name: max(0.0, queue.latency_s) for queue in shown}
     pauses: dict[str, float] = {queue.name: queue.name in paused for queue in shown}
     if rest:
-        sizes[OTHERS] = sizes.get(OTHERS, 0) + sum(queue.size for queue in rest)
-        latencies[OTHERS] = max(latencies.get(OTHERS, 0), *(queue.latency_s for queue in rest))
-        pauses[OTHERS] = max(pauses.get(OTHERS, 0), *(queue.name in paused for queue in rest))
+        sizes[catalogue.OTHERS] = sizes.get(catalogue.OTHERS, 0) + sum(queue.size for queue in rest)
+        latencies[catalogue.OTHERS] = max(
+            latencies.get(catalogue.OTHERS, 0), *(queue.latency_s for queue in rest)
+        )
+        pauses[catalogue.OTHERS] = max(
+            pauses.get(catalogue.OTHERS, 0), *(queue.name in paused for queue in rest)
+        )
     return {"queue_size": sizes, "queue_latency_seconds": latencies, "queue_paused": pauses}
 
 
 def _classes(classes: Mapping[str, Counts]) -> dict[str, Mapping[str, float]]:
     ranked = sorted(classes.items(), key=lambda each: (-each[1].executions, each[0]))
-    kept: dict[str, Counts] = dict(ranked[:MOST_CLASSES])
-    for _, counts in ranked[MOST_CLASSES:]:
-        kept[OTHERS] = kept.get(OTHERS, Counts()) + counts
+    kept: dict[str, Counts] = dict(ranked[: catalogue.MOST_CLASSES])
+    for _, counts in ranked[catalogue.MOST_CLASSES :]:
+        kept[catalogue.OTHERS] = kept.get(catalogue.OTHERS, Counts()) + counts
     return {
         "class_recent_executions": {name: counts.executions for name, counts in kept.items()},
         "class_recent_failures": {name: counts.failures for name, counts in kept.items()},

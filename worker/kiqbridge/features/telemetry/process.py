@@ -6,19 +6,13 @@ from typing import Any
 from kiqbridge import __version__
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.settle.metrics import Measured
-from kiqbridge.features.telemetry.catalogue import (
-    MOST_CLASSES,
-    OTHERS,
-    Distribution,
-    Family,
-    families,
-)
+from kiqbridge.features.telemetry import catalogue
 from kiqbridge.wire.measures import BUCKETS
 
 
-def process_families(identity: str, numbers: ProcessNumbers) -> list[Family]:
+def process_families(identity: str, numbers: ProcessNumbers) -> list[catalogue.Family]:
     """All metrics of a process; of many classes those that ran first, the rest together as `others`."""
-    return families(
+    return catalogue.families(
         "worker",
         {
             "info": {(identity, __version__): 1},
@@ -46,8 +40,8 @@ class ShownClasses:
     def __call__(self, name: str) -> str:
         """The label of a class."""
         if name not in self._names:
-            if len(self._names) >= MOST_CLASSES:
-                return OTHERS
+            if len(self._names) >= catalogue.MOST_CLASSES:
+                return catalogue.OTHERS
             self._names[name] = None
         return name
 
@@ -56,12 +50,12 @@ _shown = ShownClasses()
 
 
 def _classes(classes: Mapping[str, Measured]) -> dict[str, Mapping[str, Any]]:
-    durations: dict[str, Distribution] = {}
+    durations: dict[str, catalogue.Distribution] = {}
     failures: dict[str, int] = {}
     for name, measured in classes.items():
         label = _shown(name)
         counts, sum_s = durations.get(label, ([0] * BUCKETS, 0.0))
         added = [count + measured.histogram.get(at, 0) for at, count in enumerate(counts)]
-        durations[label] = Distribution(added, sum_s + measured.ms / 1000)
+        durations[label] = catalogue.Distribution(added, sum_s + measured.ms / 1000)
         failures[label] = failures.get(label, 0) + measured.failed
     return {"job_duration_seconds": durations, "class_failed": failures}
