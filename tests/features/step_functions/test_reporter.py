@@ -1,7 +1,6 @@
 """Sending reports: what is removed, what is put off, and what others may take."""
 
 import json
-import random
 import threading
 import time
 
@@ -51,23 +50,21 @@ def connection(process):
 
 @pytest.fixture
 def reporter(process, connection, service):
-    return TaskReporter(
-        keys=process.keys, connection=connection, service=service, rng=random.Random(1)
-    )
+    return TaskReporter(keys=process.keys, connection=connection, service=service)
 
 
 @pytest.fixture
-def started(process, connection, service):
+def started(process, connection, service, monkeypatch):
     """Starts a reporter whose looks are noted: (it, the notes)."""
 
     def start(look_s):
         looks = []
+        monkeypatch.setattr("kiqbridge.features.step_functions.reporter.LOOK_S", look_s)
         reporter = TaskReporter(
             keys=process.keys,
             connection=connection,
             service=service,
             on_look=lambda: looks.append(True),
-            look_s=look_s,
         )
         reporter.start()
         return reporter, looks
@@ -129,6 +126,20 @@ def test_one_that_is_refused_is_put_off_and_the_others_are_sent(redis, reporter,
     assert [token for token, _ in service.calls] == ["a", "b", "c"]
     assert list(waiting(redis)) == ["b"]
     assert "j-b of class Bill could not be reported to Step Functions: AccessDenied" in caplog.text
+
+
+def test_one_that_is_put_off_and_gone_stays_gone(redis, reporter, service, monkeypatch):
+    add(redis, "a")
+
+    def fail_once_it_is_gone(*_outcome):
+        redis.delete(REPORTS)
+        raise CallFailed("AccessDeniedException", is_service=False)
+
+    monkeypatch.setattr(service, "succeed", fail_once_it_is_gone)
+
+    reporter.look()
+
+    assert not redis.exists(REPORTS)
 
 
 def test_when_the_service_is_away_the_others_are_left_and_due_at_once(redis, reporter, service):
@@ -295,8 +306,11 @@ def lost():
     raise RedisUnavailable("the reply was lost, by the test's will")
 
 
-def test_while_the_beat_finds_no_reports_nothing_is_asked_for(redis, connection, service):
-    reporter = TaskReporter(keys=Keys(), connection=connection, service=service, look_s=0.02)
+def test_while_the_beat_finds_no_reports_nothing_is_asked_for(
+    redis, connection, service, monkeypatch
+):
+    monkeypatch.setattr("kiqbridge.features.step_functions.reporter.LOOK_S", 0.02)
+    reporter = TaskReporter(keys=Keys(), connection=connection, service=service)
     looks = []
     look, reporter.look = reporter.look, lambda: looks.append("look") or look()
     reporter.note(False)

@@ -113,13 +113,13 @@ def pass_on(end: FlowEnd, client: Client) -> Sequence[Effect]:
 
 def success_report(task: Task, output: JobOutput, now: float) -> bytes:
     """The report of a job that has succeeded at `now` (epoch seconds)."""
-    text = omitted_output(task, output.omitted) if output.omitted else output.text
+    text = omitted_output(task.jid, output.omitted) if output.omitted else output.text
     return _report(task, now, output=text)
 
 
-def omitted_output(task: Task, why: str) -> str:
+def omitted_output(jid: str, why: str) -> str:
     """What is sent in the place of a return value that cannot be: the state machine goes on with it."""
-    return json.dumps({"jid": task.jid, "omitted": f"the return value {why}"})
+    return json.dumps({"jid": jid, "omitted": f"the return value {why}"})
 
 
 def failure_report(

@@ -15,11 +15,11 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kiqbridge.client.current import log_context
-from kiqbridge.features.step_functions import waiting
 from kiqbridge.features.step_functions.report import TaskReport, omitted_output
 from kiqbridge.features.step_functions.service import (
     CallFailed,
@@ -27,15 +27,17 @@ from kiqbridge.features.step_functions.service import (
     OutputRefused,
     StepFunctions,
 )
-from kiqbridge.features.step_functions.task import Task
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.role import Role, Until
+from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
+
+_TAKE: Final = scripts.load("take_reports")
 
 LOOK_S: Final = 5.0
 """Seconds between two looks for reports that others have left, while there are any."""
@@ -67,8 +69,6 @@ class TaskReporter(Role):
         connection: its own.
         service: Step Functions.
         on_look: called at each look, on this thread.
-        look_s: seconds between two looks.
-        rng: spreads what several workers try again.
 
     Attributes:
         sent: how many reports Step Functions has taken.
@@ -81,8 +81,6 @@ class TaskReporter(Role):
         connection: RedisConnection,
         service: StepFunctions,
         on_look: Callable[[], object] = lambda: None,
-        look_s: float = LOOK_S,
-        rng: random.Random | None = None,
     ) -> None:
         super().__init__(
             "task reports",
@@ -92,12 +90,10 @@ class TaskReporter(Role):
             join_s=LAST_REPORTS_S,
         )
         self.sent = 0
-        self._keys = keys
+        self._key = keys.task_reports
         self._connection = connection
         self._service = service
         self._on_look = on_look
-        self._look_s = look_s
-        self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._warn_at = 0.0
         self._pause_s = 0.0
         self._looked_at = 0.0
@@ -106,7 +102,7 @@ class TaskReporter(Role):
     def note(self, is_some: bool, /) -> None:  # noqa: FBT001 - as `LeaseKeeper.watch` calls it
         """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
         self._hint.give(is_some=is_some)
-        if is_some and time.monotonic() >= self._looked_at + self._look_s:
+        if is_some and time.monotonic() >= self._looked_at + LOOK_S:
             self._some.set()
 
     def look(self) -> bool:
@@ -115,25 +111,25 @@ class TaskReporter(Role):
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
-        if not waiting.has_reports(self._connection, self._keys):
+        if not self._connection.call("EXISTS", self._key):
             return False
-        taken = waiting.take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
+        now, *texts = self._connection.script(_TAKE, [self._key], [BATCH, TAKE_S])
         began = time.monotonic()
-        for index, text in enumerate(taken.texts):
+        for index, text in enumerate(texts):
             threads.beat()
-            if not self._send(text, lambda: taken.now + time.monotonic() - began):
-                for other in taken.texts[index + 1 :]:
-                    waiting.put_off_report(self._connection, self._keys, other, until=taken.now)
+            if not self._send(text, lambda: float(now) + time.monotonic() - began):
+                for other in texts[index + 1 :]:
+                    self._wait(other, float(now))
                 return False
-        return len(taken.texts) == BATCH
+        return len(texts) == BATCH
 
     def _send(self, text: bytes, now: Callable[[], float]) -> bool:
         """Send one report and remove it, or put it off; False: others could not be sent now, either."""
         try:
             report = TaskReport.from_text(text)
         except ValueError:  # its message would quote the token
-            logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
-            waiting.remove_report(self._connection, self._keys, text)
+            logger.warning("a report in %s cannot be read: dropped", self._key)
+            self._remove(text)
             return True
         with log_context(**{"class": report.job_class, "jid": report.jid}):
             return self._send_read(report, text, now)
@@ -155,20 +151,15 @@ class TaskReporter(Role):
             )
         except OutputRefused:
             # The state machine must not wait for ever: it gets an output that names what is left out.
-            task = Task(token=report.token, jid=report.jid, job_class=report.job_class)
             logger.warning(
                 "Step Functions does not take the return value of %s as JSON: an object with the members jid "
                 "and omitted is sent in its place",
                 _named(report),
             )
-            other = TaskReport(
-                token=report.token,
-                jid=report.jid,
-                job_class=report.job_class,
-                at=report.at,
-                output=omitted_output(task, "was refused by Step Functions as no JSON"),
-            )
-            waiting.replace_report(self._connection, self._keys, text, other.to_text())
+            why = "was refused by Step Functions as no JSON"
+            other = replace(report, output=omitted_output(report.jid, why)).to_text()
+            add, remove = ("ZADD", self._key, "0", other), ("ZREM", self._key, text)
+            self._connection.run(("MULTI",), add, remove, ("EXEC",))
             self._some.set()
             return True
         except CallFailed as error:
@@ -177,14 +168,14 @@ class TaskReporter(Role):
             self.sent += 1
             what = "failure" if report.output is None else "success"
             logger.info("reported the %s of %s to Step Functions", what, _named(report))
-        waiting.remove_report(self._connection, self._keys, text)
+        self._remove(text)
         return True
 
     def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
         age_s = wall_now() - report.at
         if age_s > OLDEST_S:
             logger.error("%s ended more than a year ago: its report is dropped", _named(report))
-            waiting.remove_report(self._connection, self._keys, text)
+            self._remove(text)
             return True
         if time.monotonic() >= self._warn_at:
             self._warn_at = time.monotonic() + WARN_S
@@ -193,13 +184,22 @@ class TaskReporter(Role):
                 "sent later",
                 _named(report),
                 error,
-                self._keys.task_reports,
+                self._key,
             )
-        pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
-        waiting.put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        spread = random.uniform(0.8, 1.2)  # noqa: S311 - of what several workers try again
+        pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * spread
+        self._wait(text, now + pause_s)
         if error.is_service:
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
         return not error.is_service
+
+    def _remove(self, text: bytes) -> None:
+        """It has been sent, or no execution waits for it."""
+        self._connection.call("ZREM", self._key, text)
+
+    def _wait(self, text: bytes, until: float) -> None:
+        """It is due again at this time (epoch seconds, of the server), unless it is gone."""
+        self._connection.call("ZADD", self._key, "XX", repr(until), text)
 
     def _look_on(self) -> None:
         while True:
@@ -213,7 +213,7 @@ class TaskReporter(Role):
             if self._pause_s:
                 self._stopping.wait(self._pause_s)  # whatever is written meanwhile
             elif not self._stopping.is_set():
-                self._some.wait(self._look_s)
+                self._some.wait(LOOK_S)
 
     def _turn(self, *, must_look: bool) -> None:
         self._on_look()
