@@ -8,7 +8,7 @@ from support.jobs import own_declarations
 from kiqbridge import Job, job
 from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.dev.scaffold.app_files import App, app_files
-from kiqbridge.features.check.check import check_template
+from kiqbridge.features.check.command import check_template
 from kiqbridge.features.check.inputs import Application
 
 RULE = """        Hello:

@@ -16,7 +16,7 @@ from kiqbridge.features.cluster.nodes import (
     _of_slots,
     slot_of,
 )
-from kiqbridge.features.cluster.sentinels import PrimaryConnection, PrimarySSLConnection
+from kiqbridge.features.cluster.pool import PrimaryConnection, PrimarySSLConnection
 from kiqbridge.store.redis_address import connection_factory
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.scripts import from_text

@@ -9,10 +9,14 @@ from moto import mock_aws
 from support.waiting import wait_until
 
 from kiqbridge.commands import cli
-from kiqbridge.features.dead_letters import archive
 from kiqbridge.features.dead_letters import trim as dead_trim
-from kiqbridge.features.dead_letters.archive import ArchiveFailed, DeadArchive
-from kiqbridge.features.dead_letters.trim import AT_ONCE, GATHER_S, DeadTrim
+from kiqbridge.features.dead_letters.trim import (
+    AT_ONCE,
+    GATHER_S,
+    ArchiveFailed,
+    DeadArchive,
+    DeadTrim,
+)
 from kiqbridge.features.transfer import file
 from kiqbridge.wire.dead_bounds import DeadBounds, dropped_in, fleet_bounds
 from kiqbridge.wire.keys import Keys
@@ -203,7 +207,7 @@ def test_a_process_that_ends_between_loses_nothing(redis, connection, folder, mo
     members = fill(redis, 50)
     places = {
         "fsync": (file.os, "fsync"),
-        "rename": (archive.Path, "rename"),
+        "rename": (dead_trim.Path, "rename"),
         "remove_dead": (dead_trim, "remove_dead"),
         "report": (DeadTrim, "_report"),
     }

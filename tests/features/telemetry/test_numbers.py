@@ -21,7 +21,7 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.features.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
 from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.features.telemetry.otel import OtelPush
-from kiqbridge.features.telemetry.process import ShownClasses, process_families
+from kiqbridge.features.telemetry.process import label_of, process_families
 from kiqbridge.features.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
 from kiqbridge.features.telemetry.statsd_push import StatsdPush
 from kiqbridge.features.telemetry.worker import require_extras, send_zeros_for_gone
@@ -195,12 +195,12 @@ def test_a_process_shows_its_durations_as_a_histogram():
     assert found["kiqbridge_worker_redis_round_trip_seconds",] == 0.0005
 
 
-def test_a_class_keeps_its_series_so_that_no_counter_falls():
-    shown = ShownClasses()
-    first = [shown(f"Job{number}") for number in range(MOST_CLASSES + 5)]
+def test_a_class_keeps_its_series_so_that_no_counter_falls(monkeypatch):
+    monkeypatch.setattr("kiqbridge.features.telemetry.process._named", {})
+    first = [label_of(f"Job{number}") for number in range(MOST_CLASSES + 5)]
 
     assert first[MOST_CLASSES:] == ["others"] * 5
-    assert [shown(f"Job{number}") for number in range(MOST_CLASSES + 5)] == first
+    assert [label_of(f"Job{number}") for number in range(MOST_CLASSES + 5)] == first
 
 
 def scraped(port):
@@ -223,7 +223,8 @@ def test_a_port_that_is_taken_is_logged_and_taken_when_it_is_free(monkeypatch, c
     wait_until(lambda: served.port == port)
 
     assert scraped(port)["kiqbridge_worker_busy",] == 2
-    served.stop()
+    served._server.shutdown()
+    served._close()
     assert caplog.text.count("cannot be taken") == 1
 
 

@@ -62,9 +62,9 @@ def add_verb(
         run: performs it; gets the options, and returns the exit code.
         text: its help.
         examples: command lines that work.
-        more: `description`, where the help does not say enough; defaults of its options.
+        more: defaults of its options; `description`, where neither the help nor the docstring of `run` says it.
     """
-    description = more.pop("description", f"{text[0].upper()}{text[1:]}.")
+    description = more.pop("description", run.__doc__ or f"{text[0].upper()}{text[1:]}.")
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=description)
     parser.set_defaults(command=run, **more)
     add_example(parser, *examples)

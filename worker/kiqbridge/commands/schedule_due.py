@@ -27,8 +27,6 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
         _next,
         "when an expression is due",
         "kiqbridge schedule next --expression 'cron(0 3 * * ? *)' --timezone Europe/Paris --count 5",
-        description="Print when a schedule is due next, strictly after --from. Exit 0 also if that is never, 2 if "
-        "it cannot be read.",
     )
     previous = add_verb(
         verbs,
@@ -36,8 +34,6 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
         _previous,
         "when an expression was due",
         "kiqbridge schedule previous --crontab '30 8 * * 1-5' --count 3",
-        description="Print when a schedule was due last, strictly before --from, latest first. Exit 0 also if that "
-        "is never, 2 if it cannot be read.",
     )
     for verb, default in (
         (following, "default for a rate: --from"),
@@ -61,6 +57,7 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
 
 
 def _next(options: argparse.Namespace) -> int:
+    """Print when a schedule is due next, strictly after --from. Exit 0 also if that is never, 2 if it cannot be read."""
     after, until = options.from_ or datetime.now(UTC), options.until
     with user_input():
         schedule = _schedule(options)
@@ -74,6 +71,10 @@ def _next(options: argparse.Namespace) -> int:
 
 
 def _previous(options: argparse.Namespace) -> int:
+    """Print when a schedule was due last, strictly before --from, latest first.
+
+    Exit 0 also if that is never, 2 if it cannot be read.
+    """
     with user_input():
         schedule = _schedule(options)
         due = schedule.until((options.from_ or datetime.now(UTC)) - timedelta(microseconds=1))

@@ -1,7 +1,6 @@
 """`kiqbridge schedule list` and `history`: when schedules fire next, how they fired, and what did not come."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +8,17 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TextIO
 from zoneinfo import ZoneInfo
 
-from kiqbridge.api import Operator, ScheduleView, open_operator
+from kiqbridge.api import ScheduleView, open_operator
 from kiqbridge.api.schedules import others_schedules, schedule_view
+from kiqbridge.client.known_schedules import parsed
 from kiqbridge.commands import output
 from kiqbridge.commands.acting import write_paused_classes
 from kiqbridge.commands.arguments import Verbs, add, add_json, add_verb, user_input, within
 from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
-from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.errors import PayloadError, near_names
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import ledger
-from kiqbridge.wire import json_text
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown
 from kiqbridge.wire.tick_mark import JobEnd
@@ -49,9 +48,6 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
         _list,
         "all schedules and when they fire next",
         "kiqbridge schedule list --template template.yaml --redis",
-        description="List schedules by their next firing. With --redis also how each fired last, which are "
-        "paused, and those that the Ruby gem sidekiq-cron fires. A rate without a start is counted from 1970; "
-        "AWS counts it from its deployment. Exit 0, or 2 if something cannot be read.",
     )
     add(verb, "--json", "an array of schedules")
     add(verb, "--from TIME", "the next firing after it (default: now)")
@@ -62,10 +58,6 @@ def add_arguments(verbs: "Verbs[Any]") -> None:
         _history,
         "what fired, by which clock, and how its jobs ended",
         "kiqbridge schedule history nightly-report",
-        description="Print the newest instants of a schedule: how late each was enqueued and by which clock, how "
-        "often it was delivered, and how its jobs ended; ticks that did not come are among them. A job that is "
-        f"{OPEN} waits, runs or is retried, or Ruby performed it. The ledger remembers 17 days. Exit 2 if no "
-        "schedule has this name.",
     )
     add(verb, "NAME", "of the schedule, such as shop/NightlyReport")
     text = f"how many (default: {COUNT})"
@@ -135,6 +127,11 @@ class Row:
 
 
 def _list(options: argparse.Namespace) -> int:
+    """List schedules by their next firing.
+
+    With --redis also how each fired last, which are paused, and those that the Ruby gem sidekiq-cron fires. A rate
+    without a start is counted from 1970; AWS counts it from its deployment. Exit 0, or 2 if something cannot be read.
+    """
     now = options.from_ or datetime.now(UTC)
     with user_input():
         sources = read_sources(options)
@@ -234,6 +231,12 @@ def _last_text(row: Row, now: datetime) -> str:
 
 
 def _history(options: argparse.Namespace) -> int:
+    """Print the newest instants of a schedule: how late each was enqueued and by which clock, and what became of it.
+
+    That is how often it was delivered, and how its jobs ended; ticks that did not come are among them. A job that is
+    open waits, runs or is retried, or Ruby performed it. The ledger remembers 17 days. Exit 2 if no schedule has this
+    name.
+    """
     server = open_operator(via="cli")
     pool, keys, name, most = server.pool, server.keys, options.name, options.count
     since, until = (each and each.timestamp() for each in (options.since, options.until))
@@ -244,7 +247,7 @@ def _history(options: argparse.Namespace) -> int:
     rows = [_Row(at, by_instant.get(at), at in missed) for at in instants]
     if not rows and name not in (known := ledger.known_schedules(pool, keys)):
         raise PayloadError(_unknown(name, known))
-    definition = _definition(server, name)
+    definition = parsed(name, pool.call("HGET", keys.schedules, name) or b"")  # None: shown in UTC
     if options.json:
         names = "expression timezone"
         about = output.fields_of(definition, names) if definition else dict.fromkeys(names.split())
@@ -269,21 +272,10 @@ class _Row(NamedTuple):
         return [(jid, self.entry.end_of(jid)) for jid in self.entry.jids] if self.entry else []
 
 
-def _definition(server: Operator, name: str) -> ScheduleDefinition | None:
-    """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
-    key = server.keys.schedules
-    text = server.pool.call("HGET", key, name)
-    try:
-        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
-    except (ConfigError, ValueError) as error:
-        output.warn(f"{name} in {key} cannot be read: {error}")
-        return None
-
-
 def _unknown(name: str, known: set[str]) -> str:
     short = name.rpartition("/")[2].lower()
     near = [each for each in sorted(known) if each.rpartition("/")[2].lower() == short]
-    near = near or difflib.get_close_matches(name, known, n=_NEAR)
+    near = near or near_names(name, known, _NEAR)
     hint = f"did you mean {', '.join(near[:_NEAR])}?" if near else "nothing was enqueued under it"
     return f"no schedule is named {name!r}: {hint}"
 

@@ -12,6 +12,7 @@ alerts:
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
 from kiqbridge.api.rulebook import RULEBOOK
@@ -44,16 +45,13 @@ class AlertRule:
     for_s: float = FOR_S
 
 
+@dataclass(frozen=True, slots=True)
 class AlertReceiver:
     """Who is notified; `target` is an address, a routing key, an ARN or the name of a job, and may be a secret."""
 
-    def __init__(self, kind: Kind, target: str, queue: str = "default") -> None:
-        self.kind = kind
-        self.target = target
-        self.queue = queue
-
-    def __repr__(self) -> str:
-        return f"AlertReceiver({self.kind})"
+    kind: Kind
+    target: str = field(repr=False)
+    queue: str = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _check,
         "compare contracts: enqueues that no application performs, arity, types",
         "kiqbridge contract check rails.json -r jobs",
-        description="Compare contracts of applications that share a Redis, and with -r the jobs of this one. "
-        "Exit code 1: they disagree.",
     )
     arguments.add(checking, "FILE...", "a contract; - is standard input", dest="files")
     arguments.add_require(checking)
@@ -58,6 +56,7 @@ def _stubs(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    """Compare contracts of applications that share a Redis, and with -r the jobs of this one. Exit code 1: they disagree."""
     contracts = [_read(file) for file in options.files]
     if options.require:
         contracts.append(_own(options.require, None))

@@ -14,7 +14,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from kiqbridge.client.registry import JobDefinition
@@ -84,21 +84,15 @@ class JobContract:
         return self.takes_more and not self.parameters
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the document; what is the default is left out."""
-        shown: dict[str, Any] = {
-            "parameters": [
-                {"name": each.name, "type": each.type}
-                | ({"optional": True} if each.optional else {})
-                | ({"keyword": True} if each.keyword else {})
-                for each in self.parameters
-            ]
-        }
-        for name in _FLAGS:
-            if getattr(self, name):
-                shown[name] = True
-        return shown | {
-            name: value for name, value in (("queue", self.queue), ("place", self.place)) if value
-        }
+        """As it stands in a document; what is as usual is left out."""
+        parameters = [_given(each, "type") for each in self.parameters]
+        return {**_given(self, "parameters"), "parameters": parameters}
+
+
+def _given(value: Any, always: str) -> dict[str, Any]:
+    """Fields of a dataclass that have not their default, and one that is always there."""
+    found = {each.name: (getattr(value, each.name), each.default) for each in fields(value)}
+    return {n: given for n, (given, usual) in found.items() if given != usual or n == always}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

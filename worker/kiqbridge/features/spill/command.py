@@ -179,7 +179,6 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _take_all(options: argparse.Namespace) -> int:
-    """Handle the messages of all queues; 0 if none is left that was looked at, 1 if one is."""
     queues = [Messages(url) for url in _urls(options)]
     if not (options.dry_run or options.yes):
         count = sum(queue.counts()["waiting"] for queue in queues)

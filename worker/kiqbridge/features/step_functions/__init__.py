@@ -11,5 +11,5 @@ FEATURE = Feature(
     package=__name__,
     ends={"task_token": "report:report_end"},
     consequences="report:pass_on",
-    worker="roles:roles",
+    worker="reporter:roles",
 )

@@ -20,6 +20,8 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.client.current import log_context
+from kiqbridge.engine.parts import EngineParts
+from kiqbridge.features.step_functions.heartbeats import TaskHeartbeats
 from kiqbridge.features.step_functions.report import TaskReport, omitted_output
 from kiqbridge.features.step_functions.service import (
     CallFailed,
@@ -225,3 +227,17 @@ class TaskReporter(Role):
 
 def _named(report: TaskReport) -> str:
     return f"job {report.jid} of class {report.job_class}"
+
+
+def roles(parts: EngineParts) -> tuple[Role, ...]:
+    """What sends heartbeats, and what sends reports."""
+    service, reports = StepFunctions(), parts.keys.task_reports
+    heartbeats = TaskHeartbeats(
+        running=parts.running_jobs, service=service, every_s=parts.config.task_heartbeat_s
+    )
+    reporter = TaskReporter(
+        keys=parts.keys, connection=parts.connect(), service=service, on_look=heartbeats.look
+    )
+    parts.outbox.on_write[reports] = reporter.wake
+    parts.keeper.watch([reports], reporter.note)
+    return heartbeats, reporter

@@ -53,18 +53,12 @@ def _queues(facts: Facts) -> dict[str, Mapping[str, float]]:
     """Their sizes add up; of the latencies of those without a name the highest one is shown."""
     paused = {each.name for each in facts.pauses if each.kind == "queue"}
     ranked = sorted(facts.queues, key=lambda each: (-each.size, -each.latency_s, each.name))
-    shown, rest = ranked[: catalogue.MOST_QUEUES], ranked[catalogue.MOST_QUEUES :]
-    sizes: dict[str, float] = {queue.name: queue.size for queue in shown}
-    latencies = {queue.name: max(0.0, queue.latency_s) for queue in shown}
-    pauses: dict[str, float] = {queue.name: queue.name in paused for queue in shown}
-    if rest:
-        sizes[catalogue.OTHERS] = sizes.get(catalogue.OTHERS, 0) + sum(queue.size for queue in rest)
-        latencies[catalogue.OTHERS] = max(
-            latencies.get(catalogue.OTHERS, 0), *(queue.latency_s for queue in rest)
-        )
-        pauses[catalogue.OTHERS] = max(
-            pauses.get(catalogue.OTHERS, 0), *(queue.name in paused for queue in rest)
-        )
+    sizes, latencies, pauses = dict[str, float](), dict[str, float](), dict[str, float]()
+    for place, queue in enumerate(ranked):
+        name = queue.name if place < catalogue.MOST_QUEUES else catalogue.OTHERS
+        sizes[name] = sizes.get(name, 0) + queue.size
+        latencies[name] = max(latencies.get(name, 0.0), queue.latency_s)
+        pauses[name] = max(pauses.get(name, 0), queue.name in paused)
     return {"queue_size": sizes, "queue_latency_seconds": latencies, "queue_paused": pauses}
 
 

@@ -1,7 +1,7 @@
 """The numbers of one worker process, out of its memory: no Redis, no lock."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge import __version__
 from kiqbridge.engine.numbers import ProcessNumbers
@@ -28,32 +28,21 @@ def process_families(identity: str, numbers: ProcessNumbers) -> list[catalogue.F
     )
 
 
-class ShownClasses:
-    """Which classes have series of their own: the first ones that ran, as long as the process lives.
-
-    A class that changed places with the others would make their counters fall.
-    """
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-
-    def __call__(self, name: str) -> str:
-        """The label of a class."""
-        if name not in self._names:
-            if len(self._names) >= catalogue.MOST_CLASSES:
-                return catalogue.OTHERS
-            self._names[name] = None
-        return name
+_named: Final[dict[str, None]] = {}
 
 
-_shown = ShownClasses()
+def label_of(name: str) -> str:
+    """The label of a class: its name for the first `MOST_CLASSES` that come, and for ever; of further ones `OTHERS`."""
+    if name not in _named and len(_named) < catalogue.MOST_CLASSES:
+        _named[name] = None
+    return name if name in _named else catalogue.OTHERS
 
 
 def _classes(classes: Mapping[str, Measured]) -> dict[str, Mapping[str, Any]]:
     durations: dict[str, catalogue.Distribution] = {}
     failures: dict[str, int] = {}
     for name, measured in classes.items():
-        label = _shown(name)
+        label = label_of(name)
         counts, sum_s = durations.get(label, ([0] * BUCKETS, 0.0))
         added = [count + measured.histogram.get(at, 0) for at, count in enumerate(counts)]
         durations[label] = catalogue.Distribution(added, sum_s + measured.ms / 1000)

@@ -1,7 +1,6 @@
 """Prometheus' text, and the port at which a worker serves it."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +10,7 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.features.telemetry.catalogue import Distribution, Family, families, load
 from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.runtime import job_forks
+from kiqbridge.runtime.role import Role
 from kiqbridge.wire.measures import BOUNDS_MS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def as_text(families: Callable[[], Iterable[Family]]) -> bytes:
     return text
 
 
-class PrometheusPort:
+class PrometheusPort(Role):
     """Serves families at `/metrics` of a port.
 
     A port that another process has is no reason not to perform jobs: at a rolling restart the old process keeps
@@ -69,33 +69,18 @@ class PrometheusPort:
     def __init__(
         self, families: Callable[[], Iterable[Family]], *, host: str, port: int, count: int = 1
     ) -> None:
+        super().__init__("prometheus", self._listen)
         self._client = load("prometheus_client", "prometheus")
         self._registry = _registry(families, of_process=True)
         self._host = host
         self._ports = range(port, port + count)
         self._server: Any = None
-        self._stopping = threading.Event()
         job_forks.on_child(self._close)  # else a child would keep the port when this process ends
-        self._thread = threading.Thread(
-            target=self._listen, name="kiqbridge-prometheus", daemon=True
-        )
 
     @property
     def port(self) -> int | None:
         """The port on which it listens; None: on none yet."""
         return None if self._server is None else int(self._server.server_port)
-
-    def start(self) -> None:
-        """Listen, now or as soon as a port is free."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End it."""
-        self._stopping.set()
-        self._thread.join()
-        if self._server is not None:
-            self._server.shutdown()
-            self._close()
 
     def _close(self) -> None:
         if self._server is not None:
