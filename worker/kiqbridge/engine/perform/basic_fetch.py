@@ -8,9 +8,9 @@ import threading
 from collections.abc import Sequence
 
 from kiqbridge.engine.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.engine.inflight.outage import RETRY_S, Outage
+from kiqbridge.engine.inflight.outage import Outage
+from kiqbridge.engine.perform.fetch import Fetches
 from kiqbridge.engine.perform.slots import SlotsByKind
-from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
@@ -26,8 +26,8 @@ LOOK_AT_ROOMS_S = 0.05
 """How often to look for room, if none of the queues has a next job that could begin."""
 
 
-class BasicFetcher:
-    """One job at a time for one thread; the same interface as `Fetcher`."""
+class BasicFetcher(Fetches):
+    """One job at a time for one thread; None after 2 s without one. A popped job is in no list to be acknowledged."""
 
     def __init__(
         self,
@@ -37,52 +37,23 @@ class BasicFetcher:
         outage: Outage,
         by_kind: SlotsByKind | None = None,
     ) -> None:
-        self.connection = connection
+        super().__init__(connection, order, outage, by_kind)
         self._keys = keys
-        self._order = order
-        self._outage = outage
         self._paused: frozenset[str] = frozenset()
         self._looked_at = 0.0
-        self._by_kind = by_kind or SlotsByKind((), {})
         self._full: set[str] = set()
-        self._work = f"taking jobs of {', '.join(sorted(order()))}"
-        self.has_fetched = False
-        self.refused: BaseException | None = None
-        self.last: Chunk | None = None
+        self._last: Chunk | None = None
 
-    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
-        """The next job, or None after 2 s without one."""
-        try:
-            chunk = self._pop()
-        except KiqbridgeError as error:
-            self._outage.report(error, self._work)
-            give_up.wait(RETRY_S)
-            return None
-        except BaseException as error:
-            if not self.has_fetched:
-                self.refused = error
-            raise
-        self.has_fetched = True
-        self._outage.over(self._work)
-        return chunk
-
-    def acknowledge(self, give_up: threading.Event) -> None:
-        """Do nothing: a popped job is in no list."""
-
-    def acknowledge_for(self, connection: RedisConnection) -> None:
-        """Do nothing: a popped job is in no list."""
-
-    def share(self, chunk: Chunk) -> None:
-        """Do nothing: a popped job is in no list."""
+    @property
+    def last(self) -> Chunk | None:
+        """The chunk that was fetched last."""
+        return self._last
 
     def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
         """Pop nothing from its queue until there is room: what lies there is not seen before."""
         self._full.add(chunk.queue)
 
-    def leave(self, chunk: Chunk) -> None:
-        """Do nothing: a popped job is in no list."""
-
-    def _pop(self) -> Chunk | None:
+    def _take(self, most: int) -> Chunk | None:  # noqa: ARG002 - see `Fetches`
         queues = self._served()
         if not queues:
             pause_s = LOOK_AT_ROOMS_S if self._full else BLOCK_S
@@ -99,8 +70,8 @@ class BasicFetcher:
         key, text = reply
         home = text_of(key)
         queue = home.removeprefix(self._keys.queue(""))
-        self.last = Chunk(lease=NO_LEASE, queue=queue, home=home, list_key="", jobs=[text])
-        return self.last
+        self._last = Chunk(lease=NO_LEASE, queue=queue, home=home, list_key="", jobs=[text])
+        return self._last
 
     def _served(self) -> Sequence[str]:
         now = lease_now()

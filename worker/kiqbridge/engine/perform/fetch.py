@@ -12,7 +12,7 @@
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, SpareClaimers
@@ -37,25 +37,56 @@ MISREAD_S = 0.1
 """Pause after a job that was claimed, though jobs of its class were not to be."""
 
 
-class Fetches(Protocol):
+class Fetches:
     """Where a processor gets its jobs from.
 
     Attributes:
         connection: the thread's own, for settling what it fetched.
         has_fetched: a claim has succeeded, whether or not it brought jobs.
         refused: the unexpected error of the first claim, if it raised one.
-        last: the chunk that was fetched last: an error may have kept it from its thread.
     """
 
-    connection: RedisConnection
-    has_fetched: bool
-    refused: BaseException | None
+    def __init__(
+        self,
+        connection: RedisConnection,
+        order: QueueOrder,
+        outage: Outage,
+        by_kind: SlotsByKind | None,
+    ) -> None:
+        self.connection = connection
+        self._order = order
+        self._outage = outage
+        self._by_kind = by_kind or SlotsByKind((), {})
+        self._work = f"taking jobs of {', '.join(sorted(order()))}"
+        self.has_fetched = False
+        self.refused: BaseException | None = None
 
     @property
-    def last(self) -> Chunk | None: ...  # noqa: D102 - see above
+    def last(self) -> Chunk | None:
+        """The chunk that was fetched last: an error may have kept it from its thread."""
+        raise NotImplementedError
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
         """Jobs of one queue, or None: look whether to go on."""
+        try:
+            chunk = self._take(most)
+        except KiqbridgeError as error:
+            self._outage.report(error, self._work)
+            give_up.wait(RETRY_S)
+            return None
+        except BaseException as error:
+            if not self.has_fetched:
+                self.refused = error
+            raise
+        self.has_fetched = True
+        self._outage.over(self._work)
+        return self._taken(chunk, most)
+
+    def _take(self, most: int) -> Chunk | None:
+        raise NotImplementedError
+
+    def _taken(self, chunk: Chunk | None, _most: int) -> Chunk | None:
+        return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:
         """Acknowledge the last chunk without taking another.
@@ -77,7 +108,7 @@ class Fetches(Protocol):
         """Leave a shared chunk to the event loop, and fetch on under another claimer."""
 
 
-class Fetcher:
+class Fetcher(Fetches):
     """Chunks for one thread, in the order of its capsule's queues."""
 
     def __init__(
@@ -90,49 +121,34 @@ class Fetcher:
         *,
         by_kind: SlotsByKind | None = None,
     ) -> None:
+        super().__init__(claimer.connection, order, outage, by_kind)
         self.claimer = claimer
-        self.connection = claimer.connection
         self._spare = spare
-        self._order = order
         self._gate = gate
-        self._outage = outage
-        self._by_kind = by_kind or SlotsByKind((), {})
         self._without: Sequence[str] = ()
         self._woken = False
-        self._work = f"taking jobs of {', '.join(sorted(order()))}"
-        self.has_fetched = False
-        self.refused: BaseException | None = None
 
     @property
     def last(self) -> Chunk | None:
         """The chunk that was fetched last."""
         return self.claimer.last
 
-    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
-        """Up to `most` jobs of one queue; blocks while idle. None: look whether to go on.
-
-        Acknowledges the chunk before.
-        """
+    def _take(self, most: int) -> Chunk | None:
+        """Up to `most` jobs of one queue; acknowledges the chunk before."""
         try:
             if self._by_kind.is_tight:
                 most, self._without = self._by_kind.allowance(most)
             else:
                 self._without = ()
-            chunk = self.claimer.claim(
+            return self.claimer.claim(
                 self._order(), most, self._without, sharers=self._gate.sharers()
             )
-        except KiqbridgeError as error:
-            self._looked(found=False)
-            self._outage.report(error, self._work)
-            give_up.wait(RETRY_S)
-            return None
-        except BaseException as error:
-            self._looked(found=False)  # else no idle thread would be woken any more
-            if not self.has_fetched:
-                self.refused = error
+        except BaseException:
+            self._looked(found=False)  # else nobody who is idle would be woken any more
             raise
-        self.has_fetched = True
-        self._outage.over(self._work)
+
+    def _taken(self, chunk: Chunk | None, most: int) -> Chunk | None:
+        """What was claimed, or blocks until there is something; None: look whether to go on."""
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between
