@@ -340,7 +340,7 @@ def test_nothing_else_is_allowed(server, raw, user, words):
     pool_client = Client(address(server, user), namespace=NAMESPACE)
 
     with pytest.raises(RedisRefused, match="permission"):
-        pool_client._redis.call(*words)
+        pool_client.pool.call(*words)
     pool_client.close()
 
 

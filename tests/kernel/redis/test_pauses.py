@@ -404,7 +404,7 @@ class TestTheReader:
 
 
 def connection_of(client):
-    return client._redis.connection()
+    return client.pool.connection()
 
 
 def url_as(credentials, pool):

@@ -138,7 +138,8 @@ class Client(Operations):
         return self.writer if self.fleets is None else self.fleets.writer(jobs)
 
     def __repr__(self) -> str:
-        return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
+        address, namespace = self.pool.address, self.keys.prefix
+        return f"Client({address}, {namespace=}, profile={self.profile!r})"
 
     @property
     def max_payload_bytes(self) -> int:
@@ -147,7 +148,7 @@ class Client(Operations):
 
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
-        self._redis.close()
+        self.pool.close()
         if self.fleets is not None:
             self.fleets.close()
 
@@ -396,4 +397,4 @@ class Client(Operations):
 
         if self.fleets is not None:
             return self.fleets.find_tick(None, schedule, instant)
-        return tick_push.find_tick(self._redis, self.keys, schedule, instant)
+        return tick_push.find_tick(self.pool, self.keys, schedule, instant)

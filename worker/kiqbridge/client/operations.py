@@ -11,10 +11,10 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile, ProfileSetting
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from typing import Unpack
 
     from kiqbridge.client.deploy_mark import DeployMark
-    from kiqbridge.store.pauses import Pause
+    from kiqbridge.store.pauses import Pause, PauseOptions
 
 
 class Operations:
@@ -27,15 +27,10 @@ class Operations:
     """
 
     def __init__(self, pool: RedisPool, keys: Keys, profile: ProfileSetting) -> None:
-        self._redis = pool
+        self.pool = pool
         self.keys = keys
         self.profile = profile
         self.fleet_profile = FleetProfile(profile, pool, keys)
-
-    @property
-    def pool(self) -> RedisPool:
-        """The connections of this client."""
-        return self._redis
 
     def wire_profile(self) -> Profile:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
@@ -55,7 +50,7 @@ class Operations:
             RedisUnavailable: nothing was written.
         """
         cancel = seams.call("cancel")
-        asked: int = cancel(self._redis, self.keys, jid, self.wire_profile, client_now())
+        asked: int = cancel(self.pool, self.keys, jid, self.wire_profile, client_now())
         return asked
 
     def deploy_mark(self, label: str) -> "DeployMark":
@@ -71,18 +66,10 @@ class Operations:
             PayloadError: that is no label.
             RedisUnavailable: nothing was written.
         """
-        mark: DeployMark = seams.call("deploy_mark")(self._redis, self.keys, label, client_now())
+        mark: DeployMark = seams.call("deploy_mark")(self.pool, self.keys, label, client_now())
         return mark
 
-    def pause_queue(
-        self,
-        name: str,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
+    def pause_queue(self, name: str, **options: "Unpack[PauseOptions]") -> "Pause":
         """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
 
         In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
@@ -101,25 +88,15 @@ class Operations:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
 
-        return pauses.pause(
-            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
-        )
+        return pauses.pause(self.pool, self.keys, "queue", name, **options)
 
     def resume_queue(self, name: str) -> bool:
         """End the pause of a queue, also one that another user made; whether it was paused. Raises as `pause_queue`."""
         from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
 
-        return pauses.unpause(self._redis, self.keys, "queue", name)
+        return pauses.unpause(self.pool, self.keys, "queue", name)
 
-    def pause_class(
-        self,
-        job_class: object,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
+    def pause_class(self, job_class: object, **options: "Unpack[PauseOptions]") -> "Pause":
         """Let our workers run no job of this class: those they meet are put off, a minute each time.
 
         In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
@@ -137,22 +114,13 @@ class Operations:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
 
-        return pauses.pause(
-            self._redis,
-            self.keys,
-            "class",
-            wire_name_of(job_class),
-            reason=reason,
-            by=by,
-            for_s=for_s,
-            until=until,
-        )
+        return pauses.pause(self.pool, self.keys, "class", wire_name_of(job_class), **options)
 
     def resume_class(self, job_class: object) -> bool:
         """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
         from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
 
-        return pauses.unpause(self._redis, self.keys, "class", wire_name_of(job_class))
+        return pauses.unpause(self.pool, self.keys, "class", wire_name_of(job_class))
 
     def pauses(self) -> "list[Pause]":
         """What is paused now: queues, those that Ruby paused included, then classes.
@@ -162,4 +130,4 @@ class Operations:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415
 
-        return pauses.list_pauses(self._redis, self.keys)
+        return pauses.list_pauses(self.pool, self.keys)

@@ -3,7 +3,6 @@
 It is written by the scripts that enqueue (push_tick.lua) and that settle (settle.lua).
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -177,13 +176,8 @@ def read_ledgers(
 
 
 def _readable(texts: Sequence[bytes]) -> list[dict[str, Any]]:
-    found = []
-    for text in texts:
-        with contextlib.suppress(json_text.MalformedJSON):
-            found.append(json_text.loads(text))
-    return [
-        each for each in found if isinstance(each, dict) and {"at", "enqueued_at"} <= each.keys()
-    ]
+    found = map(json_text.read_object, texts)
+    return [each for each in found if {"at", "enqueued_at"} <= each.keys()]
 
 
 def _with_ends(

@@ -8,7 +8,7 @@ class is ours alone: its jobs are put off, see `gate`. Each write is one script.
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.records import dataclass
@@ -64,16 +64,26 @@ class Entry:
     pause: Pause
 
 
+class PauseOptions(TypedDict, total=False):
+    """What a pause is given: why, and who, for those who look at it; its end.
+
+    Attributes:
+        for_s: seconds after which it ends by itself.
+        until: epoch seconds or an aware datetime at which it ends by itself.
+    """
+
+    reason: str
+    by: str
+    for_s: float | None
+    until: float | datetime | None
+
+
 def pause(
     pool: RedisPool,
     keys: Keys,
     kind: Kind,
     name: str,
-    *,
-    reason: str = "",
-    by: str = "",
-    for_s: float | None = None,
-    until: float | datetime | None = None,
+    **options: Unpack[PauseOptions],
 ) -> Pause:
     """Pause a queue or a class, or change its pause; returns what is in force now.
 
@@ -82,31 +92,14 @@ def pause(
         keys: the namespace.
         kind: what to pause.
         name: of a queue, or of a class as it stands on the wire; a Rails job's own class.
-        reason, by: kept for those who look at the pauses.
-        for_s: seconds after which it ends by itself.
-        until: epoch seconds or an aware datetime at which it ends by itself.
+        options: see `PauseOptions`.
 
     Raises:
         PayloadError: a wrong value; nothing was written.
         RedisUnavailable: repeat it.
     """
     _check_name(kind, name)
-    check_json(reason, "reason")
-    check_json(by, "by")
-    seconds, moment = checked_end(for_s, until)
-    now = server_time(pool.call("TIME"))
-    if moment is not None and moment <= now:
-        raise PayloadError(
-            f"until: {shorten(until)} is over; the clock of Redis shows {now:.0f} (epoch seconds)"
-        )
-    made = Pause(
-        kind=kind,
-        name=name,
-        reason=reason,
-        by=by,
-        at=now,
-        until=moment if seconds is None else now + seconds,
-    )
+    made = Pause(kind=kind, name=name, **pause_terms(server_time(pool.call("TIME")), **options))
     pool.script(
         _PAUSE, [keys.pauses, keys.paused], [_field(kind, name), made.entry(), _queue(kind, name)]
     )
@@ -181,7 +174,7 @@ def read_entries(fields: Mapping[bytes, bytes]) -> Iterable[Entry]:
     for field, text in fields.items():
         kind, separator, name = text_of(field).partition(":")
         if separator and kind in ("queue", "class"):
-            parsed = _parsed(text)
+            parsed = json_text.read_object(text)
             yield Entry(
                 field=field,
                 text=text,
@@ -218,26 +211,37 @@ def _check_name(kind: Kind, name: object) -> None:
     check_json(name, kind)
 
 
-def checked_end(for_s: object, until: object) -> tuple[float | None, float | None]:
-    """The length of a pause in seconds, or its end in epoch seconds; None for what is not given.
+def pause_terms(
+    now: float,
+    *,
+    reason: str = "",
+    by: str = "",
+    for_s: object = None,
+    until: object = None,
+) -> dict[str, Any]:
+    """Reason, author, begin and end of a pause that begins `now`, by the clock of Redis (epoch seconds).
 
     Raises:
-        PayloadError: both are given, or one cannot be used.
+        PayloadError: a value cannot be used, the end is over, or is given twice.
     """
+    check_json(reason, "reason")
+    check_json(by, "by")
     if for_s is not None and until is not None:
         raise PayloadError("for_s, until: give one of them, how long the pause lasts or its end")
     seconds = None if for_s is None else float(epoch_seconds(for_s, field="for_s"))
     if seconds is not None and seconds <= 0:
         raise PayloadError(f"for_s: {shorten(for_s)} is not a number of seconds above 0")
-    return seconds, None if until is None else float(epoch_seconds(until, field="until"))
-
-
-def _parsed(text: bytes) -> Mapping[str, Any]:
-    try:
-        parsed = json_text.loads(text)
-    except json_text.MalformedJSON:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
+    end = None if until is None else float(epoch_seconds(until, field="until"))
+    if end is not None and end <= now:
+        raise PayloadError(
+            f"until: {shorten(until)} is over; the clock of Redis shows {now:.0f} (epoch seconds)"
+        )
+    return {
+        "reason": reason,
+        "by": by,
+        "at": now,
+        "until": end if seconds is None else now + seconds,
+    }
 
 
 def _text(value: object) -> str:

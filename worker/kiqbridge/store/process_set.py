@@ -68,11 +68,7 @@ def queues_of_processes(
 
 def queues_in(info: bytes) -> list[str]:
     """The queues that a process serves, out of the field `info` of its hash."""
-    try:
-        fields = json_text.loads(info)
-    except json_text.MalformedJSON:
-        return []
-    queues = fields.get("queues") if isinstance(fields, dict) else None
+    queues = json_text.read_object(info).get("queues")
     return [name for name in queues if isinstance(name, str)] if isinstance(queues, list) else []
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from redis.exceptions import RedisError
 
@@ -50,12 +50,7 @@ def is_ours(info: bytes) -> bool:
 
 def _version(info: bytes) -> str:
     """The version that a process shows, OURS for one of ours, empty for what cannot be read."""
-    try:
-        parsed: Any = json_text.loads(info)
-    except json_text.MalformedJSON:
-        return ""
-    if not isinstance(parsed, dict):
-        return ""
+    parsed = json_text.read_object(info)
     version = parsed.get("version")
     version = version if isinstance(version, str) else ""
     labels = parsed.get("labels")

@@ -53,6 +53,15 @@ def loads(text: bytes) -> Any:
     return value
 
 
+def read_object(text: bytes | None) -> dict[str, Any]:
+    """The object that a JSON text is; empty for none, and for what is no object or cannot be read."""
+    try:
+        value = loads(text) if text else None
+    except MalformedJSON:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def dumps(value: Any) -> bytes:
     """Compact UTF-8 text of a value whose types were checked before (see `payload`).
 

@@ -40,12 +40,9 @@ def shown_text(job: RunningJob) -> bytes:
             return _unreadable(job)
         odd = replacements(found.strings, found.others)
         return with_more(text.strip(), odd) if odd else text
-    try:
-        # As it is published: what is no UTF-8 is replaced.
-        payload = json_text.loads(text.decode("utf-8", "replace").encode())
-    except json_text.MalformedJSON:
-        payload = None
-    if isinstance(payload, dict):
+    # As it is published: what is no UTF-8 is replaced.
+    payload = json_text.read_object(text.decode("utf-8", "replace").encode())
+    if payload:
         shown = showable(payload)
         return text if shown is payload else json_text.dumps_moved(shown, text)
     return _unreadable(job)

@@ -94,7 +94,8 @@ def undeclared(connection: RedisLike, keys: Keys) -> list[str]:
     return sorted(
         text_of(name)
         for name, text in pairs_of(texts).items()
-        if _parsed(text).get("origin") == "code" and text_of(name) not in published.live
+        if json_text.read_object(text).get("origin") == "code"
+        and text_of(name) not in published.live
     )
 
 
@@ -113,7 +114,7 @@ def read_published(fields: Mapping[bytes, bytes], own: str, now: float) -> Publi
     """What the fields of `kb:declared` say at `now` (epoch seconds), without the worker whose field is `own`."""
     found = Published()
     for field_, text in fields.items():
-        name, value = text_of(field_), _parsed(text)
+        name, value = text_of(field_), json_text.read_object(text)
         if name.startswith(SEEN):
             versions = value.get("versions")
             found.seen[name.removeprefix(SEEN)] = (
@@ -148,11 +149,3 @@ def _read_worker(found: Published, worker: str, apps: object) -> None:
         for name, digest in schedules.items() if isinstance(schedules, Mapping) else ():
             declared = Live(worker=worker, app=str(app), apps=apps.keys(), digest=str(digest))
             found.live.setdefault(str(name), []).append(declared)
-
-
-def _parsed(text: bytes) -> Mapping[str, Any]:
-    try:
-        value = json_text.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, Mapping) else {}

@@ -7,7 +7,7 @@ then runs.
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
@@ -29,9 +29,8 @@ from kiqbridge.features.dynamic.store import (
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
-from kiqbridge.store.pauses import checked_end, server_time
+from kiqbridge.store.pauses import PauseOptions, pause_terms, server_time
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import check_json
 
 Change = Literal["created", "changed", "unchanged"]
 
@@ -153,15 +152,7 @@ class Schedules:
                 return bool(read.definition)
         raise busy(name)
 
-    def pause(
-        self,
-        name: str,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: float | datetime | None = None,
-    ) -> SchedulePause:
+    def pause(self, name: str, **options: Unpack[PauseOptions]) -> SchedulePause:
         """Let a schedule fire no more, one of a template as well; jobs that are in a queue run.
 
         What comes due meanwhile is not caught up. Pausing again replaces reason and end. A name that is not
@@ -178,16 +169,8 @@ class Schedules:
             PayloadError: a wrong value; nothing was written.
             RedisUnavailable: pause again, which does no harm.
         """
-        check_json(reason, "reason")
-        check_json(by, "by")
-        seconds, moment = checked_end(for_s, until)
         for read in self._reads(name):
-            if moment is not None and moment <= read.now:
-                raise PayloadError(
-                    f"until: {shorten(until)} is over; the clock of Redis shows {read.now:.0f} (epoch seconds)"
-                )
-            end = moment if seconds is None else read.now + seconds
-            made = SchedulePause(reason=reason, by=by, at=read.now, until=end)
+            made = SchedulePause(**pause_terms(read.now, **options))
             state = ScheduleState(paused=made, skipped=_skipped(read))
             if self._hold(name, read, state.to_text(), cursor=BACK, withdraw="all"):
                 return made
