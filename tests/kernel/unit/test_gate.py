@@ -84,7 +84,7 @@ class TestPausedClasses:
     def test_a_pause_goes_before_everything_else_and_a_change_counts_at_once(self):
         gate = gatekeeper(unknown_class="route:ruby", declared=())
         assert gate.check(JOB | {"bid": "b"}).at is None
-        gate._paused.classes = frozenset({"Mail"})
+        gate.paused.classes = frozenset({"Mail"})
         assert gate.check(JOB | {"bid": "b"}).at
 
     @pytest.mark.parametrize("odd", [None, 7, [], {"a": 1}])

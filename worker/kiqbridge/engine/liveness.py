@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY
 from types import FrameType
 
 from kiqbridge.runtime import frames, threads
@@ -166,6 +167,7 @@ class BackgroundThread:
             logger.exception("logging or repairing a thread that is stuck or has ended failed")
 
 
+@dataclass(eq=False, repr=False)
 class Monitor:
     """Looks at all threads; `look` is called by the thread that writes the status, a few seconds apart.
 
@@ -183,27 +185,19 @@ class Monitor:
         revived: how many threads were started anew.
     """
 
-    def __init__(
-        self,
-        bounds: Bounds,
-        *,
-        is_watching: Callable[[], bool],
-        ended: Callable[[], Sequence[str]],
-        revive: Callable[[str], bool],
-        on_wedged: Callable[[], object],
-        ping: Callable[[], object] = lambda: None,
-        end: Callable[[int], object] = os._exit,
-    ) -> None:
+    bounds: Bounds
+    _: KW_ONLY
+    is_watching: Callable[[], bool]
+    ended: Callable[[], Sequence[str]]
+    revive: Callable[[str], bool]
+    on_wedged: Callable[[], object]
+    ping: Callable[[], object] = lambda: None
+    end: Callable[[int], object] = os._exit
+
+    def __post_init__(self) -> None:
         self.stuck: Sequence[Stuck] = ()
         self.is_wedged = False
         self.revived = 0
-        self._bounds = bounds
-        self._is_watching = is_watching
-        self._ended = ended
-        self._revive = revive
-        self._on_wedged = on_wedged
-        self._ping = ping
-        self._end = end
         self._traces = Traces()
         self._reported: dict[int, Stuck] = {}
         self._asked: set[str] = set()
@@ -222,13 +216,13 @@ class Monitor:
         """Look once; takes no lock."""
         now = time.monotonic()
         if now >= self._end_at:
-            self._end(EX_STUCK)
-        if not self._is_watching():
+            self.end(EX_STUCK)
+        if not self.is_watching():
             self.stuck = self.stuck if self.is_wedged else ()
             return
-        self._ping()
+        self.ping()
         current = current_frames()
-        self.stuck = self._traces.look(threads.kept(), current, now, self._bounds.stuck_s)
+        self.stuck = self._traces.look(threads.kept(), current, now, self.bounds.stuck_s)
         del current
         stuck = {each.ident: each for each in self.stuck}
         for ident, each in stuck.items():
@@ -238,12 +232,12 @@ class Monitor:
             if ident not in stuck:
                 self._log.do(lambda each=each: _log_over(each))  # type: ignore[misc]
         self._reported = stuck
-        for name in self._ended():
+        for name in self.ended():
             if name not in self._asked:
                 self._asked.add(name)
                 self._act.do(lambda name=name: self._start_anew(name))  # type: ignore[misc]
-        if any(each.for_s >= self._bounds.end_s for each in self.stuck):
-            self._wedge(f"a thread has been stuck for more than {self._bounds.end_s:.0f} s")
+        if any(each.for_s >= self.bounds.end_s for each in self.stuck):
+            self._wedge(f"a thread has been stuck for more than {self.bounds.end_s:.0f} s")
 
     def give_up(self, why: str) -> None:
         """Have the process stop, and end with `EX_STUCK`, for a reason that was found elsewhere."""
@@ -269,7 +263,7 @@ class Monitor:
             each.for_s,
             each.where,
             EX_STUCK,
-            self._bounds.end_s,
+            self.bounds.end_s,
             "".join(f"thread {ident} {name}\n{stack}" for ident, name, stack in frames.stacks()),
         )
 
@@ -277,7 +271,7 @@ class Monitor:
         logger.error("thread %s has ended though it should run; it is started anew", name)
         is_alive = True
         try:
-            is_alive = self._revive(name)
+            is_alive = self.revive(name)
         except threads.CANNOT_START as error:
             logger.error("thread %s cannot be started: %s; it is tried again", name, error)  # noqa: TRY400 - one line
             return
@@ -293,8 +287,8 @@ class Monitor:
         if self.is_wedged:
             return
         self.is_wedged = True
-        self._end_at = time.monotonic() + self._bounds.stop_s
-        self._ending.do(self._on_wedged)  # before the log line: the thread that logs may be stuck
+        self._end_at = time.monotonic() + self.bounds.stop_s
+        self._ending.do(self.on_wedged)  # before the log line: the thread that logs may be stuck
         self._log.do(
             lambda: logger.critical(
                 "this process stops and ends with status %d, since %s; a supervisor or an orchestrator "

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_pool import RedisPool
@@ -22,6 +23,7 @@ TOLERATED: Final = frozenset(("blpop", "wait"))
 _NAME: Final = "what this worker may do"
 
 
+@dataclass(eq=False, repr=False)
 class Rights:
     """What this worker may do on its server.
 
@@ -32,26 +34,21 @@ class Rights:
         refused: what the threads of the process report; while there is something, it is tried again.
     """
 
-    def __init__(
-        self,
-        pool: RedisPool,
-        keys: Keys,
-        troubles: Troubles,
-        refused: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        self._pool = pool
-        self._keys = keys
-        self._troubles = troubles
-        self._refused = refused
+    pool: RedisPool
+    keys: Keys
+    troubles: Troubles
+    refused: Callable[[], Iterable[str]] = tuple
+
+    def __post_init__(self) -> None:
         self._reported = ""
 
     def look(self) -> None:
         """Try all of it, in a few milliseconds; log what is missing, once, and what that means."""
         try:
-            connection = self._pool.raw_connection(protocol=2)
+            connection = self.pool.raw_connection(protocol=2)
             try:
                 connection.connect()  # type: ignore[no-untyped-call]
-                missing = missing_of(connection, needed("worker", self._keys))
+                missing = missing_of(connection, needed("worker", self.keys))
             finally:
                 connection.disconnect()  # type: ignore[no-untyped-call]
         except (redis.exceptions.RedisError, OSError) as error:
@@ -61,24 +58,24 @@ class Rights:
             if self._reported:
                 logger.warning("nothing is refused to this worker any more")
             self._reported = ""
-            self._troubles.clear(_NAME)
+            self.troubles.clear(_NAME)
             return
         lacks = [name.upper() for name in (*missing.commands, *missing.unknown)]
         if missing.keys:
             lacks.append(f"the keys {', '.join(missing.keys)}")
         text = (
-            f"Redis at {self._pool.address} refuses this worker {', '.join(lacks)}, which it needs; "
-            f"{missing.advice(self._pool.user)} (docs/reference/security.md)"
+            f"Redis at {self.pool.address} refuses this worker {', '.join(lacks)}, which it needs; "
+            f"{missing.advice(self.pool.user)} (docs/reference/security.md)"
         )
         if text != self._reported:
             self._reported = text
             logger.warning("%s; it goes on with what it may do, and tries again", text)
         if missing.keys or not {*missing.commands, *missing.unknown} <= TOLERATED:
-            self._troubles.set(_NAME, text)
+            self.troubles.set(_NAME, text)
         else:
-            self._troubles.clear(_NAME)
+            self.troubles.clear(_NAME)
 
     def look_again(self) -> None:
         """Look at the rights again, if one was missing, or if Redis refuses something now."""
-        if self._reported or any(self._refused()):
+        if self._reported or any(self.refused()):
             self.look()

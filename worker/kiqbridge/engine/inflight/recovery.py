@@ -17,6 +17,8 @@ as long as the reaper must have seen one and the same sign of life, and end.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY
+from functools import partial
 from typing import NamedTuple
 
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife
@@ -28,6 +30,7 @@ from kiqbridge.engine.inflight.reaping import (
 )
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime.clock import lease_now
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import shown, text_of
@@ -64,6 +67,7 @@ class Reaped(NamedTuple):
     outcome: Outcome
 
 
+@dataclass(eq=False, repr=False)
 class Reaper:
     """Looks for silent incarnations and gives their jobs back.
 
@@ -83,25 +87,18 @@ class Reaper:
         seen: the sign of life of each incarnation at the last look.
     """
 
-    def __init__(
-        self,
-        connection: RedisConnection,
-        keys: Keys,
-        *,
-        watch_for_s: float = WATCH_FOR_S,
-        silent_after_s: float = SILENT_AFTER_S,
-        orphan_limit: int = ORPHAN_LIMIT,
-        clock: Callable[[], float] = lease_now,
-        on_rescue: "Callable[[str, Outcome], object] | None" = None,
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._watch_for_s = watch_for_s
-        self._silent_after_s = silent_after_s
-        self._orphan_limit = orphan_limit
-        self._clock = clock
-        self._on_rescue = on_rescue or self._log_rescue
-        self._reaping = Reaping(connection, keys, orphan_limit=orphan_limit)
+    connection: RedisConnection
+    keys: Keys
+    _: KW_ONLY
+    watch_for_s: float = WATCH_FOR_S
+    silent_after_s: float = SILENT_AFTER_S
+    orphan_limit: int = ORPHAN_LIMIT
+    clock: Callable[[], float] = lease_now
+    on_rescue: "Callable[[str, Outcome], object] | None" = None
+
+    def __post_init__(self) -> None:
+        self._on_rescue = self.on_rescue or self._log_rescue
+        self._reaping = Reaping(self.connection, self.keys, orphan_limit=self.orphan_limit)
         self._sights: dict[str, _Sight] = {}
         self._looked_at: float | None = None
         self._go_on_at: dict[str, float] = {}
@@ -119,7 +116,7 @@ class Reaper:
         """How long that owner of all may be silent that may be so for the shortest time."""
         return min(
             (self._may_be_silent(sight.beat) for sight in self._sights.values()),
-            default=self._silent_after_s,
+            default=self.silent_after_s,
         )
 
     def look(self, own: str = "") -> int:
@@ -132,11 +129,11 @@ class Reaper:
             KiqbridgeError: the watch of everybody starts anew, since a look is missing.
         """
         try:
-            asked_at = self._clock()
+            asked_at = self.clock()
             registered, reaping = (
                 {text_of(name) for name in members}
-                for members in self._connection.run(
-                    ("SMEMBERS", self._keys.inflight), ("SMEMBERS", self._keys.reaping)
+                for members in self.connection.run(
+                    ("SMEMBERS", self.keys.inflight), ("SMEMBERS", self.keys.reaping)
                 )
             )
             suspects = self._note(registered - {own}, asked_at)
@@ -146,7 +143,7 @@ class Reaper:
                 if asked_at - sight.since >= may_be_silent + self._watch_for(may_be_silent):
                     self._rescue(name, sight.beat)
             self._go_on(reaping - {own})
-            self._looked_at = self._clock()
+            self._looked_at = self.clock()
         except KiqbridgeError:
             self.forget_suspects()
             raise
@@ -165,28 +162,24 @@ class Reaper:
             done (gone already, `ALIVE`, of `UNKNOWN_LAYOUT`).
         """
         outcome = self._reaping.reap(incarnation, beat, by_owner=by_owner)
-        self._report(incarnation, outcome)
+        self._noted(incarnation, outcome)
         if outcome.code < 0 and outcome.code != UNFINISHED:
             return outcome.code
         return outcome.returned + outcome.suspected
 
     def go_on(self, incarnation: str) -> Outcome:
         """Finish a reap that was begun, by any process."""
-        outcome = self._reaping.go_on(incarnation)
-        self._report(incarnation, outcome)
-        return outcome
+        return self._noted(incarnation, self._reaping.go_on(incarnation))
 
     def adopt(self, incarnation: str, tids: Sequence[str]) -> Outcome:
         """Give back what claimers of an incarnation hold that is not registered."""
-        outcome = self._reaping.adopt(incarnation, tids)
-        self._report(incarnation, outcome)
-        return outcome
+        return self._noted(incarnation, self._reaping.adopt(incarnation, tids))
 
     def _note(self, names: set[str], asked_at: float) -> set[str]:
         """Compare the signs of life with those of the last look; who is silent for too long."""
         ordered = sorted(names)
-        beats = self._connection.call("HMGET", self._keys.alive, *ordered) if ordered else []
-        now = self._clock()
+        beats = self.connection.call("HMGET", self.keys.alive, *ordered) if ordered else []
+        now = self.clock()
         # Who may have given a sign in vain since the last look is watched anew.
         apart = 0.0 if self._looked_at is None else now - self._looked_at
         before, self._sights = self._sights, {}
@@ -206,11 +199,11 @@ class Reaper:
         return silent - self._warn_of_unknown(silent)
 
     def _watch_for(self, may_be_silent: float) -> float:
-        return min(self._watch_for_s, may_be_silent * WATCH_SHARE)
+        return min(self.watch_for_s, may_be_silent * WATCH_SHARE)
 
     def _may_be_silent(self, beat: bytes | None) -> float:
         sign = SignOfLife.parse(beat)
-        return self._silent_after_s if sign is None else sign.silent_after_s
+        return self.silent_after_s if sign is None else sign.silent_after_s
 
     def _warn_of_unknown(self, silent: set[str]) -> set[str]:
         """Log a warning for incarnations whose layout is unknown."""
@@ -228,44 +221,40 @@ class Reaper:
         return unknown
 
     def _rescue(self, incarnation: str, beat: bytes | None) -> None:
-        try:
-            outcome = self._reaping.reap(incarnation, beat)
-        except (
-            RedisRefused,
-            ValueError,
-        ) as error:  # such as its claims; others must not wait for it
-            outcome = Outcome(UNFINISHED, blocked=(str(error),))
+        outcome = self._tried(incarnation, partial(self._reaping.reap, incarnation, beat))
         self._sights.pop(incarnation, None)
-        self._report(incarnation, outcome)
         if outcome.code >= 0 or outcome.code == UNFINISHED:
             self._on_rescue(incarnation, outcome)
         if outcome.code == UNFINISHED:
-            self._go_on_at[incarnation] = self._clock() + self._watch_for_s
+            self._go_on_at[incarnation] = self.clock() + self.watch_for_s
 
     def _go_on(self, reaping: set[str]) -> None:
         """Finish what others have begun, or what was blocked, after giving it some time."""
-        now = self._clock()
+        now = self.clock()
         known = {name for name in reaping if layout_of(name) == LAYOUT}
         known |= {name for name, at in self._go_on_at.items() if at > now}  # also of this very look
         self._go_on_at = {
-            name: self._go_on_at.get(name, now + self._watch_for_s / 4) for name in known
+            name: self._go_on_at.get(name, now + self.watch_for_s / 4) for name in known
         }
         for name, at in list(self._go_on_at.items()):
             if now < at:
                 continue
-            try:
-                outcome = self.go_on(name)
-            except (RedisRefused, ValueError) as error:
-                outcome = Outcome(UNFINISHED, blocked=(str(error),))
-                self._report(name, outcome)
-            self._go_on_at[name] = self._clock() + self._watch_for_s
+            outcome = self._tried(name, partial(self._reaping.go_on, name))
+            self._go_on_at[name] = self.clock() + self.watch_for_s
             if outcome.returned or outcome.suspected:
                 self._on_rescue(name, outcome)
 
-    def _report(self, incarnation: str, outcome: Outcome) -> None:
+    def _tried(self, incarnation: str, reap: Callable[[], Outcome]) -> Outcome:
+        try:
+            outcome = reap()
+        except (RedisRefused, ValueError) as error:  # others must not wait for it
+            outcome = Outcome(UNFINISHED, blocked=(str(error),))
+        return self._noted(incarnation, outcome)
+
+    def _noted(self, incarnation: str, outcome: Outcome) -> Outcome:
         """Warn of what cannot go back, once until it can."""
         if outcome.code >= 0 or outcome.code == UNFINISHED:
-            self.last = Reaped(self._clock(), incarnation, outcome)
+            self.last = Reaped(self.clock(), incarnation, outcome)
         blocked = {(incarnation, why) for why in outcome.blocked}
         for _, why in sorted(blocked - self._reported):
             logger.warning(
@@ -273,10 +262,11 @@ class Reaper:
                 "tried again every %.0f s",
                 shown(incarnation),
                 why,
-                max(self._watch_for_s, 1.0),
+                max(self.watch_for_s, 1.0),
             )
         others = {each for each in self._reported if each[0] != incarnation}
         self._reported = others | blocked
+        return outcome
 
     def _log_rescue(self, incarnation: str, outcome: Outcome) -> None:
         logger.warning(
@@ -290,7 +280,7 @@ class Reaper:
                 "%d more were found orphaned %d times and may be what ends their processes: each runs "
                 "alone in a child process next, on a worker that serves its queue",
                 outcome.suspected,
-                self._orphan_limit,
+                self.orphan_limit,
             )
 
 

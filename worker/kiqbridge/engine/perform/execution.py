@@ -166,6 +166,7 @@ class Decides(Protocol[O_co]):
         """Decide about a job that has succeeded, and whose end somebody watches for."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class JobRunner(Generic[O_co]):
     """Performs jobs; one for all threads of a capsule.
 
@@ -180,26 +181,18 @@ class JobRunner(Generic[O_co]):
         max_payload_bytes: a longer text is not parsed; 0 = no limit.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        invoker: Invokes,
-        outcomes: Decides[O_co],
-        gate: Gates | None = None,
-        lines: JobLines | None = None,
-        metrics: Metrics | None = None,
-        ended: LastEnded | None = None,
-        max_payload_bytes: int = 0,
-    ) -> None:
-        self._registry = registry
-        self._invoker = invoker
-        self._outcomes = outcomes
-        self._gate = gate
-        self._lines = lines or JobLines()
-        self._metrics = metrics
-        self._ended = ended
-        self._max_bytes = max_kept_bytes(max_payload_bytes)
+    registry: Registry
+    invoker: Invokes
+    outcomes: Decides[O_co]
+    gate: Gates | None = None
+    lines: JobLines | None = None
+    metrics: Metrics | None = None
+    ended: LastEnded | None = None
+    max_payload_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._lines = self.lines or JobLines()
+        self._max_bytes = max_kept_bytes(self.max_payload_bytes)
 
     def run(self, text: bytes, queue: str, thread: Performing) -> O_co | None:
         """Read one job and perform it on this thread; raises and returns as `perform`."""
@@ -210,21 +203,21 @@ class JobRunner(Generic[O_co]):
         """Parse a job and look up its class; what it asks for instead when it must not run here."""
         if len(text) > self._max_bytes:
             error = too_long_to_keep(text, self._max_bytes)
-            return self._outcomes.malformed(text, queue, error)
+            return self.outcomes.malformed(text, queue, error)
         try:
             payload = json_text.loads(text)
         except json_text.MalformedJSON as error:
-            return self._outcomes.malformed(text, queue, error)
+            return self.outcomes.malformed(text, queue, error)
         if type(payload) is not dict:
             shown = shorten(text[:100].decode(errors="replace"))
-            return self._outcomes.malformed(text, queue, PayloadError(f"{shown} is no object"))
-        if self._gate is not None and (refusal := self._gate.check(payload)) is not None:
-            return self._outcomes.refused(refusal, payload, text, queue)
+            return self.outcomes.malformed(text, queue, PayloadError(f"{shown} is no object"))
+        if self.gate is not None and (refusal := self.gate.check(payload)) is not None:
+            return self.outcomes.refused(refusal, payload, text, queue)
         # As `rails.find`, without its call: nearly every job is found by its own name.
         name = str(payload.get("class"))
-        definition = self._registry.find(name)
+        definition = self.registry.find(name)
         if definition is None and name in WRAPPERS:
-            definition = rails.of(payload, self._registry)
+            definition = rails.of(payload, self.registry)
         return Execution(text, queue, payload, definition, is_watched(payload))
 
     def begin(self, execution: Execution, connection: RedisConnection, owner: str) -> O_co | None:
@@ -233,12 +226,12 @@ class JobRunner(Generic[O_co]):
         Raises:
             RedisUnavailable: not known; repeat it.
         """
-        if self._gate is None:
+        if self.gate is None:
             return None
-        refusal = self._gate.begin(connection, execution, owner)
+        refusal = self.gate.begin(connection, execution, owner)
         if refusal is None:
             return None
-        return self._outcomes.refused(refusal, execution.payload, execution.text, execution.queue)
+        return self.outcomes.refused(refusal, execution.payload, execution.text, execution.queue)
 
     def perform(self, execution: Execution, thread: Performing) -> O_co | None:
         """Perform a job on this thread.
@@ -259,8 +252,8 @@ class JobRunner(Generic[O_co]):
             execution.line = self._lines.start(payload, execution.queue, definition)
             try:
                 if definition is None:
-                    definition = rails.require(payload, self._registry)
-                self._invoker.invoke(definition, execution, thread)
+                    definition = rails.require(payload, self.registry)
+                self.invoker.invoke(definition, execution, thread)
             except BaseException as error:
                 if isinstance(error, JobInterrupted) and error.is_saved:
                     return self._interrupted(execution)
@@ -278,7 +271,7 @@ class JobRunner(Generic[O_co]):
                 job_forks.end()
             self._end(execution, "done", False)
             if execution.is_watched:
-                return self._outcomes.succeeded(execution)
+                return self.outcomes.succeeded(execution)
             return None
         finally:
             if level is not None:
@@ -305,8 +298,8 @@ class JobRunner(Generic[O_co]):
             execution.line = self._lines.start(payload, execution.queue, definition)
             try:
                 if definition is None:
-                    definition = rails.require(payload, self._registry)
-                await self._invoker.invoke_async(definition, execution, executor)
+                    definition = rails.require(payload, self.registry)
+                await self.invoker.invoke_async(definition, execution, executor)
                 if job_forks.in_child:
                     job_forks.end()
             except BaseException as error:  # noqa: BLE001 - a job's error is never ours
@@ -315,7 +308,7 @@ class JobRunner(Generic[O_co]):
             else:
                 self._end(execution, "done", False)
                 if execution.is_watched:
-                    return self._outcomes.succeeded(execution)
+                    return self.outcomes.succeeded(execution)
                 return None
             try:
                 import asyncio  # noqa: PLC0415 - loaded already: this runs in an event loop
@@ -347,15 +340,15 @@ class JobRunner(Generic[O_co]):
             job_forks.end(error)
         later = put_off_after(execution.text, error, execution.definition)
         if later is not None:  # it did not fail, and what it has done so far is no measure
-            outcome = self._outcomes.put_off(execution, error, later)
+            outcome = self.outcomes.put_off(execution, error, later)
             self._lines.end(execution.line, later.line, execution.elapsed_s)
             return outcome
         self._end(execution, "fail", True)
-        return self._outcomes.failed(execution, error)
+        return self.outcomes.failed(execution, error)
 
     def _interrupted(self, execution: Execution) -> O_co:
         try:
-            outcome = self._outcomes.interrupted(execution)
+            outcome = self.outcomes.interrupted(execution)
         except BaseException as error:  # noqa: BLE001 - client middleware's error is the job's, as in Ruby
             return self._failed(execution, error)
         # For the statistics it failed, for the metrics it did not (§12.1).
@@ -370,7 +363,7 @@ class JobRunner(Generic[O_co]):
     def _end(self, execution: Execution, message: str, failed: bool) -> None:  # noqa: FBT001 - called for each job
         elapsed_s = time.monotonic() - execution.started
         room = self._measure(execution, elapsed_s, failed)
-        ended = self._ended
+        ended = self.ended
         if ended is not None and room is not None and len(room) < ended.most and not failed:
             name, payload = execution.class_name, execution.payload
             room.append(ended.success(payload, name, execution.queue, elapsed_s, execution.result))
@@ -380,9 +373,9 @@ class JobRunner(Generic[O_co]):
     def _measure(self, execution: Execution, elapsed_s: float, failed: bool) -> "deque[Any] | None":  # noqa: FBT001 - called for each job
         """Unless its class is unknown, or could not be made: no middleware saw it (§12.1)."""
         definition = execution.definition
-        if self._metrics is not None and definition is not None:
+        if self.metrics is not None and definition is not None:
             name = measured_name(execution.payload, definition.name)
-            return self._metrics.record(name, elapsed_s * 1000, failed)
+            return self.metrics.record(name, elapsed_s * 1000, failed)
         return None
 
 

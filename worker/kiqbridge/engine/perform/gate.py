@@ -27,6 +27,7 @@ from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.settle.ending import Barrier, Refusal
 from kiqbridge.errors import ConfigError, JobRefused, RedisRefused
+from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.runtime.troubles import Troubles
 from kiqbridge.store.begin import Answer, Ask, begin
@@ -74,6 +75,7 @@ class Barriers(Protocol):
     up: Sequence[Barrier]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Gate:
     """Decides about each job before it runs; one for all threads of a process.
 
@@ -90,30 +92,22 @@ class Gate:
         troubles: what Redis refuses for good.
     """
 
-    def __init__(
-        self,
-        *,
-        paused: PausedClasses,
-        declared: Container[str],
-        foreign_jobs: ForeignJobs,
-        unknown_class: str,
-        rng: random.Random,
-        wall_now: Callable[[], float] = time.time,
-        barriers: Barriers | None = None,
-        asks: Sequence[AskOf] = (),
-    ) -> None:
+    paused: PausedClasses
+    declared: Container[str]
+    foreign_jobs: ForeignJobs
+    unknown_class: str
+    rng: random.Random
+    wall_now: Callable[[], float] = time.time
+    barriers: Barriers | None = None
+    asks: Sequence[AskOf] = ()
+
+    def __post_init__(self) -> None:
         self.troubles = Troubles()
-        self._asks = asks
-        self._paused = paused
-        self._barriers: Any = barriers or SimpleNamespace(up=())
-        self._declared = declared
-        self._foreign_jobs = foreign_jobs
-        self._route = routed_queue(unknown_class)
+        self._barriers: Any = self.barriers or SimpleNamespace(up=())
+        self._route = routed_queue(self.unknown_class)
         self._is_lacking = bool(seams.missing())
         self._rules = seams.claims("gates")
         self._looks_always = bool(self._route or self._is_lacking or self._rules)
-        self._rng = rng
-        self._wall_now = wall_now
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
@@ -127,7 +121,7 @@ class Gate:
             or "unique_for" in payload
             or "lock_digest" in payload
             or "unique_digest" in payload
-            or self._paused.classes
+            or self.paused.classes
             or self._looks_always
         ):
             return self._look_closer(payload)
@@ -146,7 +140,7 @@ class Gate:
         Raises:
             RedisUnavailable: not known; repeat it.
         """
-        found = [ask_of(connection, execution, owner) for ask_of in self._asks]
+        found = [ask_of(connection, execution, owner) for ask_of in self.asks]
         asks = [ask for ask in found if ask is not None]
         if not asks:
             return None
@@ -167,14 +161,14 @@ class Gate:
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Refusal | None:
         expiry = expiry_of(payload)
-        if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
+        if expiry is not None and (late_s := self.wall_now() - expiry) > 0:
             return Refusal(expired=f"expired {late_s:.0f} s ago (expires_in)")
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
         if refusal := self._of_features(payload, shown):
             return refusal
-        if shown in self._paused.classes:
+        if shown in self.paused.classes:
             logger.debug("class %s is paused: put off", shown)
             return self._put_off()
         if self._route and isinstance(job_class, str) and not self._is_declared(job_class, payload):
@@ -218,7 +212,7 @@ class Gate:
         self, attribute: str, rule: seams.Claim, payload: Mapping[str, Any]
     ) -> Refusal | None:
         try:
-            refusal = rule(payload, self._wall_now())
+            refusal = rule(payload, self.wall_now())
             if refusal is None or isinstance(refusal, Refusal):
                 return refusal
             raise TypeError(f"it returned {shorten(refusal)}, which is no Refusal")  # noqa: TRY301 - logged as any other
@@ -231,12 +225,12 @@ class Gate:
         return next(filter(None, (each.check(payload) for each in self._barriers.up)), None)
 
     def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
-        return job_class in self._declared or performed_class(payload) in self._declared
+        return job_class in self.declared or performed_class(payload) in self.declared
 
     def _foreign(
         self, payload: Mapping[str, Any], shown: str, name: str, reason: str
     ) -> Refusal | None:
-        if self._foreign_jobs == "run":
+        if self.foreign_jobs == "run":
             self._warn_once(
                 name,
                 shown,
@@ -244,7 +238,7 @@ class Gate:
                 "(foreign_jobs: run)",
             )
             return None
-        if self._foreign_jobs == "requeue":
+        if self.foreign_jobs == "requeue":
             self._warn_once(
                 name,
                 shown,
@@ -264,7 +258,7 @@ class Gate:
         return Refusal(error=error)
 
     def _put_off(self) -> Refusal:
-        return Refusal(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
+        return Refusal(at=self.wall_now() + PUT_OFF_S + self.rng.uniform(-JITTER_S, JITTER_S))
 
     def _warn_once(
         self, what: str, shown: str, warning: str, error: Exception | None = None

@@ -164,6 +164,7 @@ class Settler:
         ]
 
 
+@dataclass(eq=False, repr=False)
 class ChunkWriter:
     """What one thread writes of its chunks, each repeated until Redis has it.
 
@@ -176,32 +177,25 @@ class ChunkWriter:
         wait: as of `retry_until_written`.
     """
 
-    def __init__(
-        self,
-        settler: Settler,
-        connection: RedisConnection,
-        outage: Outage,
-        wait: Callable[[float], bool],
-    ) -> None:
-        self._settler = settler
-        self._connection = connection
-        self._outage = outage
-        self._wait = wait
+    settler: Settler
+    connection: RedisConnection
+    outage: Outage
+    wait: Callable[[float], bool]
 
     def until_written(self, write: Callable[[], T]) -> T:
         """Repeat a write."""
-        return retry_until_written(write, outage=self._outage, wait=self._wait)
+        return retry_until_written(write, outage=self.outage, wait=self.wait)
 
     def settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
         """Write what becomes of the running job, now or with others of its chunk; then call the handlers.
 
         Returns whether it waits for nothing but the acknowledgement of its chunk.
         """
-        if chunk.size > 1 and self._settler.may_wait(chunk, settlement):
+        if chunk.size > 1 and self.settler.may_wait(chunk, settlement):
             if not chunk.end(settlement):
                 logger.warning(_NOT_OURS)
             return False  # settling acknowledges it
-        write = partial(self._settler.write, self._connection, chunk, text, settlement)
+        write = partial(self.settler.write, self.connection, chunk, text, settlement)
         if not self.until_written(write):
             logger.warning(_NOT_OURS)
         elif settlement.notify is not None:
@@ -227,7 +221,7 @@ class ChunkWriter:
 
         def write() -> list[Notification]:
             with chunk.writing:
-                return self._settler.write_ended(self._connection, chunk)
+                return self.settler.write_ended(self.connection, chunk)
 
         if chunk.has_ended:
             for notify in self.until_written(write):
@@ -237,7 +231,7 @@ class ChunkWriter:
         with chunk.writing:
             if revokes:
                 chunk.revoke_unfinished()
-            give_back(self._connection, self._settler.keys, chunk)
+            give_back(self.connection, self.settler.keys, chunk)
 
 
 def first_batch(
