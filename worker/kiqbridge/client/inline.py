@@ -22,11 +22,10 @@ from kiqbridge.client.current import INLINE
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import JobDefinition, default_registry
+from kiqbridge.client.sealing import arguments_in
 from kiqbridge.client.server import LoopResources, ProcessResources, server
-from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import ENCRYPTED
 
 if TYPE_CHECKING:
     from kiqbridge.runtime.limits import Timekeeper
@@ -102,39 +101,24 @@ def prepare_inline(client: Client, item: Mapping[str, Any]) -> dict[str, Any] | 
 def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Any:
     function, timeout_s = definition.perform_of(instance), definition.handling.timeout_s
     with contextlib.nullcontext() if timeout_s is None else limits().limit(timeout_s):
-        return _finish(function(*_arguments(definition, payload)))
-
-
-def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[Any]:
-    if ENCRYPTED in payload:
-        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
-
-        return sealing().plain_arguments(payload, definition)
-    args: list[Any] = payload["args"]
-    return args if definition.arguments is None else definition.arguments.from_wire(args)
+        return _finish(function(*arguments_in(payload, definition)))
 
 
 async def _on_a_loop(
     definition: JobDefinition, chain: Chain[ServerMiddleware], args: tuple[Any, ...]
 ) -> Any:
     """What an `async def` job returned; it runs within its middleware, with the asynchronous resources open on this loop."""
-    import asyncio  # noqa: PLC0415 - most who only enqueue never need it
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as asyncio
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - most who only enqueue never need it
+
+    from kiqbridge.runtime.limits import limited  # noqa: PLC0415 - as above
 
     instance, payload, _queue = args
-    timeout_s = definition.handling.timeout_s
     returned = None
 
     async def call() -> Any:
         nonlocal returned
-        limit = asyncio.timeout(timeout_s)
-        try:
-            async with limit:
-                returned = await definition.perform_of(instance)(*_arguments(definition, payload))
-        except TimeoutError as error:
-            if limit.expired():
-                raise JobTimeout(f"took longer than its timeout_s of {timeout_s:g} s") from error
-            raise
+        running = definition.perform_of(instance)(*arguments_in(payload, definition))
+        returned = await limited(running, definition.handling.timeout_s)
         return returned
 
     # For one more event loop.

@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any, Protocol, cast
 
 from kiqbridge.client.registry import JobDefinition
-from kiqbridge.errors import DecryptionFailed
+from kiqbridge.errors import DecryptionFailed, PayloadError
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.seams import loaded
+from kiqbridge.wire.payload import ENCRYPTED
 
 
 class Sealing(Protocol):
@@ -43,3 +45,19 @@ def sealing() -> Sealing:
         "this job has encrypted arguments (kb_encrypted), and the feature encryption is not here; install it, and the job "
         "succeeds when it is retried"
     )
+
+
+def arguments_in(payload: Mapping[str, Any], definition: JobDefinition) -> list[Any]:
+    """What a job is called with: opened if it is encrypted, else by the annotations of its parameters.
+
+    Raises:
+        PayloadError, ArgumentMismatch: they cannot be arguments of this job.
+    """
+    args = payload.get("args")
+    if not isinstance(args, list):
+        raise PayloadError(
+            f"args: {shorten(args)} is not a list; the client that pushes this job must write its arguments as a list"
+        )
+    if ENCRYPTED in payload:
+        return sealing().plain_arguments(payload, definition)
+    return args if definition.arguments is None else definition.arguments.from_wire(args)

@@ -9,9 +9,9 @@ all costs belongs in the process pool.
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime import threads
@@ -19,6 +19,8 @@ from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.interruption import PENDING, Interruption, forget
 from kiqbridge.runtime.origins import trust
 from kiqbridge.runtime.role import LazyRole
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.020
@@ -53,6 +55,24 @@ class _Limit(Interruption):
         self.end()
         if self.is_raised and isinstance(error, JobTimeout) and not error.args:
             error.args = (f"took longer than its timeout_s of {self._seconds:g} s",)
+
+
+async def limited(running: Awaitable[T], seconds: float | None) -> T:
+    """What is awaited for `seconds` at most; None = without a limit.
+
+    Raises:
+        JobTimeout: it took longer, and was cancelled.
+    """
+    import asyncio  # noqa: PLC0415 - loaded already: this runs in an event loop
+
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await running
+    except TimeoutError as error:
+        if limit.expired():
+            raise JobTimeout(f"took longer than its timeout_s of {seconds:g} s") from error
+        raise
 
 
 class Timekeeper:

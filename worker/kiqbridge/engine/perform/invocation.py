@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
+from kiqbridge.client.sealing import arguments_in
 from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
-from kiqbridge.errors import JobTimeout, PayloadError, Shutdown
+from kiqbridge.errors import JobTimeout, Shutdown
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, settle
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.limits import Timekeeper, limited
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.runtime.redaction import shorten
 from kiqbridge.runtime.threads import NoThread
-from kiqbridge.wire.payload import ENCRYPTED
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -95,7 +94,7 @@ class Invoker:
         timeout_s = handling.timeout_s
 
         def call() -> Any:
-            args = _arguments(payload, definition)
+            args = arguments_in(payload, definition)
             thread.performing = True
             try:
                 if timeout_s is not None and self.timekeeper is not None:
@@ -171,8 +170,8 @@ class Invoker:
             and not len(self.middleware)
             and not execution.is_watched
         ):
-            execution.result = None  # its result is not kept
-            coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
+            execution.result = None  # nobody keeps what it returns
+            coroutine: Awaitable[Any] = perform(*arguments_in(execution.payload, definition))
             return coroutine
         return self._awaited(perform, instance, definition, execution, executor)
 
@@ -194,25 +193,9 @@ class Invoker:
         async def call() -> Any:
             nonlocal has_begun
             has_begun = True
-            execution.result = await limited()
+            running = _ending_forks(perform(*arguments_in(payload, definition)))
+            execution.result = await limited(running, timeout_s)
             return execution.result
-
-        async def limited() -> Any:
-            args = _arguments(payload, definition)
-            if timeout_s is None:
-                return await _ending_forks(perform(*args))
-            import asyncio  # noqa: PLC0415 - loaded already: this runs in an event loop
-
-            limit = asyncio.timeout(timeout_s)
-            try:
-                async with limit:
-                    return await _ending_forks(perform(*args))
-            except TimeoutError as error:
-                if limit.expired():
-                    raise JobTimeout(
-                        f"took longer than its timeout_s of {timeout_s:g} s"
-                    ) from error
-                raise
 
         if not len(self.middleware):
             await call()
@@ -261,16 +244,3 @@ async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:
     if job_forks.in_child:
         job_forks.end()
     return result
-
-
-def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[Any]:
-    args = payload.get("args")
-    if not isinstance(args, list):
-        raise PayloadError(
-            f"args: {shorten(args)} is not a list; the client that pushes this job must write its arguments as a list"
-        )
-    if ENCRYPTED in payload:
-        from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
-
-        return sealing().plain_arguments(payload, definition)
-    return args if definition.arguments is None else definition.arguments.from_wire(args)
