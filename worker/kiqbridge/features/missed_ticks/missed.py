@@ -14,8 +14,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
+from kiqbridge.client.client import Client
 from kiqbridge.client.host import Host
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.features.missed_ticks.due_ticks import KEEP_S, Expectations, Watched, read_watched
@@ -27,7 +28,6 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisLike
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import Overlap
 
 logger = logging.getLogger(__name__)
 
@@ -38,22 +38,6 @@ AT_ONCE: Final = 500
 """Missed ticks that one script records."""
 
 _RECORD: Final = scripts.load("record_missed", __file__)
-
-
-class Pushes(Protocol):
-    """The call of a `Client` that is used here."""
-
-    def push_tick(
-        self,
-        schedule: str,
-        instant: int,
-        items: Sequence[Mapping[str, Any]],
-        *,
-        by: str,
-        overlap: Overlap = "allow",
-        max_age_s: float | None = None,
-    ) -> Any:
-        """Enqueue the jobs of one occurrence, as `Client.push_tick` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +68,7 @@ class MissedReport:
 def check_missed(
     connection: RedisLike,
     keys: Keys,
-    client: Pushes,
+    client: Client,
     *,
     by: str,
     notify: Callable[[Sequence[MissedTick]], object] | None = None,
@@ -200,7 +184,7 @@ def _record(
 
 
 def _enqueued(
-    missing: _Missing, ticks: list[MissedTick], client: Pushes, by: str, now: float
+    missing: _Missing, ticks: list[MissedTick], client: Client, by: str, now: float
 ) -> list[MissedTick]:
     """The same ticks, those that the policy asks for enqueued, oldest first."""
     watched = missing.watched
@@ -221,16 +205,12 @@ def _enqueued(
 
 
 def _pushed(
-    tick: MissedTick, definition: ScheduleDefinition, client: Pushes, by: str, now: float
+    tick: MissedTick, definition: ScheduleDefinition, client: Client, by: str, now: float
 ) -> MissedTick:
-    more: dict[str, Any] = {}
-    if definition.overlap != "allow":
-        more["overlap"] = definition.overlap
-    if definition.max_age_s is not None:
-        more["max_age_s"] = definition.max_age_s
     try:
         items = [_item(job, now) for job in definition.jobs]
-        outcome = client.push_tick(tick.schedule, tick.at, items, by=by, **more)
+        policies: Any = {"overlap": definition.overlap, "max_age_s": definition.max_age_s}
+        outcome = client.push_tick(tick.schedule, tick.at, items, by=by, **policies)
     except (RedisUnavailable, RedisRefused):
         raise
     except KiqbridgeError as error:
