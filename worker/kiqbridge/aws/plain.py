@@ -74,10 +74,6 @@ def _has_form(form: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and form.fullmatch(value) is not None
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _Check = tuple[Callable[[Any], bool], str]
 """Whether a value is right, and what else it is."""
 
@@ -89,7 +85,10 @@ _NAME: Final[_Check] = (
         "Sidekiq's Web UI shows it"
     ),
 )
-_NUMBER: Final[_Check] = (_is_number, "is not a number; leave it out, or write epoch seconds")
+_NUMBER: Final[_Check] = (
+    payload.is_number,
+    "is not a number; leave it out, or write epoch seconds",
+)
 _OBJECT: Final[_Check] = (
     lambda value: isinstance(value, Mapping),
     "is not an object, as current attributes are; leave it out or write an object",
@@ -130,7 +129,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
         ),
     ),
     TASK_HEARTBEAT_S: (
-        lambda value: _is_number(value) and (value == 0 or 1 <= value < float("inf")),
+        lambda value: payload.is_number(value) and (value == 0 or 1 <= value < float("inf")),
         "is not a number of seconds from 1 (0 = no heartbeats)",
     ),
 }

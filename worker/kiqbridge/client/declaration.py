@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypedDict, cast, get_args
 from kiqbridge import feature, seams
 from kiqbridge.client import registry
 from kiqbridge.client.arguments import JobArguments, signature_of
-from kiqbridge.client.option_values import check_values, is_number
+from kiqbridge.client.option_values import check_values
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.options import (
@@ -21,7 +21,7 @@ from kiqbridge.wire.options import (
     unknown_declared,
     with_attributes,
 )
-from kiqbridge.wire.payload import check_json, validate
+from kiqbridge.wire.payload import check_json, is_number, validate
 from kiqbridge.wire.queues import fault_of_name
 
 

@@ -5,14 +5,13 @@ and of flow control.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeGuard, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from kiqbridge.client import registry
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.payload import INTERVAL_LIMIT
+from kiqbridge.wire.payload import INTERVAL_LIMIT, is_number
 
 
 class _Row(NamedTuple):
@@ -34,12 +33,6 @@ def check_values(options: Mapping[str, Any]) -> None:
         if row is None or (value is None and row.is_optional) or row.fits(value):
             continue
         raise ConfigError(f"{name} {shorten(value)} is not {row.wanted}")
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether this is a number that is finite; True and False are none."""
-    is_kind = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_kind and -math.inf < value < math.inf  # type: ignore[operator] # it is a number here
 
 
 def _is_bool(value: object) -> bool:

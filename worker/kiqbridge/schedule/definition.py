@@ -3,17 +3,18 @@
 It is kept as JSON under its name in `kb:schedules`. Pure; who writes it: clocks/.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, Union
 from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.wire.payload import is_number
 from kiqbridge.wire.tick_mark import Missed, Overlap
 
 Origin = Literal["template", "dynamic", "code"]
@@ -130,7 +131,9 @@ class ScheduleDefinition:
                 try:
                     found[member] = read(value)
                 except (TypeError, ValueError) as error:
-                    raise ConfigError(f"schedule {name!r}: {member}: {value!r} {error}") from None
+                    raise ConfigError(
+                        f"schedule {name!r}: {member}: {shorten(value)} {error}"
+                    ) from None
         return cls(name=name, **found)
 
 
@@ -175,24 +178,31 @@ def _one_of(choices: Any) -> Callable[[object], object]:
 def _seconds(value: object) -> float | None:
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not is_number(seconds) or seconds < 0:
         raise ValueError("is no number of seconds from 0")
-    return float(value)  # type: ignore[arg-type]
+    return float(seconds)
 
 
 def _moment(value: object) -> datetime | None:
     if value is None:
         return None
-    try:
-        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        moment = None
+    moment = read_moment(value)
     if moment is None or moment.tzinfo is None:
         raise ValueError(
-            "is no ISO 8601 time with a zone; write a text such as 2027-01-31T00:00:00Z"
+            "is no time with a zone; write an aware datetime, or a text such as 2027-01-31T00:00:00Z"
         )
-    return moment
+    return moment.astimezone(UTC)
+
+
+def read_moment(value: object) -> datetime | None:
+    """A datetime, or one written as ISO 8601; None for anything else."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, datetime) else None
 
 
 _READERS: Final[Mapping[str, Callable[[object], object]]] = {

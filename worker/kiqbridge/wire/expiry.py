@@ -5,13 +5,12 @@ the payload of a scheduled job does not say for when it was scheduled. For a job
 counts from `enqueued_at`, when it last came into its queue: a scheduled one may be older than that.
 """
 
-import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.payload import read_timestamp
+from kiqbridge.wire.payload import is_number, read_timestamp
 
 EXPIRES_IN: Final = "expires_in"
 EXPIRES_AT: Final = "expires_at"
@@ -38,16 +37,15 @@ def expiry_of(payload: Mapping[str, Any]) -> float | None:
     """When a job expires, epoch seconds; None: never, or nothing says so that can be read."""
     at = payload.get(EXPIRES_AT)
     if _is_positive(at):
-        return float(at)  # type: ignore[arg-type] # `_is_positive` has checked it
+        return float(at)
     seconds = payload.get(EXPIRES_IN)
     since = read_timestamp(payload.get("enqueued_at"))
     if since is None:
         since = read_timestamp(payload.get("created_at"))
     if since is None or not _is_positive(seconds):
         return None
-    return since + float(seconds)  # type: ignore[arg-type] # as above
+    return since + float(seconds)
 
 
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf  # type: ignore[operator] # it is a number here
+def _is_positive(value: object) -> TypeGuard[int | float]:
+    return is_number(value) and value > 0

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten, shorten_argument
@@ -100,7 +100,7 @@ def read_timestamp(value: object) -> float | None:
             value = float(value) if "." in value else int(value)
         except ValueError:
             return None
-    if not isinstance(value, int | float) or not _is_number(value):
+    if not isinstance(value, int | float) or not is_number(value):
         return None
     if isinstance(value, int) and value >= MILLISECONDS_FROM:
         return value / 1000
@@ -153,11 +153,11 @@ def epoch_seconds(when: object, *, field: str = "at") -> float | int:
                 f"{field}: {when!r} has no time zone; use datetime.now(UTC) or the like"
             )
         return when.astimezone(UTC).timestamp()
-    if not _is_number(when):
+    if not is_number(when):
         raise PayloadError(
             f"{field}: {shorten(when)} is not a number of seconds; give epoch seconds such as 1700000000.5"
         )
-    return when  # type: ignore[return-value] # _is_number has checked it
+    return when
 
 
 def validate(item: object) -> Mapping[str, Any]:
@@ -176,12 +176,12 @@ def validate(item: object) -> Mapping[str, Any]:
         )
     if not isinstance(item["class"], str) or not item["class"]:
         raise PayloadError(f"class: {shorten(item['class'])} is not the name of a job class")
-    if "at" in item and not _is_number(item["at"]):
+    if "at" in item and not is_number(item["at"]):
         raise PayloadError(f"at: {shorten(item['at'])} is not a number (epoch seconds)")
     if item.get("tags") and not isinstance(item["tags"], list):
         raise PayloadError(f"tags: {shorten(item['tags'])} is not a list of texts")
     retry_for = item.get("retry_for")
-    if retry_for is not None and not (_is_number(retry_for) and retry_for <= INTERVAL_LIMIT):
+    if retry_for is not None and not (is_number(retry_for) and retry_for <= INTERVAL_LIMIT):
         raise PayloadError(
             f"retry_for: {shorten(retry_for)} is not a number of seconds up to {INTERVAL_LIMIT:,}"
         )
@@ -340,7 +340,8 @@ def _check_encodable(text: str, field: str) -> None:
         ) from error
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether this is a number that a double can hold and that is finite; True and False are none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:

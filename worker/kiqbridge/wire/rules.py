@@ -6,7 +6,6 @@ A job has one at most, by its declaration or by `set`. Each push of it asks the 
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -14,6 +13,7 @@ from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.runtime.digests import sha256
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import is_number
 
 By = Sequence[str] | Callable[..., object] | None
 """Which arguments count: names of parameters; a function that is called with the arguments and answers what JSON
@@ -172,6 +172,5 @@ def check_seconds(what: str, value: object) -> None:
     Raises:
         ConfigError: it is none, or not above 0, or without end.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:  # type: ignore[operator] # it is a number here
+    if not is_number(value) or value <= 0:
         raise ConfigError(f"{what} {shorten(value)} is not a number of seconds above 0")

@@ -15,13 +15,12 @@ Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settl
     {"at":1700000000,"jid":"b4a5…","outcome":"done","ended_at":1700000003.25,"took_s":3.1}
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, cast, get_args
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import TICK
+from kiqbridge.wire.payload import TICK, is_number
 
 Overlap = Literal["allow", "skip", "cancel"]
 """What a job of a schedule does while an earlier one runs: run too, not run, or cancel the earlier one."""
@@ -168,10 +167,5 @@ def policy_faults(tick: Mapping[str, object]) -> Iterator[str]:
         if member in tick and tick[member] not in choices:
             yield f"{member}: {tick[member]!r} is none of {', '.join(choices)}"
     for member in _SECONDS:
-        if member in tick and not _is_seconds(tick[member]):
+        if member in tick and not (is_number(value := tick[member]) and value >= 0):
             yield f"{member}: {tick[member]!r} is no number of seconds from 0"
-
-
-def _is_seconds(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value >= 0  # type: ignore[arg-type, operator]

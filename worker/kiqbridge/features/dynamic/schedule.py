@@ -3,22 +3,27 @@
 It is checked at once: expression, time zone, job and arguments. `Schedules` (schedules.py) saves it.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Unpack, cast, get_args
+from typing import Any, Final, Unpack, cast
 
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.cron import Cron
-from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Origin, ScheduleDefinition
+from kiqbridge.schedule.definition import Origin, ScheduleDefinition, read_moment
 from kiqbridge.schedule.expression import parse_duration, parse_expression, rate_text
 from kiqbridge.wire.options import ScheduleTimes
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, validate
-from kiqbridge.wire.tick_mark import MAX_NAME, Missed, Overlap
+from kiqbridge.wire.payload import (
+    DEFAULT_OPTIONS,
+    check_payload,
+    check_queue,
+    is_number,
+    validate,
+)
+from kiqbridge.wire.tick_mark import MAX_NAME
 
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+", re.ASCII)
@@ -168,32 +173,22 @@ def make_definition(
         if not isinstance(options.get(option, ""), str | None):
             raise _refused(name, option, options[option], "is no text")
     expression, zone = _expression(name, options, options.get("timezone") or "UTC")
-    given = {"missed": "last", "grace_s": DEFAULT_GRACE_S, "overlap": "allow", **options}
-    enabled, jitter_s = given.get("enabled", True), given.get("jitter_s", 0)
+    enabled, jitter_s = options.get("enabled", True), options.get("jitter_s", 0)
     if not isinstance(enabled, bool):
         raise _refused(name, "enabled", enabled, "is not true or false")
     if type(jitter_s) is not int or not 0 <= jitter_s <= MAX_JITTER_S:
         wanted = f"is no whole number of seconds from 0 to {MAX_JITTER_S}"
         raise _refused(name, "jitter_s", jitter_s, wanted)
-    for option, choices in (("missed", get_args(Missed)), ("overlap", get_args(Overlap))):
-        if given[option] not in choices:
-            raise _refused(name, option, given[option], f"is none of {', '.join(choices)}")
-    made = ScheduleDefinition(
-        name=name,
-        expression=expression,
-        jobs=tuple(jobs),
-        timezone=zone,
-        start=_bound(name, "start", given.get("start")),
-        end=_bound(name, "end", given.get("end")),
-        origin=origin,
-        enabled=enabled,
-        missed=cast("Missed", given["missed"]),
-        max_age_s=_seconds(name, "max_age_s", given.get("max_age_s")),
-        grace_s=_seconds(name, "grace_s", given["grace_s"]) or 0.0,
-        overlap=cast("Overlap", given["overlap"]),
-        jitter_s=jitter_s,
-        description=options.get("description") or "",
-    )
+    found = {
+        "missed": "last",
+        **options,
+        "expression": expression,
+        "timezone": zone,
+        "jobs": list(jobs),
+        "origin": origin,
+        "description": options.get("description") or "",
+    }
+    made = ScheduleDefinition.from_document(name, found)
     check_expression(made)
     return made
 
@@ -252,7 +247,7 @@ def _every(name: str, value: object) -> str:
             seconds = parse_duration(value)
         except ConfigError as error:
             raise ConfigError(f"schedule {name!r}: every: {error}") from error
-    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    elif is_number(value):
         seconds = value
     if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
         wanted = (
@@ -264,44 +259,13 @@ def _every(name: str, value: object) -> str:
 
 
 def _at(name: str, value: object, zone: str) -> tuple[str, str]:
-    moment = _moment(value)
+    moment = read_moment(value)
     if moment is None or (moment.tzinfo is None and not isinstance(value, str)):
         wanted = "is no aware datetime and no ISO 8601 time; write one such as 2027-01-31T09:00:00"
         raise _refused(name, "at", value, wanted)
     if moment.tzinfo is not None:  # an instant, which in another zone could come twice
         moment, zone = moment.astimezone(UTC), "UTC"
     return f"at({moment:%Y-%m-%dT%H:%M:%S})", zone
-
-
-def _bound(name: str, option: str, value: object) -> datetime | None:
-    if value is None:
-        return None
-    moment = _moment(value)
-    if moment is None or moment.tzinfo is None:
-        wanted = "is no time with a zone; write an aware datetime, or a text such as 2027-01-31T00:00:00Z"
-        raise _refused(name, option, value, wanted)
-    return moment.astimezone(UTC)
-
-
-def _moment(value: object) -> datetime | None:
-    """A datetime, or one written as ISO 8601; None for anything else."""
-    if isinstance(value, str):
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, datetime) else None
-
-
-def _seconds(name: str, option: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise _refused(name, option, value, "is no number of seconds from 0")
-    return float(value)
 
 
 def _refused(name: str, option: str, value: object, wanted: str) -> ConfigError:

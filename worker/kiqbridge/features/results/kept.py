@@ -19,7 +19,7 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import FLOW
+from kiqbridge.wire.payload import FLOW, is_number
 
 RESULT_TTL: Final = "result_ttl"
 """The option of a declaration, of `set` and of a schedule file."""
@@ -130,8 +130,4 @@ def parse_result(text: bytes) -> Result:
 
 
 def _is_ttl(seconds: object) -> bool:
-    return (
-        isinstance(seconds, int | float)
-        and not isinstance(seconds, bool)
-        and 0 < seconds <= MAX_TTL_S
-    )
+    return is_number(seconds) and 0 < seconds <= MAX_TTL_S

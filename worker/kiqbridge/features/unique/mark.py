@@ -8,12 +8,12 @@ A unique job carries in its attribute `flow`, which every Sidekiq keeps as it is
 takes it when it begins.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast, get_args
 
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.flow_mark import flow_of
+from kiqbridge.wire.payload import is_number
 
 Until = Literal["start", "done"]
 """When a lock is freed: when its job begins, or when its job has ended."""
@@ -43,8 +43,5 @@ def lock_of(payload: Mapping[str, Any]) -> LockMark | None:
     name, until, take = flow.get("lock"), flow.get("until"), flow.get("take")
     if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or until not in get_args(Until):
         return None
-    is_number = isinstance(take, int | float) and not isinstance(take, bool)
-    seconds = (
-        float(cast("float", take)) if is_number and 0 < cast("float", take) < math.inf else None
-    )
+    seconds = float(take) if is_number(take) and take > 0 else None
     return LockMark(name, cast("Until", until), seconds)
