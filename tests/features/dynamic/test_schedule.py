@@ -237,8 +237,8 @@ def test_what_is_the_default_is_left_out_and_no_mapping_refused():
         ({"grace_s": -1}, "grace_s: -1 is no number of seconds from 0"),
         ({"jitter_s": True}, "jitter_s: True is no number"),
         ({"max_age_s": float("nan")}, "max_age_s: nan is no number"),
-        ({"start": "2026-01-01T00:00:00"}, "is no ISO 8601 time with a zone"),
-        ({"end": 3}, "is no ISO 8601 time with a zone"),
+        ({"start": "2026-01-01T00:00:00"}, "is no time with a zone"),
+        ({"end": 3}, "is no time with a zone"),
         ({"also": "x"}, "also: 'x' is no list of texts"),
     ],
 )

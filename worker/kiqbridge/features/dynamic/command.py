@@ -4,6 +4,7 @@ Save, apply and delete are for dynamic schedules; skip and run for those of temp
 """
 
 import argparse
+import functools
 import json
 from typing import Any, Final, get_args
 
@@ -38,18 +39,35 @@ _GIVEN: Final = "cron every at expression queue timezone start end description o
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """The options of a verb."""
-    add, run, example = {
+    run, example = {
         "save": (
-            _add_save,
             _save,
             "nightly-report --cron '0 3 * * *' --timezone Europe/Paris --class NightlyReport",
         ),
-        "apply": (_add_apply, _apply, "config/schedule.yml --dry-run"),
-        "delete": (_add_delete, _delete, "nightly-report --yes"),
-        "skip": (_add_skip, _skip, "nightly-report --count 2"),
-        "run": (_add_run, _run, "nightly-report"),
+        "apply": (_apply, "config/schedule.yml --dry-run"),
+        "delete": (_delete, "nightly-report --yes"),
+        "skip": (_skip, "nightly-report --count 2"),
+        "run": (_run, "nightly-report"),
     }[name]
-    add(parser)
+    add = functools.partial(arguments.add, parser)
+    match name:
+        case "save":
+            _add_save(parser)
+        case "apply":
+            add("FILE", "- = standard input")
+            text = (
+                "delete dynamic schedules that the file does not have; asks, unless --yes is given"
+            )
+            add("--prune", text)
+        case "delete":
+            add("NAME...", dest="names")
+        case "skip":
+            add("NAME")
+            add("--count N", "how many (default: 1)", type=int, default=1)
+        case "run":
+            add("NAME")
+            text = "in the place of an occurrence, which fires no more: the last one, if it was missed, else the next"
+            add("--counted", text)
     arguments.add_changing(parser, asks=name in {"apply", "delete"})
     arguments.add_example(parser, f"kiqbridge schedule {name} {example}")
     parser.set_defaults(command=run)
@@ -68,27 +86,6 @@ def _add_save(save: argparse.ArgumentParser) -> None:
     arguments.add(save, "--jitter SECONDS", dest="jitter_s", type=int)
     arguments.add(save, "--max-age SECONDS", dest="max_age_s")
     arguments.add(save, "--missed", "default: last", choices=get_args(Missed))
-
-
-def _add_apply(apply: argparse.ArgumentParser) -> None:
-    arguments.add(apply, "FILE", "- = standard input")
-    text = "delete dynamic schedules that the file does not have; asks, unless --yes is given"
-    arguments.add(apply, "--prune", text)
-
-
-def _add_delete(delete: argparse.ArgumentParser) -> None:
-    arguments.add(delete, "NAME...", dest="names")
-
-
-def _add_skip(skip: argparse.ArgumentParser) -> None:
-    arguments.add(skip, "NAME")
-    arguments.add(skip, "--count N", "how many (default: 1)", type=int, default=1)
-
-
-def _add_run(run: argparse.ArgumentParser) -> None:
-    arguments.add(run, "NAME")
-    text = "in the place of an occurrence, which fires no more: the last one, if it was missed, else the next"
-    arguments.add(run, "--counted", text)
 
 
 def _save(options: argparse.Namespace) -> int:

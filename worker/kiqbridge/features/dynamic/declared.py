@@ -276,9 +276,7 @@ class DeclaredSchedules:
 
 def keep(parts: "EngineParts") -> Callable[[RedisConnection], object]:
     """The chore of each worker for the schedules that its code declares."""
-    return declared_schedules(
-        parts.client, parts.registry, app=parts.config.app, identity=parts.identity
-    ).keep
+    return _of_worker(parts).keep
 
 
 def claim(parts: "EngineParts") -> None:
@@ -288,9 +286,13 @@ def claim(parts: "EngineParts") -> None:
         ConfigError: one of them belongs to another application.
         RedisUnavailable: call again.
     """
-    declared_schedules(
+    _of_worker(parts).claim(parts.pool)
+
+
+def _of_worker(parts: "EngineParts") -> DeclaredSchedules:
+    return declared_schedules(
         parts.client, parts.registry, app=parts.config.app, identity=parts.identity
-    ).claim(parts.pool)
+    )
 
 
 def declared_schedules(
@@ -340,8 +342,7 @@ def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
         if known is None or known.origin != "code":
             return False
         about: Any = {"known": read.state, "state": read.state, "cursor": BACK}
-        written = hold(pool, keys, name, **about, withdraw="all", verb="remove")
-        if written != "other":
+        if hold(pool, keys, name, **about, withdraw="all", verb="remove"):
             return True
     raise busy(name)
 

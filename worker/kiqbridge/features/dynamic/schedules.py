@@ -88,7 +88,7 @@ class Schedules:
                 return "changed" if read.definition else "created"
             now = int(read.now)
             is_same_time = _counts_on(former, definition, read)
-            written = save(
+            if save(
                 self._pool,
                 self._keys,
                 definition.name,
@@ -97,8 +97,7 @@ class Schedules:
                 cursor=BACK if is_same_time else now,
                 # With other times, what has come due by the old ones and is only put off stays.
                 withdraw_after=None if is_same_time or not definition.enabled else now,
-            )
-            if written != "other":
+            ):
                 return "changed" if read.definition else "created"
         raise busy(definition.name)
 
@@ -322,8 +321,7 @@ class Schedules:
         self, name: str, read: known_schedules.StoredSchedule, state: bytes, **options: Any
     ) -> bool:
         """Write a state; False: another process was faster, read again."""
-        written = hold(self._pool, self._keys, name, known=read.state, state=state, **options)
-        return written != "other"
+        return hold(self._pool, self._keys, name, known=read.state, state=state, **options)
 
     def _instant(
         self,

@@ -34,11 +34,11 @@ ANY: Final = "*"
 BACK: Final = "back"
 """The cursor goes back to before the first occurrence that is withdrawn."""
 
+_OTHER: Final = b"other"
+"""Answer of the scripts that replace what was read: another process was faster."""
+
 CHANGED: Final = -1
 WRONG_TYPE: Final = -2
-
-Written = Literal["written", "same", "other"]
-"""`same`: it is so already; `other`: it is not what was read, read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def save(
     text: bytes,
     cursor: int | Literal["back"],
     withdraw_after: int | None,
-) -> Written:
+) -> bool:
     """Write a definition in the place of `known` (empty: there is none), and withdraw what it replaces.
 
     Args:
@@ -134,6 +134,9 @@ def save(
         known, text: definitions as `kb:schedules` holds them.
         cursor: instant up to which all is decided then, or `BACK`.
         withdraw_after: occurrences placed ahead after this instant are withdrawn, None = all.
+
+    Returns:
+        False: what is there is not `known`, read again.
 
     Raises:
         RedisUnavailable, RedisRefused: repeat it.
@@ -146,7 +149,7 @@ def save(
         ],
         [name, known, text, cursor, "-inf" if withdraw_after is None else str(withdraw_after)],
     )
-    return _written(answer[0])
+    return bool(answer[0] != _OTHER)
 
 
 def hold(
@@ -159,10 +162,13 @@ def hold(
     cursor: int | Literal["", "back"] = "",
     withdraw: Sequence[int] | Literal["all"] = (),
     verb: Literal["keep", "delete", "remove"] = "keep",
-) -> Written:
+) -> bool:
     """Write a state in the place of `known` (empty: none), withdraw occurrences; or delete the schedule.
 
     `remove` deletes its definition only: one of the same name counts on from its cursor.
+
+    Returns:
+        False: what is there is not `known`, read again.
 
     Raises:
         RedisUnavailable, RedisRefused: repeat it.
@@ -178,7 +184,7 @@ def hold(
             *([withdraw] if isinstance(withdraw, str) else map(str, withdraw)),
         ],
     )
-    return _written(answer[0])
+    return bool(answer[0] != _OTHER)
 
 
 def place(connection: RedisLike, keys: Keys, now: float, batch: Sequence[Placement]) -> list[int]:
@@ -206,7 +212,3 @@ def place(connection: RedisLike, keys: Keys, now: float, batch: Sequence[Placeme
 
 def _text(cursor: int | str | None) -> str:
     return "" if cursor is None else str(cursor)
-
-
-def _written(answer: bytes) -> Written:
-    return "same" if answer == b"same" else "other" if answer == b"other" else "written"
