@@ -550,9 +550,11 @@ def make(*arguments: str) -> str:
 def invoke(event: object, project: Project) -> dict:
     schedules = read_schedules(project.template)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (schedules[0].environment | {"REDIS_URL": project.redis_url}).items():
+        for name, value in (
+            schedules[0].function.environment | {"REDIS_URL": project.redis_url}
+        ).items():
             patch.setenv(name, value)
-        allowed = f"{schedules[0].environment['KIQBRIDGE_ALLOWED_CLASSES']},Greeting"
+        allowed = f"{schedules[0].function.environment['KIQBRIDGE_ALLOWED_CLASSES']},Greeting"
         patch.setenv("KIQBRIDGE_ALLOWED_CLASSES", allowed)
         return load_app().lambda_handler(event, Context())
 

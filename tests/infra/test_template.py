@@ -43,7 +43,7 @@ class TestTheTemplateAsItStands:
         translated = check_template.translate(OWN.read_text(encoding="utf-8"))
 
         assert {
-            f"{schedule.function}{schedule.name}": schedule.expression_text
+            f"{schedule.function.name}{schedule.name}": schedule.expression_text
             for schedule in read_schedules(OWN)
         } == {
             name: schedule["ScheduleExpression"]

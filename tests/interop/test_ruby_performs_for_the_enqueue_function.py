@@ -105,7 +105,7 @@ def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
 ):
     rule = rule_for_ruby()
     for name in ("KIQBRIDGE_ALLOWED_CLASSES", "KIQBRIDGE_ALLOWED_QUEUES"):
-        monkeypatch.setenv(name, rule.environment[name])
+        monkeypatch.setenv(name, rule.function.environment[name])
     today = datetime.now(UTC).replace(second=0, microsecond=0)
     tick, next_tick = (delivered(rule, today + timedelta(days=days)) for days in (-1, 0))
 

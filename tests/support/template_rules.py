@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kiqbridge.schedule import cron
-from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.schedule.template import TemplateFunction, TemplateSchedule
 
 TICK = {"schedule": "app/Rule", "at": "<aws.scheduler.scheduled-time>"}
 
@@ -33,10 +33,12 @@ def rule(
         start=start,
         end=end,
         window_minutes=0,
-        function="Enqueue",
-        handler="app.lambda_handler",
-        code_uri="lambdas/enqueue",
-        environment={},
+        function=TemplateFunction(
+            name="Enqueue",
+            handler="app.lambda_handler",
+            code_uri="lambdas/enqueue",
+            environment={},
+        ),
         path=Path("template.yaml"),
         line=1,
     )

@@ -92,10 +92,10 @@ class TestOneSchedule:
 
         assert schedule.name == "Nightly"
         assert schedule.kind == "ScheduleV2"
-        assert schedule.function == "Enqueue"
+        assert schedule.function.name == "Enqueue"
         assert schedule.where == "Enqueue.Nightly"
-        assert schedule.handler == "app.lambda_handler"
-        assert schedule.code_uri == "lambdas/enqueue"
+        assert schedule.function.handler == "app.lambda_handler"
+        assert schedule.function.code_uri == "lambdas/enqueue"
         assert schedule.timezone == "Europe/Paris"
         assert schedule.expression_text == "cron(0 3 * * ? *)"
         assert schedule.expression.next_after(NOW) == datetime(2026, 11, 11, 2, 0, tzinfo=UTC)
@@ -140,8 +140,8 @@ class TestOneSchedule:
         more = variables("{B: '2', C: !GetAtt Queue.Arn, D: !Sub '${AWS::StackName}'}")
         text = source(NIGHTLY, top=top, more=more)
         [schedule] = read(text.replace("      Handler: app.lambda_handler\n", ""))
-        assert schedule.handler == "other.handler"
-        assert schedule.environment == {"A": "1", "B": "2", "D": "app"}
+        assert schedule.function.handler == "other.handler"
+        assert schedule.function.environment == {"A": "1", "B": "2", "D": "app"}
 
     def test_what_nobody_asks_for_is_not_resolved_and_other_events_are_passed_over(self, read):
         unknown = {
@@ -214,8 +214,8 @@ class TestFunctions:
         names = "${AWS::Partition} ${AWS::Region} ${AWS::AccountId} ${AWS::URLSuffix}"
         text = source(NIGHTLY, more=variables(f"{{A: !Sub '{names}', B: !Sub 'x${{!Y}}'}}"))
         [schedule] = read(text, {"AWS::Region": "eu-west-1"})
-        assert schedule.environment["A"] == "aws eu-west-1 123456789012 amazonaws.com"
-        assert schedule.environment["B"] == "x${Y}"  # what Sub takes as it is
+        assert schedule.function.environment["A"] == "aws eu-west-1 123456789012 amazonaws.com"
+        assert schedule.function.environment["B"] == "x${Y}"  # what Sub takes as it is
 
     def test_a_function_whose_condition_is_false_has_no_schedules(self, read):
         top = "Conditions: {Never: !Equals [a, b], Always: !Not [!Condition Never]}"

@@ -43,15 +43,8 @@ class LocalFunctions:
         self.stop()
         self._environ, self._own = environ, own
         for rule in rules:
-            if rule.function not in self.made:
-                self._make(
-                    TemplateFunction(
-                        name=rule.function,
-                        handler=rule.handler,
-                        code_uri=rule.code_uri,
-                        environment=rule.environment,
-                    )
-                )
+            if rule.function.name not in self.made:
+                self._make(rule.function)
 
     def find(self, name: str) -> LocalFunction | None:
         """The function with this logical id; None = the template has none, or it is not in Python."""

@@ -285,7 +285,9 @@ class Dev:
         environ |= self._address
         if "KIQBRIDGE_NAMESPACE" not in environ:
             # The worker looks where the functions write.
-            of_rules = [rule.environment.get("KIQBRIDGE_NAMESPACE", "") for rule in self._rules]
+            of_rules = [
+                rule.function.environment.get("KIQBRIDGE_NAMESPACE", "") for rule in self._rules
+            ]
             environ["KIQBRIDGE_NAMESPACE"] = next(filter(None, of_rules), "")
         return environ
 
@@ -347,7 +349,9 @@ class Dev:
         if self._invoke_api:
             url, rule = self._invoke_api.url, next(iter(self._rules), None)
             console.text(f"  Lambda's API, by which other services invoke the functions: {url}")
-            called = example(url, rule.function if rule else "NAME", rule.jobs[0] if rule else None)
+            called = example(
+                url, rule.function.name if rule else "NAME", rule.jobs[0] if rule else None
+            )
             console.text(f"    {called}")
         if self._clock.is_simulated:
             console.text(f"  simulated: {self._described_clock()}")
@@ -360,7 +364,7 @@ class Dev:
             self._overview.show_rules(now)
         for other in self._others:
             console.text(
-                f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True
+                f"  {other.name} is not fired: {other.function.name} enqueues no jobs", dim=True
             )
         for change in self._calendar.near(now):
             if concerned(change, self._rules):

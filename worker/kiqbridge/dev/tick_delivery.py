@@ -106,10 +106,10 @@ class TickDelivery:
         self.ticks += 1
         event = event_of(rule, instant, execution_id=str(uuid.uuid4()), own_name=own_name)
         try:
-            answer: dict[str, Any] = self.functions[rule.function].invoke(event)
+            answer: dict[str, Any] = self.functions[rule.function.name].invoke(event)
         except FunctionError as error:
             # On AWS it would be delivered again, and enqueued once even then.
-            text = f"{rule.function} failed: {error.kind}: {error}"
+            text = f"{rule.function.name} failed: {error.kind}: {error}"
             self.console.line("error", rule.name, text)
             return None
         for job in answer["enqueued"]:

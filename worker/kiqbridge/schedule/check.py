@@ -105,7 +105,7 @@ def allow_list_problems(schedules: Sequence[TemplateSchedule]) -> list[Problem]:
                 ("KIQBRIDGE_ALLOWED_CLASSES", job.get("class", job.get("active_job"))),
                 ("KIQBRIDGE_ALLOWED_QUEUES", job.get("queue", "default")),
             ):
-                globs = schedule.environment.get(variable)
+                globs = schedule.function.environment.get(variable)
                 if globs is None or _allowed(value, globs):
                     continue
                 text = (

@@ -133,7 +133,7 @@ def sourced_schedules(
             each.line,
             source=source,
             kind=each.kind,
-            function=each.function,
+            function=each.function.name,
         )
         for each in schedules
     ]

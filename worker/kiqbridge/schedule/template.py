@@ -56,8 +56,9 @@ class TemplateFunction:
 
     @property
     def enqueues(self) -> bool:
-        """Whether it is the enqueue function."""
-        return _enqueues(self.code_uri)
+        """Whether it is the enqueue function, whose Input is a job and its tick."""
+        uri = self.code_uri
+        return uri is not None and posixpath.normpath(uri) == ENQUEUE_CODE_URI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +78,14 @@ class TemplateSchedule:
     end: datetime | None
     window_minutes: int
     """Of the flexible time window, within which it fires; 0 = it has none."""
-    function: str
-    """The function's logical id."""
-    handler: str | None
-    code_uri: str | None
-    """The function's folder, relative to the template; None if its code is not local."""
-    environment: Mapping[str, str] = field(repr=False)
-    """Those of the function's variables that are known without AWS."""
+    function: TemplateFunction
     path: Path
     line: int
-    alias: str = ""
-    """`TemplateFunction.alias`."""
 
     @property
     def where(self) -> str:
         """Resource and event, as messages name them."""
-        return f"{self.function}.{self.name}"
+        return f"{self.function.name}.{self.name}"
 
     @property
     def expression_text(self) -> str:
@@ -102,7 +95,7 @@ class TemplateSchedule:
     @property
     def jobs(self) -> list[dict[str, Any]]:
         """The jobs that the Input names; none for a function other than the enqueue function."""
-        document = json.loads(self.input) if self.input and _enqueues(self.code_uri) else {}
+        document = json.loads(self.input) if self.input and self.function.enqueues else {}
         return list(document["jobs"]) if "jobs" in document else [document] if document else []
 
 
@@ -277,11 +270,7 @@ class _Reader:
                 kind=kind,
                 path=self._path,
                 line=event.line(""),
-                function=function.name,
-                handler=function.handler,
-                code_uri=function.code_uri,
-                environment=function.environment,
-                alias=function.alias,
+                function=function,
                 **read,
             )
 
@@ -385,8 +374,3 @@ def _section(parent: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 @functools.cache
 def _known_zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
-
-
-def _enqueues(code_uri: str | None) -> bool:
-    """Whether a function is the enqueue function, whose Input is a job and its tick."""
-    return code_uri is not None and posixpath.normpath(code_uri) == ENQUEUE_CODE_URI

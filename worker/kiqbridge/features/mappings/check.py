@@ -153,7 +153,7 @@ class _Checking:
     ) -> None:
         self._document = document
         self._content = content
-        self._schedules = [each for each in schedules if each.code_uri == ENQUEUE_CODE_URI]
+        self._schedules = [each for each in schedules if each.function.code_uri == ENQUEUE_CODE_URI]
         self._allowed = replace(_allowed_by(self._schedules), rules=content.rules)
         self._mapper = Mapper(document, content)
         self._schemas = JobSchemas(document, content.schemas)
@@ -236,7 +236,7 @@ class _Checking:
         delivery = sources.read(event)
         tick = event.get("tick")
         name = tick.get("schedule") if isinstance(tick, dict) else None
-        alias = self._allowed.seen_alias(schedule.alias)
+        alias = self._allowed.seen_alias(schedule.function.alias)
         for record in delivery.records:
             for job in schedule.jobs:
                 try:
@@ -266,7 +266,7 @@ def _event(path: Path) -> Any:
 
 def _allowed_by(schedules: Sequence[TemplateSchedule]) -> AllowList:
     """The lists of the template; what it does not say allows anything."""
-    environment = schedules[0].environment if schedules else {}
+    environment = schedules[0].function.environment if schedules else {}
     return AllowList.from_environment({CLASSES: "*", QUEUES: "*", **environment})
 
 
