@@ -1,11 +1,10 @@
 """Keys whose names begin alike, for operators: it reads through the names of all keys."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kiqbridge.store.redis_pool import RedisLike
-from kiqbridge.wire.names import text_of
+from kiqbridge.wire.names import glob_of, text_of
 
 
 def scan(pool: RedisLike, *command: str, match: str = "*", count: int = 1000) -> Iterator[Any]:
@@ -25,5 +24,5 @@ def scan(pool: RedisLike, *command: str, match: str = "*", count: int = 1000) ->
 
 def scan_keys(pool: RedisLike, prefix: str) -> Iterator[Sequence[str]]:
     """Keys that begin so, in no order, page by page; one may come twice. Raises as `scan`."""
-    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
-    return ([text_of(name) for name in names] for names in scan(pool, "SCAN", match=pattern))
+    pages = scan(pool, "SCAN", match=f"{glob_of(prefix)}*")
+    return ([text_of(name) for name in names] for names in pages)

@@ -27,6 +27,11 @@ def bytes_of(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def glob_of(text: str) -> str:
+    """The pattern of Redis that this text alone matches."""
+    return "".join(f"\\{sign}" if sign in "*?[]\\" else sign for sign in text)
+
+
 def shown(text: str) -> str:
     r"""A name for people, bytes that are no UTF-8 as `\xff`; can be written anywhere."""
     return bytes_of(text).decode("utf-8", "backslashreplace")

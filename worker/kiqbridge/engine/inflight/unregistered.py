@@ -11,7 +11,7 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import shown, text_of
+from kiqbridge.wire.names import glob_of, shown, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +21,6 @@ STEP = 1000
 FIRST_AFTER_S = 60.0
 PAUSE_S = 600.0
 """Seconds between the end of a search and the next one."""
-
-_GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class Search:
         Raises:
             KiqbridgeError: repeat it.
         """
-        pattern = self._start.translate(_GLOB) + "*"
+        pattern = f"{glob_of(self._start)}*"
         self._cursor, names = connection.call(
             "SCAN", self._cursor, "MATCH", pattern, "COUNT", STEP, "TYPE", "list"
         )

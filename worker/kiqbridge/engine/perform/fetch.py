@@ -144,7 +144,7 @@ class Fetcher(Fetches):
                 self._order(), most, self._without, sharers=self._gate.sharers()
             )
         except BaseException:
-            self._looked(found=False)  # else nobody who is idle would be woken any more
+            self._looked(found=False)  # else no idle thread would be woken any more
             raise
 
     def _taken(self, chunk: Chunk | None, most: int) -> Chunk | None:

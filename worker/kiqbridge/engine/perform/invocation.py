@@ -170,7 +170,7 @@ class Invoker:
             and not len(self.middleware)
             and not execution.is_watched
         ):
-            execution.result = None  # nobody keeps what it returns
+            execution.result = None  # its result is not kept
             coroutine: Awaitable[Any] = perform(*arguments_in(execution.payload, definition))
             return coroutine
         return self._awaited(perform, instance, definition, execution, executor)

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
+from kiqbridge.store.key_scan import scan
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.keys import Keys
 
@@ -190,15 +191,9 @@ def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[s
     Raises:
         RedisUnavailable: the rest was not read.
     """
-    cursor = "0"
-    while True:
-        reply = client.pool.call(
-            "HSCAN", client.keys.batch_members(bid), cursor, "MATCH", match, "COUNT", _SCAN
-        )
-        yield from _fields(reply[1]).items()
-        cursor = reply[0].decode()
-        if cursor == "0":
-            return
+    key = client.keys.batch_members(bid)
+    for page in scan(client.pool, "HSCAN", key, match=match, count=_SCAN):
+        yield from _fields(page).items()
 
 
 def _fields(reply: Any) -> dict[str, str]:

@@ -4,13 +4,15 @@ A list is read page by page, those first that are looked at next (locks.py): thr
 sought among the names of all, `LOOK_AT` for an answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kiqbridge.api import Operator, Page, record_audit
 from kiqbridge.api.acts import Act
 from kiqbridge.features.unique.freeing import Lock, looked_at
-from kiqbridge.wire.names import text_of
+from kiqbridge.store.key_scan import scan
+from kiqbridge.wire.names import glob_of, text_of
 
 LOOK_AT: Final = 100_000
 """Names that are looked at for those of a class."""
@@ -103,17 +105,7 @@ def _held(operator: Operator, names: Sequence[bytes]) -> list[HeldLock]:
     return found
 
 
-_ESCAPED: Final[Mapping[int, str]] = {ord(sign): f"\\{sign}" for sign in "*?[]\\"}
-
-
 def _named(operator: Operator, job_class: str) -> list[bytes]:
-    key, pattern = operator.keys.locks_look, f"{job_class.translate(_ESCAPED)}:*"
-    cursor, found = b"0", dict[bytes, None]()
-    for _ in range(LOOK_AT // _AT_ONCE):
-        cursor, members = operator.pool.call(
-            "ZSCAN", key, cursor, "MATCH", pattern, "COUNT", _AT_ONCE
-        )
-        found |= dict.fromkeys(members[::2])
-        if cursor == b"0":
-            break
-    return sorted(found)
+    key, pattern = operator.keys.locks_look, f"{glob_of(job_class)}:*"
+    pages = scan(operator.pool, "ZSCAN", key, match=pattern, count=_AT_ONCE)
+    return sorted({name for page in islice(pages, LOOK_AT // _AT_ONCE) for name in page[::2]})
