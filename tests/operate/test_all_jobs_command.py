@@ -58,22 +58,42 @@ def test_what_matches_goes_from_all_places_and_is_counted_by_place_before(run, f
     assert set(sizes(filled).values()) == {3}
 
 
-def test_kill_takes_none_that_is_dead_and_move_those_of_other_queues(run, filled):
+def test_kill_takes_none_that_is_dead(run, filled):
     assert run("jobs", "kill", "--class", "Bill", "--yes")[1].splitlines()[-1] == (
         "killed 4 jobs in 4 places"
     )
     assert sizes(filled) == {"retry": 3, "schedule": 3, "dead": 8, "default": 3, "low": 3}
 
-    assert run("jobs", "move", "--class", "Mail", "--to", "low", "--yes")[1].splitlines()[-1] == (
-        "moved 3 jobs to low in 1 place"
+
+def test_move_gives_jobs_of_sets_another_queue_at_their_time_and_retry_pushes_them(
+    run, filled, tmp_path
+):
+    move = ["jobs", "move", "--class", "Mail", "--to", "low", "--yes"]
+    filled.zadd("dead", {b"{no JSON": 5})
+    before = {key: filled.zrange(key, 0, -1, withscores=True) for key in ("retry", "dead")}
+    told = run(*move, "--save", str(tmp_path / "was.jsonl"))[1].splitlines()[-1]
+    assert told == "moved 12 jobs to low in 4 places"
+
+    assert sizes(filled) == {"retry": 4, "schedule": 4, "dead": 5, "default": 1, "low": 7}
+    for key, members in before.items():
+        now = filled.zrange(key, 0, -1, withscores=True)
+        assert [score for _, score in now] == [score for _, score in members]
+        assert sum(b'"queue":"low"' in member for member, _ in now) == 3
+    assert len((tmp_path / "was.jsonl").read_text().splitlines()) >= 6
+    assert json.loads(run(*move, "--json")[1])["places"] == {}
+
+    told = run("jobs", "retry", "--class", "Mail", "--yes")[1].splitlines()[-1]
+    assert told == "pushed 9 jobs in 3 places"
+    assert sizes(filled) == {"retry": 1, "schedule": 1, "dead": 2, "default": 1, "low": 16}
+    assert run("dead", "move", "--all", "--to", "low", "--yes")[1].startswith(
+        "moved 1 job to low; 1 "
     )
-    assert (filled.llen("queue:default"), filled.llen("queue:low")) == (0, 6)
 
 
 def test_a_filter_that_matches_everything_is_asked_for_whatever_is_done(run, filled, answering):
     answering("n\n")
     code, _, err = run("jobs", "move", "--text", "jid", "--to", "high")
-    assert (code, err.startswith("That is every job in these places. Move 8 jobs")) == (1, True)
+    assert (code, err.startswith("That is every job in these places. Move 20 jobs")) == (1, True)
 
     for args in (["delete"], ["delete", "--all", "--class", "Mail"]):
         code, _, err = run("jobs", *args, "--yes")

@@ -34,7 +34,8 @@ from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, with_more
 from kiqbridge.wire.tick_mark import EndKind
 
 Action = Literal["retry", "kill", "delete", "reschedule", "move"]
-"""`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one."""
+"""`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one, and in a set, where it keeps
+its time, names another queue for it."""
 
 Moment = float | Callable[["PlacedJob"], float]
 """Epoch seconds, or a function of a job that returns them."""
@@ -146,7 +147,7 @@ class Operation(Generic[_Placed]):
             raise PayloadError("to: give it with move, the name of a queue, and with nothing else")
         if to is not None:
             check_queue(to)
-            if to == jobs.name:
+            if jobs.is_queue and to == jobs.name:
                 raise PayloadError(f"to: the jobs are in {to} already")
         self._jobs = jobs
         self._action = action
@@ -218,6 +219,8 @@ class Operation(Generic[_Placed]):
 
     def is_own(self, job: _Placed) -> bool:
         """Whether this action itself has put a member of a set where it is."""
+        if self._action == "move":
+            return not self._jobs.is_queue and job.queue == self._to
         if self._moment is not None:
             return hash(job.text) in self._rescheduled
         if self._action == "reschedule":
@@ -238,7 +241,10 @@ class Operation(Generic[_Placed]):
         if self._action == "reschedule" or (self._action == "kill" and has_ended):
             return operating.Act(*read, "score", self._own_score(job))
         if self._action == "move":
-            return operating.Act(*read, "push", _moved(job, self._to), self._to)
+            moved = _moved(job, self._to)
+            if not self._jobs.is_queue and moved == job.text:
+                raise PayloadError(f"job {job.jid}: its queue cannot be read; it stays as it is")
+            return operating.Act(*read, "push" if self._jobs.is_queue else "text", moved, self._to)
         if self._action == "retry":
             is_retry = self._jobs.target != "schedule"
             pushed = pushed_text(self._operator, job, now, is_retry=is_retry)
@@ -366,7 +372,7 @@ def _cost(place: float | None, length: int) -> int:
 
 
 def _moved(job: PlacedJob, to: str) -> bytes:
-    """Its text with the name of the new queue, to which a retry goes, too; what cannot be read stays as it is."""
+    """Its text with the name of the new queue, to which the next retry goes, too; what cannot be read stays as it is."""
     if not job.item:
         return job.text
     if len(job.text) > MAX_PARSED_BYTES:

@@ -96,8 +96,8 @@ class JobList(Jobs, Generic[Listed]):
         """Do the same to several jobs, in their order.
 
         Args:
-            action: of a set `retry` (push now), `kill`, `delete` or `reschedule`; of a queue `delete`, `kill` (to
-                the dead set) or `move` (to another queue, behind what waits there).
+            action: of a set `retry` (push now), `kill`, `delete`, `reschedule` or `move` (another queue, at the same
+                time); of a queue `delete`, `kill` (to the dead set) or `move` (behind what waits there).
             jobs: as they were read from here.
             at: the new time for `reschedule`, epoch seconds, or a function of each job that returns them.
             to: name of the queue to move to.

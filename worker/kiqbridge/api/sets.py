@@ -61,6 +61,10 @@ class SortedEntry(ListedJob):
         """Let it be due at another time (epoch seconds); whether it was still there."""
         return bool(self.parent.apply("reschedule", [self], at=at))
 
+    def move(self, to: str) -> bool:
+        """Let it go to another queue when it is due, or retried; whether it was still there."""
+        return bool(self.parent.apply("move", [self], to=to))
+
     def requeue(
         self,
         *,
@@ -102,7 +106,7 @@ class JobSet(JobList[SortedEntry]):
         name: `schedule`, `retry` or `dead`.
     """
 
-    actions = ("retry", "kill", "delete", "reschedule")
+    actions = ("retry", "kill", "delete", "reschedule", "move")
     is_queue = False
     name = ""
     newest_first: bool = False

@@ -1,4 +1,4 @@
-"""`kiqbridge jobs`: delete, kill or move jobs wherever they wait: in all queues and sets at once.
+"""`kiqbridge jobs`: delete, kill, move or retry jobs wherever they wait: in all queues and sets at once.
 
 How many there are in each place is shown first.
 """
@@ -20,12 +20,14 @@ from kiqbridge.wire.amounts import count_text
 _HELP: Final = {
     "delete": "delete jobs in all queues, of the retries, the scheduled and the dead ones",
     "kill": "move jobs of all queues, of the retries and the scheduled ones to the dead set",
-    "move": "move jobs of all other queues to a queue; those in sets stay",
+    "move": "move jobs of all other queues to a queue; those of sets go there when they are due, or retried",
+    "retry": "push the retries, the scheduled and the dead jobs to their queues now",
 }
 _SETS: Final = {
     "delete": (api.RetrySet, api.ScheduledSet, api.DeadSet),
     "kill": (api.RetrySet, api.ScheduledSet),
-    "move": (),
+    "move": (api.RetrySet, api.ScheduledSet, api.DeadSet),
+    "retry": (api.RetrySet, api.ScheduledSet, api.DeadSet),
 }
 
 
@@ -54,7 +56,7 @@ def _act(options: argparse.Namespace) -> int:
     if file is not None and os.path.lexists(file):
         raise PayloadError(f"{file}: it exists; name another file, or remove it")
     places = _places(operator, options)
-    counts = {place.target: _count(place, where) for place in places}
+    counts = {place.target: _count(place, where, options.to) for place in places}
     found = [place for place in places if counts[place.target]]
     total = sum(counts.values())
     if not options.json and total:
@@ -82,12 +84,17 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _places(operator: api.Operator, options: argparse.Namespace) -> Sequence[Any]:
-    queues = [each for each in api.Queue.all(operator) if each.name != options.to]
+    has_queues = options.verb != "retry"
+    queues = [each for each in api.Queue.all(operator) if has_queues and each.name != options.to]
     return [*queues, *(each(operator) for each in _SETS[options.verb])]
 
 
-def _count(place: Any, where: api.Filter) -> int:
-    return sum(1 for _ in place.scan(where, now=time.time())) if where else int(place.size)
+def _count(place: Any, where: api.Filter, to: str | None) -> int:
+    """How many match; a job of a set that goes to that queue already is none."""
+    if not where and (to is None or place.is_queue):
+        return int(place.size)
+    found = place.scan(where, now=time.time())
+    return sum(1 for each in found if place.is_queue or each.queue != to)
 
 
 def _warning(

@@ -31,10 +31,10 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Final = {
-    "retries": _Kind(api.RetrySet, "retry", "next try", "retry kill delete reschedule clear"),
-    "dead": _Kind(api.DeadSet, "dead job", "died", "retry delete clear"),
+    "retries": _Kind(api.RetrySet, "retry", "next try", "retry kill delete move reschedule clear"),
+    "dead": _Kind(api.DeadSet, "dead job", "died", "retry delete move clear"),
     "scheduled": _Kind(
-        api.ScheduledSet, "scheduled job", "due", "retry kill delete reschedule clear"
+        api.ScheduledSet, "scheduled job", "due", "retry kill delete move reschedule clear"
     ),
     "queue": _Kind(None, "waiting job", "enqueued", "delete kill move clear"),
 }
@@ -43,7 +43,7 @@ _HELP: Final = {
     "kill": "move jobs to the dead set",
     "delete": "delete jobs",
     "reschedule": "let jobs be due at another time",
-    "move": "move jobs to another queue, behind what waits there",
+    "move": "move jobs to another queue, behind what waits there; jobs of a set keep their time",
     "clear": "delete all jobs; of a queue also its name from the list of queues",
 }
 ONE_INSTANT: Final = "All of them are due at one instant then; --spread 30m distributes them, --by 2h keeps their distances."

@@ -38,7 +38,9 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
     "act on jobs, queues and processes": (
         Verb("job", "show one job; retry, move, kill or delete it"),
         Verb(
-            "jobs", "delete, kill or move jobs of all queues and sets", "commands.all_jobs_command"
+            "jobs",
+            "delete, kill, move or retry jobs of all queues and sets",
+            "commands.all_jobs_command",
         ),
         Verb(
             "queue",

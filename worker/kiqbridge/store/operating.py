@@ -50,7 +50,7 @@ class Act(NamedTuple):
     Attributes:
         member: its text as read.
         place: its score as read; in a queue how many were to be taken before it, None = not known.
-        effect: pushed, kept in the dead set, dropped, or given another score.
+        effect: pushed, kept in the dead set, dropped, or given another score or text.
         text: to push, or to keep; of `score` one in the place of the batch's, or nothing.
         queue: to push to.
         effects: of its end (engine/settle/ending.py).
@@ -58,7 +58,7 @@ class Act(NamedTuple):
 
     member: bytes
     place: float | None
-    effect: Literal["push", "bury", "drop", "score"]
+    effect: Literal["push", "bury", "drop", "score", "text"]
     text: bytes = b""
     queue: str = ""
     effects: Sequence[Effect] = ()

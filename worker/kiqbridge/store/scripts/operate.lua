@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Carry out an operator's action on jobs of a queue or a sorted set: push each to a queue, bury it, drop it, or give
--- it another score. A job that a worker or another client has taken, moved or rescheduled since it was read is
+-- Carry out an operator's action on jobs of a queue or a sorted set: push each to a queue, bury it, drop it, give it
+-- another score, or another text. A job that a worker or another client has taken, moved or rescheduled since it was read is
 -- skipped. Near the ends of a queue a job is removed, and the others keep their order. Far from both, where that
 -- would compare 100,000 texts, the newest job of the queue takes its place: so a script takes no longer in a long
 -- list, and no job waits longer than before.
@@ -10,7 +10,7 @@
 --      set, 6 `list` or `zset`, what KEYS 1 is, 7 jobs that are near an end, 8 jobs to look at around a place, 9 `all`
 --      to look through the whole list for what is not in its place, 10 number n of queue lists, n names of queues,
 --      then for each job: its text, its score as read, or how many were to be taken before it, or '', `push`, `bury`,
---      `drop` or `score`, the text to push or to keep, or a score in place of that to set, number of its queue list or '', the effects of its end
+--      `drop`, `score` or `text`, the text to push or to keep, or a score in place of that to set, number of its queue list or '', the effects of its end
 --      (parts/each_effect.lua)
 -- Returns the count of the audit entry: how many jobs all its batches have moved.
 -- Repeated: a batch that was noted changes nothing; one that was not moves what is still as it was read.
@@ -102,6 +102,8 @@ while i <= #ARGV do
       enqueue(KEYS[3], ARGV[10 + list], KEYS[6 + list], text)
     elseif effect == 'score' then
       redis.call('ZADD', KEYS[1], text ~= '' and text or ARGV[5], member)
+    elseif effect == 'text' then
+      redis.call('ZADD', KEYS[1], ARGV[i + 1], text)
     end
     _, key, i = leave(effect == 'bury' and KEYS[2] or nil, ARGV[5], text, key, i + 5)
     moved = moved + 1
