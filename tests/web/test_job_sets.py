@@ -227,6 +227,22 @@ def test_all_that_match_are_acted_on_after_a_question_with_count_and_filter(brow
     assert redis.llen("queue:default") == 3
 
 
+@pytest.mark.parametrize(("path", "key"), SETS)
+def test_jobs_are_moved_to_another_queue_and_stay_in_their_set(browser, redis, path, key):
+    redis.zadd(key, {failed("j1"): 9e9, failed("j2"): 9e9})
+    one, _ = [each for each in browser.open(path).tags if each[1].get("name") == "key"]
+
+    assert (
+        "1 job moved to low."
+        in browser.send(path, action="move", to="low", key=one[1]["value"]).text
+    )
+    asked = browser.send(path, action="move", to="low", all="1")
+    assert "Move to low: 2 jobs under" in asked.text
+    done = browser.send(path, form_at=f"{path}?confirm=move&to=low", **asked.fields)
+    assert "1 job moved to low." in done.text
+    assert [json.loads(each)["queue"] for each in redis.zrange(key, 0, -1)] == ["low", "low"]
+
+
 @pytest.mark.parametrize("action", ["retry", "delete"])
 def test_nothing_is_done_to_all_before_the_question(browser, redis, action):
     dead(redis, 3)

@@ -120,7 +120,7 @@ def dump_threads(identity: str) -> Act:
 def run_schedule(name: str) -> Act:
     """Enqueue the jobs of a schedule."""
     return Act(
-        label="Run now",
+        label=f"Run {name}",
         path="/schedules/act",
         fields=[("name", name), ("action", "run")],
         question=f"The jobs of {name} are enqueued at once, besides its occurrences.",

@@ -14,6 +14,7 @@ from kiqbridge.api.in_flight import HeldJob
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.api.wording import (
+    MOST_NAMED,
     STUCK,
     are,
     describe_stuck,
@@ -151,7 +152,7 @@ def _missed(facts: Facts) -> Iterator[Fact]:
             f"{count_text(len(ticks), 'tick')} of {listed(names)} did not come in time within a day, the "
             f"last {instant_text(ticks[0].at)}; {'all came' if came_later else 'none came'} later.",
             page_of("schedules", names[0]) if len(names) == 1 else "/schedules",
-            acts=[] if came_later or len(names) > 1 else [acts.run_schedule(names[0])],
+            acts=[] if came_later else [acts.run_schedule(name) for name in names[:MOST_NAMED]],
             SCHEDULE=names[0],
         )
 

@@ -8,7 +8,7 @@ from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown
 
-_NAMED: Final = 3
+MOST_NAMED: Final = 3
 """So many names are in a sentence; more are only counted."""
 
 STUCK: Final = (
@@ -59,8 +59,8 @@ def pause_text(pause: Pause, now: float | None = None) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """The first of some names, and how many more there are."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(shown(name) for name in names[:_NAMED]) + more
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(shown(name) for name in names[:MOST_NAMED]) + more
 
 
 def killed_text(count: int) -> str:

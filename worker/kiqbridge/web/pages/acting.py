@@ -119,6 +119,7 @@ def show_jobs(
         request,
         template,
         here=place.path,
+        labels=place.labels,
         search={
             "path": place.path,
             "what": place.name.removeprefix("under "),

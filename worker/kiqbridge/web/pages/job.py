@@ -23,6 +23,7 @@ from kiqbridge.web.guard import requires
 from kiqbridge.web.job_text import remarks
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
+from kiqbridge.web.pages.queues import ACTIONS
 from kiqbridge.web.shown import ARGS_HIDDEN, PAGE_CHARACTERS
 from kiqbridge.wire.payload import TICK
 from kiqbridge.wire.tick_mark import tick_mark_of
@@ -51,6 +52,7 @@ def show(request: Request) -> Response:
         return render(request, page, 200 if history.is_known else 404, jid=jid, history=history)
     if request.query_params.get("raw"):
         return PlainTextResponse(_raw(view, job))
+    screen = SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None
     return render(
         request,
         "job.html",
@@ -58,7 +60,8 @@ def show(request: Request) -> Response:
         history=history,
         found=found,
         places=[(place_of(each), _address(each), each) for each in found],
-        screen=SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None,
+        screen=screen,
+        labels=screen.actions if screen else ACTIONS,
         token=token_of(job),
         args="" if view.hides_args else _args(view, job),
         editable=_editable(view, job),

@@ -71,6 +71,7 @@ class Screen:
 
 
 _LABELS: Final = {
+    "move": "Move",  # the first one: Enter in the field of the queue does it
     "retry": "Retry now",
     "reschedule": "Reschedule",
     "kill": "Kill",
@@ -94,7 +95,7 @@ SCREENS: Final = {
             kind=ScheduledSet,
             when="Due",
             has_errors=False,
-            actions={"retry": "Add to queue", "reschedule": "Reschedule", "delete": "Delete"},
+            actions={**_LABELS, "retry": "Add to queue"},
             empty="No job is to run later. Recurring jobs are under Schedules.",
         ),
         Screen(
@@ -103,7 +104,7 @@ SCREENS: Final = {
             kind=DeadSet,
             when="Died",
             has_errors=True,
-            actions={"retry": "Retry now", "delete": "Delete"},
+            actions={name: _LABELS[name] for name in ("move", "retry", "delete")},
             empty="No job has used up its retries, or all that had were retried, deleted or dropped.",
         ),
     )

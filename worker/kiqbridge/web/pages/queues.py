@@ -93,7 +93,6 @@ def show(request: Request) -> Response:
             "queue": queue,
             "pause": view.paused("queue").get(queue.name),
             "latency": view.read(("queue", queue.name), lambda: queue.latency),
-            "actions": ACTIONS,
             "pauses": PAUSES,
             "rates": _fetch_rates(view).get(queue.name),
             "plot": trend(fetch_history(view), queue.name),
@@ -135,5 +134,10 @@ def post(request: Request, form: FormData) -> Response:
 
 def _place_of(request: Request) -> tuple[Place, Queue]:
     queue = Queue(request.path_params["name"], view_of(request).operator)
+    return place_in(queue), queue
+
+
+def place_in(queue: Queue) -> Place:
+    """A queue, as what acts on its jobs needs it."""
     name = f"in the queue {queue.name}"
-    return Place(jobs=queue, path=f"/queues/{queue.name}", name=name, labels=ACTIONS), queue
+    return Place(jobs=queue, path=f"/queues/{queue.name}", name=name, labels=ACTIONS)

@@ -21,6 +21,7 @@ from kiqbridge.web.pages.listing import (
     named_by,
     parse_listing,
 )
+from kiqbridge.web.pages.queues import place_in
 
 LOOK_AT: Final = CHUNK
 """Jobs of each place: a round trip, and six milliseconds if all of them match."""
@@ -83,8 +84,4 @@ def _places(view: View, queues: list[str], glob: str) -> Iterator[tuple[Place, s
         yield screen.place(view), screen.title
     fitting = [name for name in queues if not glob or fnmatchcase(name, glob)]
     for name in fitting[:QUEUES]:
-        queue = Queue(name, view.operator)
-        yield (
-            Place(jobs=queue, path=f"/queues/{name}", name=f"in the queue {name}", labels={}),
-            name,
-        )
+        yield place_in(Queue(name, view.operator)), name
