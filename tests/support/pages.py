@@ -82,10 +82,7 @@ class Browser:
 
     def press(self, act, status=200) -> Page:
         """Send the form of an act of a fact; follows the answer back to a page."""
-        fields = {
-            name: [value for key, value in act.fields if key == name] for name, _ in act.fields
-        }
-        return self.send(act.path, status, "/metrics/Mail", **fields)
+        return self.send(act.path, status, "/metrics/Mail", **act.fields)
 
     def send(self, path, status=200, form_at=None, **fields) -> Page:
         """POST with the token of the page at this path, or at another; follows the answer back to a page."""

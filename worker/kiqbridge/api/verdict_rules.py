@@ -54,7 +54,7 @@ def _all_quiet(facts: Facts) -> Iterator[Fact]:
             f"All processes ({len(facts.processes):,}) are quiet: they take no new jobs, and "
             f"{count_text(waiting, 'job')} wait{ending(waiting)}.",
             "/processes",
-            acts=[acts.stop_all()],
+            acts=[acts.stop()],
         )
 
 

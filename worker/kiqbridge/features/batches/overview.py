@@ -260,13 +260,8 @@ def _step(expected: int, total: int) -> int:
 
 def cancelling(batch: BatchStatus) -> Act:
     """The button that cancels it."""
-    return Act(
-        label="Cancel",
-        path=f"/batches/{batch.bid}",
-        fields=[("action", "cancel")],
-        question=f"None of its {batch.pending:,} pending jobs begins any more, nor those of batches within it. It becomes "
-        "complete, and never succeeds.",
-    )
+    asked = f"None of its {batch.pending:,} pending jobs begins any more, nor those of batches within it. It never succeeds."
+    return Act("Cancel", f"/batches/{batch.bid}", {"action": "cancel"}, asked)
 
 
 def cancel_batch(operator: Operator, bid: str) -> None:

@@ -93,13 +93,9 @@ def read_limiter(operator: Operator, kind: str, name: str) -> LimiterView | None
 
 def resetting(state: LimitState) -> Act:
     """The button that resets it."""
-    return Act(
-        label="Reset",
-        path=page_of(f"limiters/{state.kind}", state.name),
-        fields=[("action", "reset")],
-        question=f"What is taken of it is forgotten. Jobs that hold it go on, so that more than {state.limit:g} may pass for "
-        "a while.",
-    )
+    path = page_of(f"limiters/{state.kind}", state.name)
+    asked = f"What is taken of it is forgotten. Jobs that hold it go on, so that for a while more than {state.limit:g} may pass."
+    return Act("Reset", path, {"action": "reset"}, asked)
 
 
 def reset_limiter(operator: Operator, kind: str, name: str) -> bool:

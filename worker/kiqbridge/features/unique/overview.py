@@ -41,12 +41,9 @@ class HeldLock(NamedTuple):
 
 def freeing(locks: Sequence[HeldLock]) -> Act:
     """The button that frees them, unless other jobs own them by then."""
-    return Act(
-        label="Free",
-        path="/locks",
-        fields=[pair for each in locks for pair in (("name", each.name), ("jid", each.jid))],
-        question="The job that owns it stays as it is: another one with the same arguments may be pushed and run beside it.",
-    )
+    fields = {"name": [each.name for each in locks], "jid": [each.jid for each in locks]}
+    asked = "The job that owns it stays as it is: another one with the same arguments may be pushed and run beside it."
+    return Act("Free", "/locks", fields, asked)
 
 
 def list_locks(
