@@ -114,9 +114,15 @@ def test_the_command_lists_shows_and_cancels(run, batch, failed, redis):
     assert out.splitlines()[1].split()[:5] == [batch.bid, "invoices", "running", "0", "of"]
     code, out, _ = run("batch", "show", batch.bid)
     assert "on success  OverviewSend, waits" in out
-    assert f"failed      {failed}" in out
+    assert f"failed      {failed}  OverviewSend  in queue default\n" in out
     assert json.loads(run("batch", "show", batch.bid, "--failed", "--json")[1])["members"] == [
-        {"name": failed, "kind": "job", "state": "failed", "label": ""}
+        {
+            "name": failed,
+            "kind": "job",
+            "state": "failed",
+            "label": "OverviewSend",
+            "place": "in queue default",
+        }
     ]
     assert run("batch", "cancel", batch.bid, "--dry-run")[1].startswith("would cancel")
     assert run("batch", "cancel", batch.bid, "--yes")[0] == 0
@@ -150,6 +156,40 @@ def test_the_steps_of_a_chain_and_the_members_of_a_group_have_their_states(
     page = browser.open(f"/batches/{child.bid}")
     assert page.text.count("pending OverviewSend") == 2
     assert "In OverviewSend → OverviewSend" in page.text
+
+
+def test_jobs_of_a_block_have_class_and_place_and_its_chains_their_picture(
+    browser, send, client, redis, run
+):
+    with Batch(client=client) as alike:
+        jids = [client.push({"class": "OverviewSend", "args": [n]}) for n in range(4)]
+    with Batch(client=client) as mixed:
+        other = client.push({"class": "Other", "args": [], "queue": "low"})
+        first = chain(call(send, 1), call(send, 2), call(send, 3)).perform_async(client=client)
+    for jid, state in zip(jids, "df", strict=False):
+        redis.hset(f"kb:flow:batch:{alike.bid}:jobs", jid, state)
+    redis.hset(f"kb:flow:batch:{alike.bid}", mapping={"pending": 2, "failed": 1})
+
+    page = browser.open(f"/batches/{alike.bid}")
+    # However long the queue is: it is not read for it.
+    assert all(f"OverviewSend {jid}" in page.text for jid in jids)
+    assert f"OverviewSend {jids[2]} pending in queue default" in page.text
+    bar = page.html[page.html.index('<svg class="bar" viewBox="0 0 4 8"') :].split("</svg>")[0]
+    assert 'class="pending"' in bar
+    assert '<rect class="done" width="1" height="8"/>' in bar
+    assert '<rect class="failed" x="1" width="1" height="8"/>' in bar
+    page = browser.open(f"/batches/{mixed.bid}")
+    assert f"Other {other} pending in queue low" in page.text
+    assert f"OverviewSend {first} pending in queue default" in page.text
+    assert "Chains one after the other pending OverviewSend" in page.text
+    assert page.text.count("not begun OverviewSend") == 2
+    steps = "OverviewSend (pending) → OverviewSend (waiting) → OverviewSend (waiting)"
+    assert f"steps       {steps}\n" in run("batch", "show", mixed.bid)[1]
+    end_job(redis, client, first)
+    browser.app.state.site.cache.clear()
+    text = browser.open(f"/batches/{mixed.bid}").text
+    assert text.count("not begun OverviewSend") == 1
+    assert "done OverviewSend" in text
 
 
 def test_a_page_of_many_batches_takes_no_more_round_trips_than_one_of_few(browser, redis, trips):

@@ -205,9 +205,8 @@ class Batch(TakesSteps):
 
     def _placed(self, job: PreparedJob) -> flow_ops.BatchMember:
         job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
-        return flow_ops.BatchMember(
-            job.jid, job.queue, job.at, self.client.writer.text(job, time.time())
-        )
+        text = self.client.writer.text(job, time.time())
+        return flow_ops.BatchMember(job.jid, job.queue, job.at, text, job.payload["class"])
 
     def _made(self) -> Effect:
         parent = "" if self._parent is None else self._parent.bid
@@ -219,7 +218,12 @@ class Batch(TakesSteps):
         about = self._description
         keys = self.client.keys
         return flow_ops.make_op(
-            keys, self.bid, parent=parent, description=about, callbacks=callbacks
+            keys,
+            self.bid,
+            parent=parent,
+            description=about,
+            callbacks=callbacks,
+            lanes=[each["steps"] for each in self._launches if len(each["steps"]) > 1],
         )
 
     def _callback(self, event: str, link: Call | Flow) -> Launch | None:

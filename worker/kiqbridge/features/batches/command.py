@@ -23,6 +23,7 @@ from kiqbridge.features.batches.overview import (
     Which,
     cancel_batch,
     count_batches,
+    describe,
     list_batches,
     read_batch,
     read_members,
@@ -110,18 +111,21 @@ def show_batch(options: argparse.Namespace, operator: Operator, bid: str) -> int
         return None
     states = [each for each in ("failed", "pending") if getattr(options, each, False)]
     if states:
-        members = list(_all_members(operator, batch.status, states))
+        members = describe(operator, batch, list(_all_members(operator, batch.status, states)))
         document = {"bid": bid, "members": [_member_fields(each) for each in members]}
-        rows = [(each.name, each.state) for each in members]
-        return output.answer_table(options, document, ("!job", "state"), rows, none="None.")
-    shown = read_members(client, batch.status, ("failed", "pending"))
+        rows = [(each.name, each.label, each.state, each.place) for each in members]
+        titles = ("!job", "class", "state", "place")
+        return output.answer_table(options, document, titles, rows, none="None.")
+    shown = read_members(client, batch.status, ("failed", "pending")).rows
+    shown = describe(operator, batch, shown)
     if options.json:
-        output.write_json(_document(batch) | {"members": [_member_fields(m) for m in shown.rows]})
+        output.write_json(_document(batch) | {"members": list(map(_member_fields, shown))})
         return 0
     _print(batch)
-    for each in shown.rows:
-        output.write_line(f"{each.state:<12}{'batch ' if each.is_batch else ''}{each.name}")
-    left = batch.status.failed + batch.status.pending - len(shown.rows)
+    for each in shown:
+        about = "  ".join(filter(None, (each.label, each.place)))
+        output.write_line(f"{each.state:<12}{'batch ' * each.is_batch}{each.name}  {about}")
+    left = batch.status.failed + batch.status.pending - len(shown)
     if left > 0:
         output.write_line(f"{'':<12}and {left:,} more: --failed and --pending list all")
     return 0
@@ -148,7 +152,8 @@ def _document(batch: BatchView) -> dict[str, Any]:
 
 def _member_fields(member: Member) -> dict[str, Any]:
     kind = "batch" if member.is_batch else "job"
-    return {"name": member.name, "kind": kind, "state": member.state, "label": member.label}
+    shown = {"name": member.name, "kind": kind, "state": member.state, "label": member.label}
+    return {**shown, "place": member.place}
 
 
 def _print(batch: BatchView) -> None:

@@ -64,12 +64,13 @@ def prepare_job(
 
 
 class BatchMember(NamedTuple):
-    """A member of a batch; `text` is empty for one that is not pushed here."""
+    """A member of a batch; `text` and class are empty for one that is not pushed here."""
 
     member: str
     queue: str = ""
     at: float | None = None
     text: bytes = b""
+    job_class: str = ""
 
 
 def batch_keys(keys: Keys, bid: str) -> list[str]:
@@ -96,7 +97,7 @@ def make_op(
         description: for people.
         callbacks: event → the steps that are begun then.
         kind: what it is made of, unless it is a block that was filled.
-        lanes: of a chain its steps, of a group those of each member: for who looks at it.
+        lanes: of a chain its steps, of a group those of each member, of a block its chains: for who looks at it.
     """
     fields: list[str | bytes | int] = ["description", description]
     if kind:
@@ -157,7 +158,9 @@ def _by_bytes(placed: Sequence[BatchMember]) -> Iterable[Sequence[BatchMember]]:
 def _members(
     keys: Keys, bid: str, queue: str, placed: Sequence[BatchMember], *, only_new: bool
 ) -> Effect:
-    args: list[str | bytes | float] = ["new" if only_new else "all", KEEP_OPEN_S, queue]
+    classes = {each.job_class for each in placed}
+    job_class = classes.pop() if len(classes) == 1 else ""
+    args: list[str | bytes | float] = ["new" if only_new else "all", KEEP_OPEN_S, queue, job_class]
     for each in placed:
         args += [each.member, "" if each.at is None else score(each.at), each.text]
     own = [keys.batch(bid), keys.batch_members(bid), keys.queues, keys.queue(queue), keys.schedule]
@@ -237,7 +240,8 @@ class StepWriter:
         now = time.time()
         if job.at is not None and job.at <= now:
             job.at = None
-        return BatchMember(job.jid, job.queue, job.at, self._client.writer.text(job, now))
+        text = self._client.writer.text(job, now)
+        return BatchMember(job.jid, job.queue, job.at, text, job.payload["class"])
 
     def _prepared(self, payload: dict[str, Any], at: float | None) -> PreparedJob | None:
         if self._is_first:

@@ -5,11 +5,23 @@ one answer, so that a million of them keep neither the server nor a page busy; `
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from kiqbridge.api import Operator, Page, record_audit
+from kiqbridge import seams
+from kiqbridge.api import (
+    DeadSet,
+    JobRecord,
+    Operator,
+    Page,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+    Stats,
+    fetch_in_flight,
+    record_audit,
+)
 from kiqbridge.api.acts import Act
 from kiqbridge.client.client import Client
 from kiqbridge.features.batches.batch import Batch
@@ -36,6 +48,10 @@ ROWS: Final = 100
 LOOK_AT: Final = 100_000
 """Members that are looked at for an answer."""
 
+LOOK_FIRST: Final = 500
+QUEUES: Final = 20
+"""Jobs of each set and queue, the next ones, and queues, the longest ones, that are looked at for class and place."""
+
 _AT_ONCE: Final = 5_000
 """Of one command: some milliseconds of the server's time."""
 
@@ -55,9 +71,10 @@ class Member(NamedTuple):
     Attributes:
         name: its jid, or its bid.
         state: `waiting`: it is not begun, since what stands before it is not done.
-        label: its class, or the description of a group; "" where that is not kept.
+        label: its class, or the description of a group; "" where that is not known.
         status: of a batch that is a member; None: it is a job, or that batch is not kept any more.
         is_batch: whether it is a batch.
+        place: where a job is, in words; "" where that is not known.
     """
 
     name: str
@@ -65,6 +82,7 @@ class Member(NamedTuple):
     label: str = ""
     status: BatchStatus | None = None
     is_batch: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +269,52 @@ def read_members(
     rows.sort(key=lambda each: (_ORDER.index(each.state), not each.is_batch, each.name))
     is_whole = cursor == "0" or len(names) >= expected
     return Members(rows=rows, looked_at=looked_at, next_cursor="" if is_whole else cursor)
+
+
+def describe(operator: Operator, batch: BatchView, members: Sequence[Member]) -> list[Member]:
+    """The same with class and place, as far as they are known.
+
+    The class is that of the batch, if all its jobs are of one. Else, and for the place, the first jobs of each set and of
+    the longest queues are looked at, what workers hold, and records of jobs that have ended.
+
+    Raises:
+        RedisUnavailable: not all was read.
+    """
+    labels = {each.name: each.label for lane in batch.lanes for each in lane}
+    jobs = [each for each in members if not each.is_batch]
+    found = _found(operator, {each.name for each in jobs if each.state != "done"})
+    known = {each.name: labels.get(each.name) or batch.status.job_class for each in jobs}
+    left = [name for name, label in known.items() if not label and name not in found]
+    if left and seams.named("done") is not None:
+        known |= seams.call("done_classes", "done")(operator, left)
+    return [
+        each
+        if each.is_batch
+        else each._replace(
+            label=known[each.name] or found.get(each.name, ("", ""))[0],
+            place=found.get(each.name, ("", ""))[1],
+        )
+        for each in members
+    ]
+
+
+def _found(operator: Operator, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Class and place of those of these jobs that are found."""
+    found: dict[str, tuple[str, str]] = {}
+    for place, jobs in _places(operator) if wanted else ():
+        found |= {job.jid: (job.display_class, place) for job in jobs if job.jid in wanted}
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _places(operator: Operator) -> Iterator[tuple[str, Iterable[JobRecord]]]:
+    yield "taken by a worker", (each.job for each in fetch_in_flight(operator))
+    sets = (DeadSet, "dead"), (RetrySet, "waits to be retried"), (ScheduledSet, "scheduled")
+    for kind, place in sets:
+        yield place, kind(operator).page(1, LOOK_FIRST).rows
+    for name in list(Stats(operator).queues)[:QUEUES]:
+        yield f"in queue {name}", Queue(name, operator).page(1, LOOK_FIRST, oldest_first=True).rows
 
 
 def _step(expected: int, total: int) -> int:

@@ -1,5 +1,6 @@
 """Batches: how far each is; of one its tree, its steps, and the jobs that are pending or have failed; cancel it."""
 
+from dataclasses import replace
 from typing import Final
 
 from starlette.datastructures import FormData
@@ -11,11 +12,13 @@ from starlette.routing import Route
 from kiqbridge.errors import BatchError
 from kiqbridge.features.batches.overview import (
     WHICH,
+    Members,
     MemberState,
     Which,
     cancel_batch,
     cancelling,
     count_batches,
+    describe,
     list_batches,
     read_batch,
     read_members,
@@ -71,17 +74,17 @@ def show(request: Request) -> Response:
     if not cursor.isdecimal():
         cursor = ""
     states = (state,) if state else ()
-    members = view.read(
-        ("batch", bid, state, cursor),
-        lambda: read_members(client, status, states, cursor),
-        _ROWS_FRESH_S,
-    )
+
+    def load() -> Members:
+        members = read_members(client, status, states, cursor)
+        return replace(members, rows=describe(view.operator, batch, members.rows))
+
+    members = view.read(("batch", bid, state, cursor), load, _ROWS_FRESH_S)
     return render(
         request,
         "batch.html",
         batch=batch,
         cancelling=cancelling,
-        labels={each.name: each.label for lane in batch.lanes for each in lane},
         members=members,
         state=state,
         cursor=cursor,

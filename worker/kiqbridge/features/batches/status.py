@@ -43,6 +43,7 @@ class BatchStatus:
         kind: "batch", or what it was made of: a "chain" or a "group".
         callbacks: what is pushed, and when.
         refused: why what follows did not begin, or "".
+        job_class: of all its jobs; "": they are of several, or it is not known.
         complete_at, success_at, death_at, cancelled_at: when that happened for the first time.
     """
 
@@ -57,6 +58,7 @@ class BatchStatus:
     kind: Kind
     callbacks: Sequence[Callback]
     refused: str
+    job_class: str
     complete_at: float | None
     success_at: float | None
     death_at: float | None
@@ -144,6 +146,7 @@ _FIELDS: Final = (
         "kind",
         "steps",
         "refused",
+        "class",
     ),
     *_TIMES,
     *(f"on_{event}_member" for event in EVENTS),
@@ -181,6 +184,7 @@ def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
             if f"on_{event}_member" in fields
         ],
         refused=fields.get("refused", ""),
+        job_class=fields.get("class", ""),
         **times,
     )
 

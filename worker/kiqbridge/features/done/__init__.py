@@ -12,6 +12,7 @@ FEATURE = Feature(
     settings=["keep_done"],
     verbs=[Verb("done", "list jobs that have ended", "command", group="look at what goes on")],
     worker="keeper:roles",
+    calls={"done_classes": "reading:classes_of"},
     history="reading:part_of",
     pages="page:routes",
     tabs=[Tab("/done", "Done", "Jobs", after="/dead", key="f")],

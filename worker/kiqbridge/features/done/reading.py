@@ -1,6 +1,6 @@
 """Reading the records of jobs that have ended: one by its jid, and lists, the last end first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
@@ -86,6 +86,13 @@ def fetch_done(jid: str, operator: Operator | None = None) -> DoneJob | None:
     whose = operator or default_operator()
     text = whose.pool.call("HGET", whose.keys.done_jobs, jid)
     return None if text is None else parse_record(jid, text)
+
+
+def classes_of(operator: Operator, jids: Sequence[str]) -> Mapping[str, str]:
+    """The classes of those of these jobs of which there is a record; raises as `fetch_done`."""
+    texts = operator.pool.call("HMGET", operator.keys.done_jobs, *jids) if jids else []
+    found = (parse_record(jid, text) for jid, text in zip(jids, texts, strict=True) if text)
+    return {job.jid: job.job_class for job in found if job is not None}
 
 
 def count_done(operator: Operator | None = None) -> int:

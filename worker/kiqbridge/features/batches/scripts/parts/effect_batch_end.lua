@@ -61,6 +61,9 @@ function EFFECTS.batch_end(keys, args)
   if died then
     redis.call('HSET', keys[1], 'dead', 1)
   end
+  if is_new then -- of a class that is not known here
+    redis.call('HSET', keys[1], 'class', '')
+  end
   if is_new and redis.call('PTTL', keys[2]) == -1 then
     redis.call('EXPIRE', keys[2], args[3])
   end
