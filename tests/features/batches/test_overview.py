@@ -9,6 +9,7 @@ from support.jobs import own_declarations
 from kiqbridge import job
 from kiqbridge.api import read_audit
 from kiqbridge.engine.outbox.outbox import Outbox
+from kiqbridge.features.batches import doctor
 from kiqbridge.features.batches.doctor import LOST
 from kiqbridge.features.doctor.examination import examine
 from kiqbridge.features.doctor.finding import Status
@@ -238,3 +239,37 @@ def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(browser, batch, r
     assert f"Batch {batch.bid} is cancelled" in browser.press(first.acts[0]).text
     redis.hset(f"kb:flow:batch:{batch.bid}", "created_at", time.time())
     assert not [each for each in found() if batch.bid in each.what]
+
+
+def test_the_doctor_goes_on_where_its_last_look_ended_and_says_how_far_it_is(
+    batch, redis, operator, monkeypatch
+):
+    monkeypatch.setattr(doctor, "MOST_PARTS", 4)
+    for bid in redis.zrange("kb:flow:batches", 0, -1):
+        redis.hset(b"kb:flow:batch:" + bid, "created_at", time.time() - 700)
+    redis.lpush("queue:default", *(f'{{"jid":"{number}"}}' for number in range(2000)))
+
+    def looks():
+        """What each look says, until one has seen all."""
+        for _ in range(20):
+            said = [(each.severity, each.what) for each in doctor.examine(operator)]
+            yield said
+            if not said or said[0][0] == "warning":
+                return
+
+    *parts, end = looks()
+    assert [severity for [(severity, _)] in parts] == ["healthy"] * 2
+    assert parts[0][0][1].endswith(
+        "; looked at 480 of 2,003 jobs; the next look goes on behind them"
+    )
+    assert "1,440 of 2,003" in parts[1][0][1]
+    assert end == []
+    redis.ltrim("queue:default", 0, 1999)  # its jobs are gone
+    *parts, end = looks()
+    assert len(parts) < 10
+    assert f"Batch {batch.bid} (invoices) waits for job" in end[0][1] + end[-1][1]
+    # It is said still while the next look goes on, and no more when the batch has been cancelled.
+    assert [next(iter(doctor.examine(operator))).severity for _ in range(3)] == ["warning"] * 3
+    assert 0 < redis.ttl(f"kb:sought:{LOST.id}") <= 3600
+    redis.delete("kb:flow:batches")
+    assert not list(doctor.examine(operator))

@@ -12,8 +12,9 @@ from typing import Final, Literal
 from kiqbridge.api.acts import Act
 from kiqbridge.wire.names import shown
 
-Severity = Literal["critical", "warning"]
-"""`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
+Severity = Literal["critical", "warning", "healthy"]
+"""`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be. `healthy`: nothing is
+wrong, and a rule of the doctor says how far it has looked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,6 @@ class Verdict:
         return not self.facts
 
     @property
-    def severity(self) -> Literal["healthy", "warning", "critical"]:
+    def severity(self) -> Severity:
         """The severity of the worst fact."""
         return self.facts[0].severity if self.facts else "healthy"

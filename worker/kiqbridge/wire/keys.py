@@ -212,6 +212,10 @@ class Keys:
         """List of job texts of a queue that each shall run alone, oldest at the tail."""
         return f"{self.prefix}kb:suspects:{queue}"
 
+    def sought(self, name: str) -> str:
+        """String, JSON: jobs for which a rule of the doctor looks, and where it goes on (features/gone_jobs/places.py)."""
+        return f"{self.prefix}kb:sought:{name}"
+
     def ticks(self, schedule: str) -> str:
         """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""
         return f"{self.prefix}kb:ticks:{schedule}"

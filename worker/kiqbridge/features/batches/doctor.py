@@ -15,7 +15,7 @@ MOST_JOBS: Final = 20
 """Batches, and pending jobs of each, that are sought."""
 
 MOST_PARTS: Final = 200
-"""Parts of queues and sets, of 250 jobs each, that are read for them."""
+"""Parts of queues and sets, of 250 jobs each, that are read for them; the next look goes on behind them."""
 
 YOUNG_S: Final = 600.0
 """Seconds for which a batch is not looked at: it is being written, or its jobs move."""
@@ -43,9 +43,13 @@ def examine(operator: Operator) -> Iterator[Fact]:
     ]
     pending = {each.bid: _pending(operator, each) for each in batches}
     sought = {jid for jids in pending.values() for jid in jids}
-    gone = nowhere(operator.pool, operator.keys, sought, MOST_PARTS) if sought else set()
+    if not sought:
+        return
+    gone, note = nowhere(operator.pool, operator.keys, LOST.id, sought, MOST_PARTS)
+    if note and not gone:
+        yield LOST.fact("healthy", f"{LOST.well}; {note}", "/batches")
     for batch in batches:
-        lost = [jid for jid in pending[batch.bid] if gone and jid in gone]
+        lost = [jid for jid in pending[batch.bid] if jid in gone]
         if lost:
             more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
             what = f"Batch {batch.bid} ({batch.description or batch.kind}) waits for job {lost[0]}{more}, which is nowhere."

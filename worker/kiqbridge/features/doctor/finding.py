@@ -120,6 +120,8 @@ class Rule:
 
     def judged(self, fact: Fact) -> Finding:
         """What the list of the page Now found."""
+        if fact.severity == "healthy":
+            return self.ok(plain(fact.what)[:LONGEST_WHAT])
         make = self.problem if fact.severity == "critical" else self.warning
         found = make(plain(fact.what)[:LONGEST_WHAT], action=plain(fact.do))
         return replace(found, link=fact.link, command=fact.command, acts=fact.acts)

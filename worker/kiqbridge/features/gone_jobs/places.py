@@ -3,11 +3,13 @@
 The leader's search (search.py) and the doctor read them; it loads nothing of a worker.
 """
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
+from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_pool import RedisLike
@@ -18,6 +20,11 @@ from kiqbridge.wire.names import text_of
 
 PART: Final = 250
 """Jobs that one command reads: some tenths of a millisecond of the server's time."""
+
+KEPT_S: Final = 3600
+"""Seconds within which a look goes on where the one before has ended."""
+
+_ROUNDS: Final = 2
 
 OVERLAP: Final = 10
 """Jobs read twice, from one part to the next: what is taken out of the middle moves the others."""
@@ -30,51 +37,130 @@ _SCAN: Final = scripts.load("flow_scan")
 Connection = RedisLike
 
 
-def places(connection: Connection, keys: Keys) -> Iterator[set[str]]:
-    """The jids of jobs under flow control or of schedules in each part of each place; of processes those of all.
+class Position(NamedTuple):
+    """Where a look goes on: in which list of which step, at which of its jobs. Names of lists are in order."""
+
+    step: int = 0
+    key: str = ""
+    start: int = 0
+
+
+class Part(NamedTuple):
+    """The jids in a part of a place, those of jobs under flow control or of schedules.
+
+    Attributes:
+        jids: of a process those of all jobs that it runs.
+        read: how many jobs were read, less those that the next part reads again.
+        then: where it goes on behind it.
+    """
+
+    jids: set[str]
+    read: int
+    then: Position
+
+
+def places(connection: Connection, keys: Keys, begin: Position = Position()) -> Iterator[Part]:  # noqa: B008 - a tuple
+    """All places, part by part, from a position on.
 
     Raises:
         RedisUnavailable, RedisRefused: the rest was not read.
     """
-    yield from jids_in(connection, keys.schedule)
-    yield from jids_in(connection, keys.retry)
+    for step, key in _lists(connection, keys):
+        if (step, key) < begin[:2]:
+            continue
+        start = begin.start if (step, key) == begin[:2] else 0
+        if step == _RUNNING:
+            running = pairs_of(connection.call("HGETALL", key)).values()
+            jids = {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
+            yield Part(jids, 0, Position(step, key, 1))
+            continue
+        read = PART
+        while read >= PART:
+            read, *found = connection.script(_SCAN, [key], [start, PART])
+            new = PART - OVERLAP if read >= PART else read
+            start += max(new, 1)
+            yield Part(set(map(text_of, found)), new, Position(step, key, start))
+
+
+_RUNNING: Final = 6
+
+
+def _lists(connection: Connection, keys: Keys) -> Iterator[tuple[int, str]]:
+    """Steps and their keys; each is asked for when it is its turn, since jobs move on meanwhile."""
+    yield 0, keys.schedule
+    yield 1, keys.retry
     infos = read_infos(connection.run, keys)
-    for name in _queues(connection, keys, infos):
-        yield from jids_in(connection, keys.queue(name))
-        yield from jids_in(connection, keys.suspects(name))
-    yield from jids_in(connection, keys.exporting)
-    for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
-        claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))
-        for tid in map(text_of, claims):
-            for number in (0, 1):
-                yield from jids_in(connection, keys.inflight_list(incarnation, tid, number))
-    for identity in infos:
-        running = pairs_of(connection.call("HGETALL", keys.work(identity))).values()
-        yield {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
-    yield from jids_in(connection, keys.flow_ends)
+    names = _queues(connection, keys, infos)
+    yield from ((2, key) for key in sorted(map(keys.queue, names)))
+    yield from ((3, key) for key in sorted(map(keys.suspects, names)))
+    yield 4, keys.exporting
+    for incarnation in sorted(map(text_of, connection.call("SMEMBERS", keys.inflight))):
+        tids = sorted(map(text_of, pairs_of(connection.call("HGETALL", keys.claims(incarnation)))))
+        for tid in tids:
+            yield from ((5, keys.inflight_list(incarnation, tid, number)) for number in (0, 1))
+    yield from ((_RUNNING, key) for key in sorted(map(keys.work, infos)))
+    yield 7, keys.flow_ends
     # Once more, for those that have failed or were put off while the rest was read.
-    yield from jids_in(connection, keys.retry)
-    yield from jids_in(connection, keys.schedule)
+    yield 8, keys.retry
+    yield 9, keys.schedule
+
+
+class Looked(NamedTuple):
+    """What a look for jobs has found out.
+
+    Attributes:
+        gone: those of them that are in no place, as far as all was looked at.
+        note: how much was looked at, if that was not all; else "".
+    """
+
+    gone: set[str]
+    note: str
 
 
 def nowhere(
-    connection: Connection, keys: Keys, jids: Collection[str], most_parts: int
-) -> set[str] | None:
-    """Those of these jobs that are in no place, twice: a job moves. None: there are more parts than may be read.
+    connection: Connection, keys: Keys, name: str, jids: Collection[str], most_parts: int
+) -> Looked:
+    """Look for these jobs in all places, twice: a job moves.
+
+    What does not fit into so many parts is left for the next call under this name, within an hour: `kb:sought:NAME`
+    keeps for what it looks, and where it goes on.
 
     Raises:
         RedisUnavailable, RedisRefused: not known.
     """
-    sought = set(jids)
-    for _ in range(2):
-        found = places(connection, keys)
-        for part in islice(found, most_parts):
-            sought -= part
-            if not sought:
-                return sought
-        if next(found, None) is not None:
-            return None
-    return sought
+    key = keys.sought(name)
+    kept = json.loads(connection.call("GET", key) or b"{}")
+    left, gone = set(kept.get("left", jids)), set(kept.get("gone", ()))
+    rounds, read = kept.get("rounds", 0), kept.get("read", 0)
+    found = places(connection, keys, then := Position(*kept.get("then", ())))
+    for _ in range(most_parts):
+        if not left or rounds == _ROUNDS:
+            break
+        part = next(found, None)
+        if part is None:
+            rounds, read, then = rounds + 1, 0, Position()
+            found = places(connection, keys)
+        else:
+            left -= part.jids
+            read, then = read + part.read, part.then
+    is_over = not left or rounds == _ROUNDS
+    gone = (left if is_over else gone) & set(jids)
+    state = {"gone": list(gone)}
+    if not is_over:
+        state |= {"left": list(left), "rounds": rounds, "read": read, "then": then}  # type: ignore[dict-item] # JSON
+    with suppress(RedisRefused):  # who may only look begins anew each time
+        if kept or not is_over:
+            connection.call("SET", key, json.dumps(state), "EX", KEPT_S)
+    return Looked(gone, "" if is_over else _note(connection, keys, read))
+
+
+def _note(connection: Connection, keys: Keys, read: int) -> str:
+    queues = [keys.queue(text_of(name)) for name in connection.call("SMEMBERS", keys.queues)]
+    sizes = connection.run(
+        *(("ZCARD", key) for key in (keys.schedule, keys.retry)), *(("LLEN", key) for key in queues)
+    )
+    total = max(sum(sizes), read)
+    return f"looked at {read:,} of {total:,} jobs; the next look goes on behind them"
 
 
 def _queues(connection: Connection, keys: Keys, infos: Mapping[str, bytes | None]) -> Sequence[str]:
@@ -87,14 +173,3 @@ def _queues(connection: Connection, keys: Keys, infos: Mapping[str, bytes | None
         except (json_text.MalformedJSON, KeyError, TypeError):
             continue
     return sorted(names)
-
-
-def jids_in(connection: Connection, key: str) -> Iterator[set[str]]:
-    """Those of jobs under flow control, or of schedules, in a list or a sorted set, part by part."""
-    start = 0
-    while True:
-        members, *jids = connection.script(_SCAN, [key], [start, PART])
-        yield set(map(text_of, jids))
-        if members < PART:
-            return
-        start += PART - OVERLAP

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from kiqbridge import seams
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError, RedisRefused
-from kiqbridge.features.gone_jobs.places import places
+from kiqbridge.features.gone_jobs.places import Part, places
 from kiqbridge.runtime import threads
 from kiqbridge.store.ledger import read_ledger
 from kiqbridge.store.redis_connection import RedisConnection
@@ -171,7 +171,7 @@ class GoneJobs:
         self._round: Iterator[Sequence[Sought]] | None = None
         self._due: Sequence[Sought] = ()
         self._missed: dict[Sought, int] = {}
-        self._search: Iterator[set[str]] | None = None
+        self._search: Iterator[Part] | None = None
         self._sought: set[str] = set()
 
     def __repr__(self) -> str:
@@ -226,12 +226,12 @@ class GoneJobs:
         assert search is not None  # noqa: S101 - `look` has begun it
         for _ in range(PARTS_PER_TURN):
             threads.beat()
-            jids = next(search, None) if self._sought else None
-            if jids is None:
+            part = next(search, None) if self._sought else None
+            if part is None:
                 self._conclude(connection)
                 self._end()
                 return
-            self._sought -= jids
+            self._sought -= part.jids
 
     def _conclude(self, connection: RedisConnection) -> None:
         missed = {each: n + 1 for each, n in self._missed.items() if each.jid in self._sought}

@@ -28,10 +28,14 @@ def examine(operator: Operator) -> Iterator[Fact]:
     """The seam `examines`."""
     locks = list_locks(operator, 1, MOST_LOCKS).rows
     jids = {each.jid for each in locks}
-    gone = nowhere(operator.pool, operator.keys, jids, MOST_PARTS) if jids else set()
-    left = [each for each in locks if gone and each.jid in gone]
+    if not jids:
+        return
+    gone, note = nowhere(operator.pool, operator.keys, LEFT.id, jids, MOST_PARTS)
+    left = [each for each in locks if each.jid in gone]
     if left:
         first = left[0]
         count = f"{len(left)} locks are" if len(left) > 1 else "A lock is"
         what = f"{count} older than the job that owns it, such as {first.name} of job {first.jid}."
         yield LEFT.fact("warning", what, "/locks", acts=[freeing(left)], NAME=first.name)
+    elif note:
+        yield LEFT.fact("healthy", f"{LEFT.well}; {note}", "/locks")
