@@ -13,6 +13,8 @@ from support.fleet import KEYS, lists_in_flight
 from support.processes import is_process_running
 from support.waiting import wait_until
 
+from kiqbridge.api import WorkSet
+from kiqbridge.api.works import fetch_stacks
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import JobTimeout, ProcessDied
@@ -216,14 +218,26 @@ class TestEnding:
 
         wait_until(lambda: not is_process_running(note["pid"]), 5, "the child's end")
 
-    @pytest.mark.parametrize("name", ["Hold", "HoldInC"])
-    def test_at_the_deadline_a_job_is_given_back_and_its_child_killed(
-        self, start, client, redis, seen, name
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("Hold", ", in hold_here\n"),
+            ("HoldInC", "has not said within 2 s where it is: it is in C code"),
+        ],
+    )
+    def test_a_child_says_where_its_job_is_and_is_killed_at_the_deadline_when_the_job_is_back(  # noqa: PLR0917 - fixtures
+        self, start, client, redis, seen, operator, name, said
     ):
         worker = start("-c", "1", "-t", "1")
         jid = client.push({"class": name, "args": []})
         [note] = seen.wait("hold")
+        [work] = wait_until(lambda: list(WorkSet(operator)), 30)
 
+        worker.signal(signal.SIGTTIN)
+        stacks = wait_until(lambda: fetch_stacks([work], operator), 30)
+
+        [stack] = stacks.values()
+        assert f"he child process {note['pid']}" in stack.text and said in stack.text
         assert worker.stop(20) == 0
 
         assert not is_process_running(note["pid"])

@@ -276,6 +276,7 @@ def test_two_processes_run_one_suspect_at_a_time(redis, isolate, folder):
 
     assert not second.look()
     assert redis.llen(KEYS.suspects("default")) == 1
+    assert ", in hold\n" in first.stacks()["iso1"]
     (folder / "release").touch()
     running.join(20)
 

@@ -316,7 +316,8 @@ def _obey(launcher: Launcher, name: str) -> None:
         launcher.quiet()
     elif name == "TTIN":
         parts = launcher.parts
-        dump_threads(parts.pool, parts.keys.stacks(launcher.identity), parts.running_jobs())
+        key, running = parts.keys.stacks(launcher.identity), parts.running_jobs()
+        dump_threads(parts.pool, key, running, parts.stacks_elsewhere())
     else:
         shown = shorten(name)  # anybody can write to the list
         logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)

@@ -37,6 +37,9 @@ class Suspects(Protocol):
     def running(self) -> Mapping[str, RunningJob]:
         """Those that run now, by the id of their thread."""
 
+    def stacks(self) -> Mapping[str, str]:
+        """Where those are in their code, as `JobPool` says it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:

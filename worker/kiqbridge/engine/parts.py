@@ -259,6 +259,13 @@ class EngineParts:
         running = {tid: job for capsule in self.capsules for tid, job in capsule.running().items()}
         return running if self.suspects is None else {**running, **self.suspects.running()}
 
+    def stacks_elsewhere(self) -> dict[str, str]:
+        """Where jobs are that run in other processes, by the id of the thread that waits for each."""
+        asked: list[JobPool | Suspects] = [*self.pools.values()]
+        if self.suspects is not None:
+            asked.append(self.suspects)
+        return {tid: stack for each in asked for tid, stack in each.stacks().items()}
+
     def ages(self) -> Ages:
         """How old the running, suspected and due jobs are now."""
         return ages_of(

@@ -18,21 +18,28 @@ _MOST: Final = 8_000
 """Characters of a stack that are kept, the innermost calls."""
 
 
-def dump_threads(pool: RedisPool, key: str, running: Mapping[str, RunningJob]) -> None:
+def dump_threads(
+    pool: RedisPool, key: str, running: Mapping[str, RunningJob], elsewhere: Mapping[str, str]
+) -> None:
     """Log where each thread is, and keep the stacks of those that run jobs for ten minutes.
 
     Args:
         pool: where to write; what it refuses is logged.
         key: of the hash: id of a thread → since when its job runs, time and stack.
         running: the running jobs by the ids of their threads.
+        elsewhere: where jobs are that run in other processes, by the same ids.
     """
-    kept: list[str | bytes] = []
+    found: dict[str, str] = {}
     for ident, name, stack in frames.stacks():
         logger.warning("thread %s %s\n%s", ident, name, stack)
-        tid = name.removeprefix("kiqbridge-")
-        if tid in running:
-            record = {"run_at": running[tid].run_at, "at": time.time(), "stack": stack[-_MOST:]}
-            kept += [tid, json_text.dumps(record)]
+        found[name.removeprefix("kiqbridge-")] = stack
+    for tid, stack in elsewhere.items():
+        logger.warning("for thread %s: %s", tid, stack)
+        found[tid] = stack
+    kept: list[str | bytes] = []
+    for tid in running.keys() & found.keys():
+        record = {"run_at": running[tid].run_at, "at": time.time(), "stack": found[tid][-_MOST:]}
+        kept += [tid, json_text.dumps(record)]
     if not kept:
         return
     try:

@@ -230,6 +230,9 @@ class JobPool(Protocol):
     def quiet(self) -> None:
         """Let running jobs know that they should come to an end soon."""
 
+    def stacks(self) -> Mapping[str, str]:
+        """Where the jobs are in their code, or why that is not known, by the id of the thread that waits for each."""
+
     def interrupt(self, owner: object) -> None:
         """End the job of this thread, which was given back; it performs none after it."""
 

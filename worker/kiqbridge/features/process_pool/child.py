@@ -39,6 +39,10 @@ TICK_S = 0.5
 it started may hold its socket open."""
 
 
+STACK_S = 2.0
+"""How long children may take to say where their jobs are."""
+
+
 class TimeLimitReached(Exception):  # noqa: N818 - says what happened; who has asked settles it
     """A job ran for longer than its time limit.
 
@@ -52,7 +56,7 @@ class TimeLimitReached(Exception):  # noqa: N818 - says what happened; who has a
 
 
 class Child:
-    """One child process. Used by one thread at a time, but for `kill` and `send_stopping`."""
+    """One child process. Used by one thread at a time, but for `kill`, `send_stopping` and its stack."""
 
     def __init__(self, settings: ChildSettings, start: Start | None = None) -> None:
         start = start or look_at_start()
@@ -78,7 +82,9 @@ class Child:
                 env=start.environment,
             )
         self._channel = Channel(ours)
-        self._sending = threading.Lock()
+        self._stack = ""
+        self._has_stack = threading.Event()
+        self._is_asked = False
         self.jobs = 0
         self.idle_since = 0.0
         self._is_spent = False
@@ -204,6 +210,22 @@ class Child:
         """Let the job know that it should come to an end soon (`interrupted()`)."""
         self._send({"stopping": True})
 
+    def ask_stack(self) -> None:
+        """Ask where its threads are; who waits for the job hears the answer."""
+        self._has_stack.clear()
+        if not self._is_asked:  # else the socket of one that never answers would be full some day
+            self._is_asked = True
+            self._send({"stack": True})
+
+    def stack(self, until: float) -> str:
+        """Where its threads are, asked for by `ask_stack`, or why that is not known; `until` is on `time.monotonic`."""
+        if self._has_stack.wait(max(until - time.monotonic(), 0)):
+            return f"In the child process {self.pid}, where the job runs:\n{self._stack}"
+        return (
+            f"The job runs in the child process {self.pid}, which has not said within {STACK_S:g} s where it is: it is in "
+            f"C code that keeps the interpreter lock, or is stopped. On its machine: py-spy dump --native --pid {self.pid}"
+        )
+
     def kill(self) -> None:
         """SIGKILL, from any thread."""
         self._is_spent = True
@@ -228,7 +250,7 @@ class Child:
 
     def _send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
         # What cannot be sent is not reported here: the thread that waits for the answer gets the error.
-        with self._sending, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
             self._channel.send(message, body)
 
     def _wait(
@@ -253,7 +275,12 @@ class Child:
         while True:
             left = TICK_S if deadline is None else min(TICK_S, deadline - time.monotonic())
             if answers.poll(max(left, 0) * 1000 if is_running else 0):
-                return self._channel.receive()
+                received = self._channel.receive()
+                if received is None or "stack" not in received[0]:
+                    return received
+                self._stack, self._is_asked = str(received[0]["stack"]), False
+                self._has_stack.set()
+                continue
             if not is_running:
                 return None
             if left <= 0:
@@ -283,3 +310,11 @@ class Child:
 def _check_begun(reply: Mapping[str, Any]) -> None:
     if "not_begun" in reply:
         raise NotBegun(f"a child process cannot begin a job: {reply['not_begun']}")
+
+
+def stacks_of(children: Mapping[str, Child]) -> Mapping[str, str]:
+    """Where the jobs of these children are, as texts, by the same names; within `STACK_S` in all."""
+    for child in children.values():
+        child.ask_stack()
+    until = time.monotonic() + STACK_S
+    return {name: child.stack(until) for name, child in children.items()}

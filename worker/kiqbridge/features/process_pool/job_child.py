@@ -51,7 +51,7 @@ from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_lo
 from kiqbridge.engine.settle.error_report import error_message
 from kiqbridge.features.process_pool.answers import Answering
 from kiqbridge.features.process_pool.messages import Channel, ChildSettings
-from kiqbridge.runtime import descriptors, job_forks, redaction
+from kiqbridge.runtime import descriptors, frames, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
 from kiqbridge.store.redis_pool import RedisPool
@@ -62,6 +62,9 @@ logger = logging.getLogger(__name__)
 
 END_S = 5.0
 """How long closing the resources may take once the worker has hung up."""
+
+STACK_LIMIT = 7_500
+"""Characters of the stacks that are sent to the worker, their end: the calls of the job."""
 
 _LOOP_LOST = 70
 """Exit code of a child whose event loop cannot go on; its job fails and is tried again."""
@@ -215,6 +218,9 @@ class JobChild:
         while (received := self.channel.receive()) is not None:
             if "stopping" in received[0]:
                 self._is_stopping = True
+            elif "stack" in received[0]:
+                with contextlib.suppress(OSError):
+                    self.channel.send({"stack": _stacks_of_others()[-STACK_LIMIT:]})
             else:
                 self._orders.put(received)
         self._is_alone = True
@@ -335,6 +341,13 @@ class _Loop:
 
 def _report(what: str, error: BaseException | None) -> None:
     logger.error("the event loop was ended: %s; it goes on", what, exc_info=error)
+
+
+def _stacks_of_others() -> str:
+    """Where the threads of this process are but the calling one; last the main one, which runs the job."""
+    own = threading.get_ident()
+    found = [f"{name}\n{stack}" for ident, name, stack in frames.stacks() if ident != own]
+    return "\n".join(reversed(found))
 
 
 def _end_without_socket() -> NoReturn:

@@ -8,6 +8,7 @@ the worker makes a stand-in of it (error_report.py).
 import json
 import socket
 import struct
+import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, field
@@ -109,11 +110,12 @@ class ChildSettings:
 
 
 class Channel:
-    """One end of the socket. Sent to by one thread at a time, and read by one."""
+    """One end of the socket. Sent to from any thread, and read by one."""
 
     def __init__(self, end: socket.socket) -> None:
         end.settimeout(None)  # whatever a job has made the default
         self.socket = end
+        self._sending = threading.Lock()
         self._descriptor = descriptors.Descriptor(end)
         _channels.add(self)
 
@@ -125,7 +127,8 @@ class Channel:
         """
         head = json.dumps(message).encode()
         self.check()
-        self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
+        with self._sending:
+            self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
         """Wait for a message; None when the other end is gone, in the midst of one too."""

@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from kiqbridge.engine.settle.error_report import was_not_made
 from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.errors import ProcessDied, Shutdown
-from kiqbridge.features.process_pool.child import END_S, Child
+from kiqbridge.features.process_pool.child import END_S, Child, stacks_of
 from kiqbridge.features.process_pool.messages import ChildJob, ChildSettings
 from kiqbridge.features.process_pool.starts import Starts
 from kiqbridge.runtime import frames, threads
@@ -179,6 +179,14 @@ class ProcessPool:
             self._changed.notify_all()
         if child is not None:
             child.kill()
+
+    def stacks(self) -> Mapping[str, str]:
+        """Where the jobs are, by the id of the thread that waits for each (`JobPool`)."""
+        with self._changed:
+            running = dict(self._running)
+        return stacks_of(
+            {str(getattr(o, "tid", o)): child for o, child in running.items() if child}
+        )
 
     def end_one(self, owner: object) -> None:
         """Kill the child that runs a job which was taken away from `owner`; unlike `interrupt`, `owner` may perform others after it."""

@@ -31,7 +31,7 @@ from kiqbridge.engine.perform.job_logger import TID
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.errors import KiqbridgeError, ProcessDied, Shutdown
-from kiqbridge.features.process_pool.child import Child, TimeLimitReached
+from kiqbridge.features.process_pool.child import Child, TimeLimitReached, stacks_of
 from kiqbridge.features.process_pool.pool import ProcessPool
 from kiqbridge.features.suspects.runner import SuspectRunner
 from kiqbridge.runtime import threads
@@ -123,6 +123,11 @@ class Isolation(Role):
         """The suspect that runs, by the id of this thread."""
         current = self.current
         return {} if current is None else {self.tid: current}
+
+    def stacks(self) -> Mapping[str, str]:
+        """Where it is in its code, by the id of this thread."""
+        child = self._child if self.current is not None else None
+        return {} if child is None else stacks_of({self.tid: child})
 
     def quiet(self) -> None:
         """Take no further suspect; the running one may finish."""
