@@ -321,6 +321,21 @@ class TestJob:
             assert re.search(rf"^\S+Z  {moment}$", out, re.MULTILINE)
         assert re.search(r"^waits       its next try is due; \S+Z, in 10 min$", out, re.MULTILINE)
 
+    def test_where_the_thread_of_a_running_job_is_or_how_to_ask(self, run, redis):
+        redis.sadd("processes", "web1:1:abc")
+        redis.hset("web1:1:abc", "info", '{"hostname": "web1", "pid": 1}')
+        work = {"queue": "default", "run_at": time.time(), "payload": text("a1").decode()}
+        redis.hset("web1:1:abc:work", "t1", json.dumps(work))
+        assert "\nstack       not known: kill -TTIN its process" in run("job", "a1")[1]
+
+        stack = f"File x.py\n  in hangs {HOSTILE}"
+        record = {"run_at": work["run_at"], "at": time.time() - 60, "stack": stack}
+        redis.hset("kb:stacks:web1:1:abc", "t1", json.dumps(record))
+
+        said = "\nstack       60 s ago\n            File x.py\n              in hangs \\x1b"
+        assert said in run("job", "a1")[1]
+        assert json.loads(run("job", "a1", "--json")[1])["stack"]["text"] == stack
+
     @pytest.mark.parametrize("verb", [["show"], []])
     def test_as_json_and_raw(self, run, redis, verb):
         redis.lpush("queue:default", text("a1"))

@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from support.pages import Browser
+from support.waiting import wait_until
 from support.web_jobs import failed, job, push
 
 from kiqbridge.api import DeadSet, RetrySet
@@ -71,7 +72,18 @@ def test_a_running_job_is_found(browser, redis):
     work = {"queue": "default", "run_at": time.time(), "payload": payload}
     redis.hset("web1:1:abc:work", "t1", json.dumps(work))
 
-    assert "The job runs in web1:1:abc t1." in browser.open("/jobs/r1").text
+    page = browser.open("/jobs/r1")
+    assert "The job runs in web1:1:abc t1." in page.text
+    fields = {name: page.fields[name] for name in ("identity", "jid")}
+    again = browser.send("/processes/dump-threads", form_at="/jobs/r1", **fields)
+    assert "web1:1 writes where each of its threads is to its log" in again.text
+    assert "The job runs in" in again.text
+    assert redis.lrange("web1:1:abc-signals", 0, -1) == [b"TTIN"]
+
+    stack = {"run_at": work["run_at"], "at": time.time(), "stack": "File x.py\n  in <render>"}
+    redis.hset("kb:stacks:web1:1:abc", "t1", json.dumps(stack))
+
+    wait_until(lambda: "File x.py\n  in &lt;render&gt;" in browser.open("/jobs/r1").html)
 
 
 def test_a_job_in_two_places_shows_both(browser, redis):

@@ -20,6 +20,7 @@ from kiqbridge.api.sets import SortedEntry
 from kiqbridge.api.sources import LOOKED_AT, parse_guard
 from kiqbridge.api.waits import why_it_waits
 from kiqbridge.api.whereabouts import Found, Place, Search, search
+from kiqbridge.api.works import Stack, Work, fetch_stacks
 from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisUnavailable
 from kiqbridge.store.ledger import known_schedules, read_ledgers
@@ -144,6 +145,7 @@ class _Reading:
             end=end,
             parents=_relatives(part.parents for part in parts),
             children=_relatives(part.children for part in parts),
+            stack=None if brief else self._asked(lambda: self._stack(found)),
             refused=list(self._refused),
         )
 
@@ -192,6 +194,10 @@ class _Reading:
         except (KiqbridgeError, ValueError, KeyError, TypeError) as error:
             self._refused[f"{type(error).__name__}: {error}"] = None
             return None
+
+    def _stack(self, found: Sequence[Found]) -> Stack | None:
+        works = [each.seen for each in found if isinstance(each.seen, Work)]
+        return next(iter(fetch_stacks(works, self._operator).values()), None)
 
     def _notes(self) -> list[AuditEntry]:
         notes = self._asked(lambda: read_audit(self._operator, most=MOST_NOTES))

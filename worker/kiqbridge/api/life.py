@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kiqbridge.api.whereabouts import Found
+from kiqbridge.api.works import Stack
 from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.tick_mark import TickMark
@@ -174,6 +175,7 @@ class JobHistory:
         end: how it has ended; None: it has not, or that is not kept.
         parents: what it belongs to.
         children: what follows it, or was made of it.
+        stack: where its thread is, if it runs and its process was asked within ten minutes (`Process.dump_threads`).
         refused: what the server refused to answer, in words.
     """
 
@@ -189,6 +191,7 @@ class JobHistory:
     end: End | None = None
     parents: Sequence[Relative] = ()
     children: Sequence[Relative] = ()
+    stack: Stack | None = None
     refused: Sequence[str] = ()
 
     @property

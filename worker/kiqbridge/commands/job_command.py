@@ -120,7 +120,7 @@ def _detail(history: api.JobHistory) -> str:
 
 
 def _document(history: api.JobHistory) -> dict[str, Any]:
-    kept = {name: _plain(getattr(history, name)) for name in ("wait", "end")}
+    kept = {name: _plain(getattr(history, name)) for name in ("wait", "end", "stack")}
     lists = ("events", "attempts", "parents", "children")
     return {
         **output.fields_of(history, "jid status queue tags refused"),
@@ -185,8 +185,25 @@ def _print(history: api.JobHistory, now: float) -> None:
     for each in history.timeline:
         said = _attempt(each) if isinstance(each, api.Attempt) else each.label
         output.write_line(f"{instant_text(each.at)}  {output.since_cell(each.at, now):<14}{said}")
-    if job is None:
-        return
+    _write_stack(history, now)
+    if job is not None:
+        _write_error(job)
+
+
+def _write_stack(history: api.JobHistory, now: float) -> None:
+    """Where its thread is, if it runs."""
+    title, stack = f"{'stack':<12}", history.stack
+    if stack is not None:
+        output.write_line(f"{title}{output.since_cell(stack.at, now)}")
+        for line in stack.text.splitlines():
+            output.write_line(f"{'':<12}{line}")
+    elif any(each.place == "working" for each in history.found):
+        output.write_line(
+            f"{title}not known: kill -TTIN its process, or Dump threads on the page Processes"
+        )
+
+
+def _write_error(job: api.JobRecord) -> None:
     if job.error_class or job.error_message:
         output.write_line(f"{'error':<12}{job.error_class}: {job.error_message}")
     for line in job.error_backtrace:

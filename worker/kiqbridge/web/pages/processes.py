@@ -104,7 +104,7 @@ def is_embedded(process: Process) -> bool:
 _DONE: Final = {
     "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
     "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
-    "dump_threads": "writes where each of its threads is to its log, and shows it for those that run jobs on Busy, within 10 s",
+    "dump_threads": "writes where each of its threads is to its log within 10 s, and shows it for those that run jobs: on Busy and on the page of the job",
 }
 
 
@@ -143,8 +143,9 @@ def _act_on_one(request: Request, form: FormData, action: str) -> Response:
             404, "This process lives no more: it was stopped, or has lost Redis for a minute."
         )
     getattr(process, action)()
-    name = f"{plain(process.hostname, 60)}:{process.pid}"
-    return redirect(request, "/processes", notice=f"{name} {_DONE[action]}.")
+    name, jid = f"{plain(process.hostname, 60)}:{process.pid}", form.get("jid")
+    path = f"/jobs/{jid}" if jid else "/processes"
+    return redirect(request, path, notice=f"{name} {_DONE[action]}.")
 
 
 def _action_of(form: FormData) -> str:
