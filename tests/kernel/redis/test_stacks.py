@@ -1,5 +1,6 @@
 """Where a job that does not end is: its worker, asked to dump its threads, keeps the stack for who looks."""
 
+import asyncio
 import threading
 
 from support.jobs import own_declarations
@@ -12,6 +13,31 @@ from kiqbridge.api.works import fetch_stacks
 from kiqbridge.commands.worker_command import _obey
 
 PLENTY_S = 60
+
+
+async def comes_never():
+    await asyncio.Event().wait()
+
+
+def test_of_a_job_on_the_event_loop_it_says_where_it_awaits(redis_url, operator):
+    with own_declarations():
+
+        @job(name="Awaits")
+        async def waits_for_another():
+            await comes_never()
+
+        with launched(redis_url, timeout_s="0.1") as launcher:
+            launcher.client.push({"class": "Awaits", "args": []})
+            [work] = wait_until(lambda: list(WorkSet(operator)), PLENTY_S)
+
+            _obey(launcher, "TTIN")
+
+            [stack] = fetch_stacks([work], operator).values()
+            at = [
+                stack.text.index(f"in {name}\n")
+                for name in ("waits_for_another", "comes_never", "wait")
+            ]
+            assert at == sorted(at)
 
 
 def test_the_stack_of_a_running_job_is_kept_until_it_has_ended(redis, redis_url, operator):

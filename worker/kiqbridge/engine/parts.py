@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kiqbridge.engine.capsule_runtime import CapsuleRuntime
     from kiqbridge.engine.heartbeat import Heartbeat
     from kiqbridge.engine.manager import Manager
+    from kiqbridge.engine.perform.event_loop import EventLoop
     from kiqbridge.engine.perform.slots import JobPool
     from kiqbridge.engine.settle.metrics import Counting
 
@@ -260,11 +261,11 @@ class EngineParts:
         return running if self.suspects is None else {**running, **self.suspects.running()}
 
     def stacks_elsewhere(self) -> dict[str, str]:
-        """Where jobs are that run in other processes, by the id of the thread that waits for each."""
-        asked: list[JobPool | Suspects] = [*self.pools.values()]
-        if self.suspects is not None:
-            asked.append(self.suspects)
-        return {tid: stack for each in asked for tid, stack in each.stacks().items()}
+        """Where jobs are that run in other processes or on an event loop, by the ids of `running_jobs`."""
+        loops = [capsule.loop for capsule in self.capsules]
+        asked: list[JobPool | Suspects | EventLoop | None]
+        asked = [*self.pools.values(), self.suspects, *loops]
+        return {tid: text for each in asked if each for tid, text in each.stacks().items()}
 
     def ages(self) -> Ages:
         """How old the running, suspected and due jobs are now."""

@@ -27,7 +27,7 @@ def dump_threads(
         pool: where to write; what it refuses is logged.
         key: of the hash: id of a thread → since when its job runs, time and stack.
         running: the running jobs by the ids of their threads.
-        elsewhere: where jobs are that run in other processes, by the same ids.
+        elsewhere: where jobs are that run on no thread of this process alone, by the same ids.
     """
     found: dict[str, str] = {}
     for ident, name, stack in frames.stacks():

@@ -14,10 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kiqbridge.runtime import job_forks
 from kiqbridge.runtime.origins import Origin, is_generated, origin_of
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object] | type)
@@ -69,6 +72,20 @@ def stacks() -> Iterator[tuple[int, str, str]]:
         frame = frames.get(thread.ident or 0)
         if frame is not None:
             yield thread.ident or 0, thread.name, "".join(traceback.format_stack(frame))
+
+
+def task_stack(task: "Task[object]") -> str:
+    """Where a task awaits: the functions that await one another, innermost last. From any thread."""
+    import traceback  # noqa: PLC0415 - as above
+
+    lines: list[str] = []
+    awaits: object = task.get_coro()
+    while awaits is not None:
+        frame = getattr(awaits, "cr_frame", None) or getattr(awaits, "gi_frame", None)
+        if frame is not None:
+            lines += traceback.format_stack(frame, limit=1)
+        awaits = getattr(awaits, "cr_await", None) or getattr(awaits, "gi_yieldfrom", None)
+    return "".join(lines)
 
 
 def where(frame: FrameType | None) -> str:

@@ -32,7 +32,7 @@ from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.engine.settle.bookkeeping import Bookkeeper
 from kiqbridge.engine.settle.ending import Settlement
 from kiqbridge.engine.settle.notifications import Handlers
-from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime import frames, threads, user_code
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.records import dataclass
@@ -149,6 +149,11 @@ class EventLoop(KeptLoop):
     def running(self) -> Mapping[str, RunningJob]:
         """The jobs that run here, by an id of their own."""
         return {tid: held.job for tid, held in list(self._running.items())}
+
+    def stacks(self) -> Mapping[str, str]:
+        """Where they await, by the same ids."""
+        held = [(each.tid, each.task) for each in list(self._running.values())]
+        return {tid: frames.task_stack(task) for tid, task in held if task is not None}
 
     def holding(self) -> Iterator[tuple[str, Chunk, RunningJob]]:
         """The running jobs as (id, chunk, job)."""
