@@ -105,9 +105,7 @@ def _answer(
     bad = {Status.PROBLEM, Status.WARNING} if options.strict else {Status.PROBLEM}
     code = code or int(any(finding.status in bad for finding in findings))
     if options.json:
-        rows = [
-            {**asdict(each), "acts": [act._asdict() for act in each.acts]} for each in findings
-        ]
+        rows = [{**asdict(each), "acts": [act._asdict() for act in each.acts]} for each in findings]
         write_json({**about, "ok": code == 0, "findings": rows})
     else:
         _write(sys.stdout, findings, every=options.all)
