@@ -31,7 +31,6 @@ from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, note_terms, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed
 from kiqbridge.features.publishing.store import publish_manifest
-from kiqbridge.features.step_functions.waiting import take_reports
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
@@ -125,7 +124,7 @@ class TestCluster:
         assert place_due(client, by="test", horizon_s=7200).placed >= 2
         assert Schedules(client).skip_next("hourly")
         pool.call("ZADD", keys.task_reports, 0, "report")
-        assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
+        assert pool.connection().script(scripts.load("take_reports"), [keys.task_reports], [1, 60])[1:] == [b"report"]
         pool.call("ZADD", keys.flow_ends, 0, "end")
         assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
         effects = [Effect("add", [keys.task_reports], [0, "report"])]
