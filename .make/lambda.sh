@@ -48,7 +48,7 @@ IN_NO_FUNCTION='
 # What only the page loads: its function has a package of its own.
 IN_NO_LAYER='
     kiqbridge/web kiqbridge/features/alerts kiqbridge/features/doctor kiqbridge/features/telemetry
-    kiqbridge/features/lint kiqbridge/features/*/page.py kiqbridge/features/*/*.html
+    kiqbridge/features/batches/overview.py kiqbridge/features/lint kiqbridge/features/*/page.py kiqbridge/features/*/*.html
 '
 # Of Powertools the layer has what logs, measures and traces, unless its requirements name it.
 NOT_OF_POWERTOOLS='

@@ -383,7 +383,7 @@ def test_the_function_publishes_schedules_and_a_worker_looks_for_their_ticks(ser
 
 def test_limits_of_queues_need_the_right_that_the_document_names_for_them(server, raw):
     text = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
-    [right] = re.findall(r"With `KIQBRIDGE_QUEUE_LIMITS` .*?: add `(\S+)`", text)
+    [right] = re.findall(r"Add `(\S+)` for `KIQBRIDGE_QUEUE_LIMITS`", text)
     item = {"class": "plain", "args": [], "queue": "low"}
     client = Client(address(server, FUNCTION), namespace=NAMESPACE)
     try:

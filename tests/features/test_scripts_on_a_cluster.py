@@ -124,7 +124,9 @@ class TestCluster:
         assert place_due(client, by="test", horizon_s=7200).placed >= 2
         assert Schedules(client).skip_next("hourly")
         pool.call("ZADD", keys.task_reports, 0, "report")
-        assert pool.connection().script(scripts.load("take_reports"), [keys.task_reports], [1, 60])[1:] == [b"report"]
+        assert pool.connection().script(scripts.load("take_reports"), [keys.task_reports], [1, 60])[
+            1:
+        ] == [b"report"]
         pool.call("ZADD", keys.flow_ends, 0, "end")
         assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
         effects = [Effect("add", [keys.task_reports], [0, "report"])]

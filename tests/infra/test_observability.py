@@ -153,7 +153,7 @@ def test_each_has_a_row_of_what_it_means_and_what_to_do_and_each_situation_has_r
     ]
 
     assert sorted(named) == sorted(alarms)
-    assert len(situations) == 8
+    assert len(situations) == 9
     for text in situations:
         assert re.findall(r"^\*\*([^*]+)\*\*: \S", text, re.MULTILINE) == ["Rules", "Do"]
     assert [name for name in rules if name not in CATALOGUE] == []

@@ -9,7 +9,7 @@ from infra.examples import CANARY, example_files, with_examples
 from samtranslator.yaml_helper import yaml_parse
 from support.project import template_text
 
-from kiqbridge.features.check import check
+from kiqbridge.features.check import command as check
 from kiqbridge.features.check.inputs import Application
 
 pytestmark = pytest.mark.slow

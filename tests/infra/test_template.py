@@ -14,7 +14,7 @@ from kiqbridge.aws import minutely
 from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
-from kiqbridge.features.check import check
+from kiqbridge.features.check import command as check
 from kiqbridge.features.check.inputs import Application
 from kiqbridge.features.check.view import View
 from kiqbridge.schedule.template import read_schedules

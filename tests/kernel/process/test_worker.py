@@ -71,7 +71,7 @@ def nothing_is_left(redis):
     kept = (
         b"kb:poller:clock",
         b"kb:done",
-        b"kb:queues:minutes",
+        b"kb:queues:",
     )  # for an hour, and of what has ended
     assert not [key for key in redis.keys("kb:*") if not key.startswith(kept)]
     assert not redis.exists("processes")
