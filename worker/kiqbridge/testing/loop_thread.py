@@ -6,6 +6,7 @@ The test may run a loop itself: that one waits while jobs are performed.
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import wait
 from typing import Any
 
 from kiqbridge.client.server import LoopResources
@@ -44,7 +45,6 @@ class LoopThread:
         """Run to the end in the caller's context, and return its result; raises what was raised there."""
         outcome: BaseException | None = asyncio.CancelledError("cancelled before it began")
         result: Any = None
-        ended = threading.Event()
 
         async def run() -> None:
             nonlocal outcome, result
@@ -54,13 +54,11 @@ class LoopThread:
                 outcome = error
             else:
                 outcome = None
-            finally:
-                ended.set()
 
         former, self.is_busy = self.is_busy, True
         try:
-            asyncio.run_coroutine_threadsafe(run(), self.loop)
-            ended.wait()
+            # Of the future, not of `run`: a task that is cancelled before its first step never runs it.
+            wait([asyncio.run_coroutine_threadsafe(run(), self.loop)])
         finally:
             self.is_busy = former
         if outcome is not None:
