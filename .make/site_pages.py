@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kiqbridge.features.doctor.finding import Rule
+    from kiqbridge.api.verdict import Rule
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "worker" / "kiqbridge"
@@ -157,8 +157,8 @@ def _first_sentence(text: str) -> str:
 def _rules() -> str:
     """Each rule of the doctor with what it reports, why, and what to do."""
     # Not on top: while mkdocs loads this file, `redis` is .make/redis.py.
+    from kiqbridge.api.verdict import AREAS  # noqa: PLC0415
     from kiqbridge.features.doctor.examination import CATALOGUE  # noqa: PLC0415
-    from kiqbridge.features.doctor.finding import AREAS  # noqa: PLC0415
 
     lines = []
     for area in AREAS:
@@ -175,7 +175,7 @@ def _entry(rule: "Rule") -> Iterator[str]:
     yield f"### {rule.id}\n"
     yield f"- Reports: {_plain(rule.reports)}."
     yield f"- Why: {_plain(sentence(rule.why))}"
-    yield f"- Do: {_plain(sentence(rule.action))}\n"
+    yield f"- Do: {_plain(sentence(rule.do))}\n"
 
 
 def _plain(text: str) -> str:

@@ -5,8 +5,9 @@ import time
 from contextlib import closing
 
 from kiqbridge.api import open_operator
+from kiqbridge.api.verdict import Finding, Status
 from kiqbridge.features.doctor.examination import examine
-from kiqbridge.features.doctor.finding import Finding, Selection, Status
+from kiqbridge.features.doctor.finding import Selection
 
 JID = "b4a577edbccf1d805744efa9"
 
@@ -23,7 +24,7 @@ def wrong(url: str, **more) -> list[Finding]:
     findings = [each for each in found(url, **more) if each.status is not Status.OK]
     for each in findings:
         assert each.why, each
-        assert each.action, each
+        assert each.do, each
     return findings
 
 

@@ -8,11 +8,11 @@ from support.jobs import own_declarations
 
 from kiqbridge import job
 from kiqbridge.api import read_audit
+from kiqbridge.api.verdict import Status
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.batches import doctor
 from kiqbridge.features.batches.doctor import LOST
 from kiqbridge.features.doctor.examination import examine
-from kiqbridge.features.doctor.finding import Status
 from kiqbridge.flow import Batch, BatchSet, call, chain, group
 from kiqbridge.wire.flow_mark import FlowEnd
 

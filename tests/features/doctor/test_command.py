@@ -18,7 +18,7 @@ from kiqbridge.features.doctor.examination import CATALOGUE, CHECKS
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import warn_of_eviction
 
-FINDING = {"rule", "area", "status", "what", "why", "action", "link", "command", "acts"}
+FINDING = {"rule", "area", "status", "what", "why", "do", "link", "command", "acts"}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def found(answer, check):
     """The findings of one check; each says what, and if all is not well, why and what to do."""
     assert all(set(each) == FINDING for each in answer["findings"])
     for each in answer["findings"]:
-        assert (each["status"] == "ok") == (not each["why"]) == (not each["action"]), each
+        assert (each["status"] == "ok") == (not each["why"]) == (not each["do"]), each
     return [each for each in answer["findings"] if each["rule"] == check]
 
 
@@ -112,7 +112,7 @@ def test_a_server_that_cannot_be_reached_is_code_3(examine):
     assert code == 3
     [finding] = found(answer, "reachable")
     assert "cannot be reached" in finding["what"]
-    assert finding["action"].startswith("check REDIS_URL")
+    assert finding["do"].startswith("check REDIS_URL")
     assert "secret" not in json.dumps(answer)
 
 
@@ -163,7 +163,7 @@ def test_a_right_that_is_missing_is_a_problem(examine, redis, redis_url, command
     assert code == 1
     assert {each for each, status in statuses(answer).items() if status == "problem"} == checks
     for check in checks:
-        assert f"+{command}" in found(answer, check)[0]["action"]
+        assert f"+{command}" in found(answer, check)[0]["do"]
 
 
 @pytest.mark.parametrize("command", ["type", "ping", "hlen"])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kiqbridge.api.verdict import Finding, Status
 from kiqbridge.features.doctor import page as doctor
-from kiqbridge.features.doctor.finding import Finding, Status
 
 
 def finding(status, number=1):
@@ -15,7 +15,7 @@ def finding(status, number=1):
         status=status,
         what=f"found <{number}>",
         why="" if status is Status.OK else "it matters",
-        action="" if status is Status.OK else "do this",
+        do="" if status is Status.OK else "do this",
     )
 
 

@@ -23,8 +23,8 @@ from support.waiting import wait_until
 
 from kiqbridge.api import fetch_verdict
 from kiqbridge.api.rulebook import RULEBOOK
+from kiqbridge.api.verdict import Status
 from kiqbridge.features.doctor.examination import CATALOGUE, examine
-from kiqbridge.features.doctor.finding import Status
 from kiqbridge.features.doctor.redis_server import tls_finding
 from kiqbridge.store.rights import needed
 from kiqbridge.wire.keys import Keys
@@ -129,7 +129,7 @@ def test_a_replica_is_no_server_for_jobs(good, raw):
         raw.replicaof("NO", "ONE")
 
     assert "is a replica of 127.0.0.1" in finding.what
-    assert "REDIS_URL" in finding.action
+    assert "REDIS_URL" in finding.do
 
 
 def test_replicas_that_a_worker_waits_for_must_be_there(good, raw):
@@ -207,7 +207,7 @@ def test_each_command_that_a_worker_may_not_run_is_named(good, raw, command):
 
     [finding] = findings
     assert f"may not run {command}, needed for: worker" in finding.what
-    assert f"+{command}" in finding.action
+    assert f"+{command}" in finding.do
 
 
 def test_keys_that_a_user_may_not_use_are_named(good, raw):
@@ -294,7 +294,7 @@ def test_a_managed_server_without_tls_is_one_finding(good, raw, monkeypatch):
 
     finding = only(f"redis://{name}:{good.port}/0", "tls")
 
-    assert "rediss://" in finding.action
+    assert "rediss://" in finding.do
 
 
 @pytest.mark.openssl
@@ -315,17 +315,6 @@ def test_tls_that_checks_nothing_is_found(tmp_path):
     assert "certificate is not checked" in finding.what
 
 
-def test_what_moves_of_shards_have_left_is_found_with_its_keys(good, raw):
-    raw.sadd("queues", "mail")
-    raw.rpush("kb:moving:mail", job(queue="mail"))
-    raw.hset("kb:routes", "mail", "b")
-
-    finding = only(good.url, "moved-shards", "problem", areas=AREAS)
-
-    assert finding.what == "2 keys of shards: kb:routes, kb:moving:mail"
-    assert "push the jobs of kb:moving:QUEUE again" in finding.action
-
-
 def test_in_flight_lists_whose_incarnation_was_evicted(good, raw):
     raw.rpush("kb:inflight:host:1:abc:t1:0", job(), job())
     raw.rpush("kb:inflight:host:2:abc:t1:1", job())
@@ -334,7 +323,7 @@ def test_in_flight_lists_whose_incarnation_was_evicted(good, raw):
     finding = only(good.url, "unregistered", "problem", areas=AREAS)
 
     assert finding.what == "2 jobs in flight for host:1:abc, which is not in kb:inflight"
-    assert "kiqbridge recover" in finding.action
+    assert "kiqbridge recover" in finding.do
 
 
 def test_the_doctor_finds_what_the_page_finds_as_bad_and_in_its_words(redis, redis_url, operator):
@@ -347,7 +336,7 @@ def test_the_doctor_finds_what_the_page_finds_as_bad_and_in_its_words(redis, red
     found = {each.rule: each.status.value for each in findings}
 
     assert {kind: found.get(kind) for kind in judged} == judged
-    said = {(each.rule, each.action) for each in findings}
+    said = {(each.rule, each.do) for each in findings}
     assert {(fact.kind, fact.do) for fact in facts if fact.kind != "payload"} <= said
     assert {each.id for each in RULEBOOK} <= CATALOGUE.keys()
 
@@ -363,4 +352,4 @@ def test_an_address_that_names_one_node_alone_is_warned_of():
         ]
 
     assert (all_named.status, one_named.status) == ("ok", "warning")
-    assert "write redis+cluster://" in one_named.action
+    assert "write redis+cluster://" in one_named.do

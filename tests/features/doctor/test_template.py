@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kiqbridge.api.verdict import Status
 from kiqbridge.commands import cli
 from kiqbridge.features.doctor.examination import CATALOGUE, examine_template
-from kiqbridge.features.doctor.finding import Status
 
 ROOT = Path(__file__).parents[3]
 GOOD = """
@@ -146,7 +146,7 @@ def wrong(path, **more):
     found = [each for each in examine_template(path, **more) if each.status is not Status.OK]
     for each in found:
         assert each.why, each
-        assert each.action, each
+        assert each.do, each
     return found
 
 
@@ -196,7 +196,7 @@ def test_a_local_time_without_a_zone_is_found_unless_a_comment_switches_that_off
     [finding] = wrong(template)
     assert finding.rule == "local-time"
     assert "Daily" in finding.what
-    assert "ScheduleExpressionTimezone: Europe/Paris" in finding.action
+    assert "ScheduleExpressionTimezone: Europe/Paris" in finding.do
     unzoned = UNZONED.replace("Daily:", "Daily: # lint: ignore KB104", 1)
     template.write_text(GOOD.replace("\n        Orders:", unzoned, 1))
     assert wrong(template) == []

@@ -7,8 +7,9 @@ import pytest
 import redis as redis_py
 from support.doctored import beat, enqueue, found, job, only, wrong
 
+from kiqbridge.api.wording import listed
 from kiqbridge.features.doctor import system as sampling
-from kiqbridge.features.doctor.finding import LONGEST, listed, printable
+from kiqbridge.features.doctor.finding import LONGEST, printable
 from kiqbridge.features.doctor.wire import namespace_of
 
 HOUR_S = 3600
@@ -57,7 +58,7 @@ def test_a_large_job_is_found(good, raw):
     finding = only(good.url, "payload-size")
 
     assert "1 large job: 200 kB (Mail in queue default)" in finding.what
-    assert "S3" in finding.action
+    assert "S3" in finding.do
     small = {"KIQBRIDGE_MAX_PAYLOAD_BYTES": "150000"}
     only(good.url, "payload-size", "problem", environ=small)
 
@@ -107,7 +108,7 @@ def test_a_class_that_no_process_declares_is_found(good, raw):
     finding = only(good.url, "unknown-class", "problem")
 
     assert "Male in queue default (1)" in finding.what
-    assert "-r" in finding.action
+    assert "-r" in finding.do
 
 
 @pytest.mark.parametrize("other", [{"version": "7.3.2"}, {"classes": None}, {"classes": ["Male"]}])
@@ -258,7 +259,7 @@ def test_a_registered_process_without_a_heartbeat_is_found(good, bare):
     finding = only(good.url, "heartbeat")
 
     assert finding.what.startswith("1 registered process has no heartbeat any more")
-    assert "kiqbridge recover" in finding.action
+    assert "kiqbridge recover" in finding.do
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_a_worker_must_end_before_it_is_killed(good, bare, environ, stop_timeout
         assert wrong(good.url, environ=environ, stop_timeout_s=stop_timeout_s) == []
         return
     finding = only(good.url, "stop-timeout", status, environ=environ, stop_timeout_s=stop_timeout_s)
-    assert "--stop-timeout" in finding.action or "StopTimeout" in finding.action
+    assert "--stop-timeout" in finding.do or "StopTimeout" in finding.do
 
 
 def test_children_that_are_never_used_are_found(good, bare):

@@ -85,6 +85,7 @@ ORPHANS: Final = Rule(
 )
 CLUSTER: Final = Rule(
     id="cluster",
+    area="redis",
     reports="cluster mode with a namespace without hash tag, with Ruby processes, or with the address of one node",
     why=sentence(server_check.CLUSTERED),
     do=sentence(server_check.UNCLUSTER),
@@ -92,6 +93,7 @@ CLUSTER: Final = Rule(
 )
 EVICTION: Final = Rule(
     id="eviction",
+    area="redis",
     reports=f"another eviction policy than {server_check.NOEVICTION}",
     why="With another policy a server forgets what it holds when its memory is full.",
     do=sentence(server_check.WHAT_TO_DO),
@@ -99,6 +101,7 @@ EVICTION: Final = Rule(
 )
 MEMORY: Final = Rule(
     id="memory",
+    area="redis",
     reports=f"{LIMITS.memory_warning:.0%} of maxmemory (or of the machine) in use, a problem from "
     f"{LIMITS.memory_critical:.0%} on",
     why="A full server refuses jobs, and workers cannot write what became of theirs.",
@@ -122,6 +125,7 @@ MISSED_TICKS: Final = Rule(
 )
 PAYLOAD: Final = Rule(
     id="payload",
+    area="wire",
     reports="texts in queues, retry and schedule that are no JSON object in UTF-8, or lack class, args or jid",
     why="No worker can perform them: ours moves them to the dead set, Ruby's pages may fail at them.",
     do="Look at the text and at who pushed it: kiqbridge queue and kiqbridge retries show such jobs, and delete them. A "

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kiqbridge.api import open_operator
+from kiqbridge.api.verdict import AREAS, Finding, Status
 from kiqbridge.commands.arguments import add, add_example, add_json
 from kiqbridge.commands.output import BOLD, DIM, answer, painter, write_json
 from kiqbridge.errors import RedisUnavailable, did_you_mean
 from kiqbridge.features.doctor.examination import CATALOGUE, examine, examine_template
-from kiqbridge.features.doctor.finding import AREAS, Finding, Selection, Status, sentence
+from kiqbridge.features.doctor.finding import Selection, sentence
 from kiqbridge.features.doctor.redis_server import REACHABLE
 from kiqbridge.store.rights import NEEDS
 from kiqbridge.wire.names import shown
@@ -115,7 +116,7 @@ def _answer(
 def _unreachable(text: str) -> Finding:
     what, _, action = text.partition("; ")
     return REACHABLE.problem(
-        what, action=action or "wait until the server is done with it, or look at its log"
+        what, do=action or "wait until the server is done with it, or look at its log"
     )
 
 
@@ -136,7 +137,7 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
         stream.write(f"{status}{text}\n")
         if is_ok:
             continue
-        why, do = sentence(shown(finding.why)), sentence(shown(finding.action))
+        why, do = sentence(shown(finding.why)), sentence(shown(finding.do))
         for word, more in (("why:", why), ("do:", do), ("run:", finding.command)):
             text = _wrapped(more, width, _INDENT + " " * _WORD)
             stream.write(f"{_INDENT}{paint(DIM, f'{word:<{_WORD}}')}{text}\n")

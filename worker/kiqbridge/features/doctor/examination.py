@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from kiqbridge import seams
 from kiqbridge.api import Operator
+from kiqbridge.api.verdict import Finding, Rule
+from kiqbridge.api.wording import listed
 from kiqbridge.errors import ConfigError, RedisRefused
 from kiqbridge.features.doctor import (
     now,
@@ -20,7 +22,7 @@ from kiqbridge.features.doctor import (
     wire,
     worker,
 )
-from kiqbridge.features.doctor.finding import ALL, Finding, Rule, Selection, listed, of_list
+from kiqbridge.features.doctor.finding import ALL, Selection
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.features.doctor.template_model import read_model
 from kiqbridge.features.lint.rules import lint
@@ -32,16 +34,14 @@ from kiqbridge.store.rights import Role
 
 def _judged_by(feature: Any) -> tuple[tuple[Rule, ...], Callable[[System], Iterator[Finding]]]:
     """The rules of a feature, and what applies them (the seam `examines`)."""
-    rules = {each.id: of_list(each, "now") for each in feature.RULES}
 
     def check(system: System) -> Iterator[Finding]:
         facts = list(feature.examine(system.operator))
-        for each in feature.RULES:
-            rule = rules[each.id]
-            found = [rule.judged(fact) for fact in facts if fact.kind == each.id]
-            yield from found or [rule.ok(each.well)]
+        for rule in feature.RULES:
+            found = [rule.judged(fact) for fact in facts if fact.kind == rule.id]
+            yield from found or [rule.ok(rule.well)]
 
-    return tuple(rules.values()), check
+    return tuple(feature.RULES), check
 
 
 CHECKS: Final[Checks] = (
@@ -62,21 +62,21 @@ TEMPLATE: Final = _rule(
     id="template",
     reports="a template, or a schedule in it, that cannot be read; other rules look at what can be",
     why="it cannot be deployed, or a schedule never fires",
-    action="correct the line; python -m kiqbridge.schedule.check names all of them",
+    do="correct the line; python -m kiqbridge.schedule.check names all of them",
     command="python -m kiqbridge.schedule.check template.yaml",
 )
 LOCAL_TIME: Final = _rule(
     id="local-time",
     reports="hours of the day in UTC because no zone is written; rules of the event bus (lint: KB104, KB105)",
     why="a job of a local time of day runs an hour too late or too early for half of the year",
-    action="use Type: ScheduleV2 and write ScheduleExpressionTimezone, UTC if that is meant",
+    do="use Type: ScheduleV2 and write ScheduleExpressionTimezone, UTC if that is meant",
     command="kiqbridge schedule lint --template template.yaml",
 )
 NEVER: Final = _rule(
     id="never-fires",
     reports="schedules that never fire, or not any more (KB101, KB102 of kiqbridge schedule lint)",
     why="the job is not enqueued, and nothing fails",
-    action="correct the expression or its end, or remove the schedule",
+    do="correct the expression or its end, or remove the schedule",
     command="kiqbridge schedule lint --template template.yaml",
 )
 _OF_CODES: Final = {"KB101": NEVER, "KB102": NEVER, "KB104": LOCAL_TIME, "KB105": LOCAL_TIME}
@@ -151,7 +151,7 @@ def _found(system: System, selection: Selection) -> Iterator[Finding]:
             yield rules[0].unknown(
                 f"the server does not answer: {error}",
                 why="what is not known may be wrong",
-                action="give this command a user who may read it (docs/reference/security.md)",
+                do="give this command a user who may read it (docs/reference/security.md)",
             )
 
 
@@ -171,7 +171,7 @@ def _schedules(path: Path, parameters: Mapping[str, str]) -> Iterator[Finding]:
     findings = [each for each in lint(schedules, now=datetime.now(UTC)) if each.code in _OF_CODES]
     for each in findings:
         what = f"{each.place} {each.schedule}: {each.what}"
-        yield _OF_CODES[each.code].warning(what, why=each.why, action=each.advice)
+        yield _OF_CODES[each.code].warning(what, why=each.why, do=each.advice)
     for rule in (LOCAL_TIME, NEVER):
         if not any(_OF_CODES[each.code] is rule for each in findings):
             yield rule.ok(f"{len(schedules)} schedules")

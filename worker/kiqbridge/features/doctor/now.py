@@ -4,15 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kiqbridge.api import rulebook
-from kiqbridge.features.doctor.finding import Finding, counted, of_list
+from kiqbridge.api.verdict import Finding
+from kiqbridge.features.doctor.finding import counted
 from kiqbridge.features.doctor.system import Checks, System
 
-_ELSEWHERE: Final = (rulebook.CLUSTER, rulebook.EVICTION, rulebook.MEMORY, rulebook.PAYLOAD)
-"""The doctor looks closer, among the rules of another area."""
-
-_DESCRIBED: Final = [each for each in rulebook.RULEBOOK if each not in _ELSEWHERE]
-_RULES: Final = {each.id: of_list(each, "now") for each in _DESCRIBED}
-_REFUSED: Final = _RULES[rulebook.REFUSED.id]
+_RULES: Final = tuple(each for each in rulebook.RULEBOOK if each.area == "now")
+"""The doctor looks closer at what the others are about, among the rules of their area."""
 
 
 def check_now(system: System) -> Iterator[Finding]:
@@ -25,14 +22,13 @@ def check_now(system: System) -> Iterator[Finding]:
         rulebook.HEARTBEAT: f"{processes}, each with a heartbeat",
         rulebook.REFUSED: "the server answered all",
     }
-    for each in _DESCRIBED:
-        rule = _RULES[each.id]
-        refused = system.found(rule) if rule is _REFUSED else ()
+    for rule in _RULES:
+        refused = system.found(rule) if rule is rulebook.REFUSED else ()
         if refused:
             yield rule.unknown(refused[0].what)
         else:
-            yield from system.judged(rule, well.get(each, each.well))
+            yield from system.judged(rule, well.get(rule, rule.well))
 
 
-CHECKS: Final[Checks] = ((tuple(_RULES.values()), check_now),)
+CHECKS: Final[Checks] = ((_RULES, check_now),)
 """Rules, and the function that applies them."""

@@ -6,8 +6,9 @@ from typing import Final
 
 from kiqbridge.api import search_unregistered
 from kiqbridge.api.rulebook import REDIS_CLI
+from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, printable
+from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.wire.keys import TYPES
 
@@ -25,36 +26,29 @@ TYPE: Final = _rule(
     id="types",
     reports="keys of Sidekiq or of ours that hold a value of another type",
     why="whatever needs this key waits",
-    action="look at it, then RENAME or DEL it",
+    do="look at it, then RENAME or DEL it",
     command=REDIS_CLI + "TYPE KEY",
 )
 GUARDS: Final = _rule(
     id="guards",
     reports=f"more than {MANY_OVER:,} guards of events that are over and still there",
     why="no process removes them, so they take memory for nothing",
-    action="run a worker of this version: the leader of the workers forgets them each hour",
+    do="run a worker of this version: the leader of the workers forgets them each hour",
     command="kiqbridge worker",
 )
 LEDGERS: Final = _rule(
     id="ledgers",
     reports="nothing: it shows how many schedules have a ledger, and what the ledgers take",
     why="they grow with the number of ticks, and are forgotten after 17 days",
-    action="nothing",
+    do="nothing",
     command="kiqbridge stats --memory",
 )
 
-MOVED: Final = _rule(
-    id="moved-shards",
-    reports="keys that moves of queues between shards have left, by an earlier version",
-    why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
-    action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/explanation/scaling.md)",
-    command=REDIS_CLI + "LRANGE kb:moving:QUEUE 0 -1",
-)
 UNREGISTERED: Final = _rule(
     id="unregistered",
     reports="in-flight lists with jobs whose incarnation is not in kb:inflight: it was deleted or evicted",
     why="no worker performs these jobs, and none gives them back by itself",
-    action="run kiqbridge recover, which gives them back; set maxmemory-policy to noeviction",
+    do="run kiqbridge recover, which gives them back; set maxmemory-policy to noeviction",
     command="kiqbridge recover",
 )
 
@@ -73,27 +67,10 @@ def check_types(system: System) -> Iterator[Finding]:
     for key, kind in wrong.items():
         yield TYPE.problem(
             f"{key} is a {kind}, not a {wanted[key]}",
-            action=f"look at it, then RENAME or DEL {key}",
+            do=f"look at it, then RENAME or DEL {key}",
         ).naming(KEY=key)
     if not wrong:
         yield TYPE.ok(f"{len(wanted)} keys hold what they should")
-
-
-def check_moved(system: System) -> Iterator[Finding]:
-    """What is left of shards."""
-    prefix = system.keys.prefix
-    names = [f"{prefix}kb:{name}" for name in ("routes", "routes:from", "moving", "moved", "id")]
-    kinds = system.kinds([system.keys.queues])
-    queues = system.members(system.keys.queues, kinds[system.keys.queues])
-    names += [f"{prefix}kb:moving:{queue}" for queue in queues]
-    kinds = system.kinds(names)
-    left = [name for name in names if kinds[name] != "none"]
-    yield MOVED.summed(
-        left[:SAMPLES],
-        "no move between shards has left anything",
-        f"{counted(len(left), 'key')} of shards: ",
-        is_problem=True,
-    )
 
 
 def check_unregistered(system: System) -> Iterator[Finding]:
@@ -145,7 +122,6 @@ def _described(system: System, names: Sequence[str]) -> str:
 
 CHECKS: Final[Checks] = (
     ((TYPE,), check_types),
-    ((MOVED,), check_moved),
     ((UNREGISTERED,), check_unregistered),
     ((GUARDS, LEDGERS), check_memory_of_ours),
 )

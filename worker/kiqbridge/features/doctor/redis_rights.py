@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from kiqbridge.api.rulebook import REDIS_CLI
-from kiqbridge.features.doctor.finding import Finding, Rule
+from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.rights import missing_of, needed
 
@@ -17,7 +17,7 @@ RIGHTS: Final = _rule(
     id="rights",
     reports="commands and keys that the ACL of this user refuses and a worker (or who `--needs` names) needs",
     why="what needs them fails when it gets there, such as at the first retry",
-    action="allow them in the ACL of this user (docs/reference/security.md)",
+    do="allow them in the ACL of this user (docs/reference/security.md)",
     command=REDIS_CLI + "ACL SETUSER USER +COMMAND",
 )
 
@@ -45,7 +45,7 @@ def check_rights(system: System) -> Iterator[Finding]:
     if lacks:
         yield RIGHTS.problem(
             f"this user {', and '.join(lacks)}, needed for: {who}",
-            action=f"{missing.advice(system.pool.user)} (docs/reference/security.md)",
+            do=f"{missing.advice(system.pool.user)} (docs/reference/security.md)",
         )
     else:
         names = {words[0] for words in commands}

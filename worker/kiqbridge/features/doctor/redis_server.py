@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kiqbridge.api import rulebook
 from kiqbridge.api.rulebook import REDIS_CLI
 from kiqbridge.api.server_rules import eviction_facts
+from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, of_list
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store import server_check
 from kiqbridge.store.lean_redis import redis
@@ -32,37 +32,37 @@ REACHABLE: Final = _rule(
     id="reachable",
     reports="a server that does not answer, or refuses the login; no other rule is applied then",
     why="nothing can be pushed or performed",
-    action="check REDIS_URL, that the server runs, and its security group or password",
+    do="check REDIS_URL, that the server runs, and its security group or password",
     command=REDIS_CLI + "PING",
 )
 VERSION: Final = _rule(
     id="version",
     reports="a server older than Redis 7.0 or Valkey 7.2",
     why=server_check.TOO_OLD,
-    action=server_check.UPGRADE,
+    do=server_check.UPGRADE,
     command=REDIS_CLI + "INFO server",
 )
-CLUSTER: Final = of_list(rulebook.CLUSTER, "redis")
-EVICTION: Final = of_list(rulebook.EVICTION, "redis")
+CLUSTER: Final = rulebook.CLUSTER
+EVICTION: Final = rulebook.EVICTION
 SCRIPTS: Final = _rule(
     id="scripts",
     reports="a server, a proxy or an ACL that refuses scripts",
     why="each move of a job is a script",
-    action="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
+    do="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
     command=REDIS_CLI + "ACL SETUSER USER +eval +evalsha",
 )
 TRACKING: Final = _rule(
     id="tracking",
     reports="a server, a proxy or an ACL that refuses CLIENT TRACKING or CLIENT CACHING",
     why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
-    action="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
+    do="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
     command=REDIS_CLI + "ACL SETUSER USER '+client|tracking' '+client|caching' +hello",
 )
 TLS: Final = _rule(
     id="tls",
     reports="a connection without TLS over public networks or to a managed server; one that checks no certificate",
     why="who is on the way can read arguments and the password, and enqueue jobs",
-    action="turn on encryption in transit at the server, and write rediss:// in place of redis://",
+    do="turn on encryption in transit at the server, and write rediss:// in place of redis://",
     command="export REDIS_URL=rediss://HOST:6379",
 )
 
@@ -91,7 +91,7 @@ def check_cluster(system: System) -> Iterator[Finding]:
         yield CLUSTER.warning(
             "the server is a node of a cluster, and the address names it alone",
             why=server_check.ALONE,
-            action=server_check.FOLLOW,
+            do=server_check.FOLLOW,
         )
         return
     well = "all keys lie in one slot of the cluster" if clustered else "cluster mode is off"
@@ -104,7 +104,7 @@ def check_eviction(system: System) -> Iterator[Finding]:
     if policy is None:
         yield EVICTION.unknown(
             "neither INFO memory nor CONFIG GET answers the eviction policy",
-            action="allow +info in the ACL of this user, or look at the parameter group",
+            do="allow +info in the ACL of this user, or look at the parameter group",
         )
     elif policy == server_check.NOEVICTION:
         yield EVICTION.ok(f"the policy is {policy}")
@@ -156,7 +156,7 @@ def tls_finding(host: str, *, uses_tls: bool, checks_certificate: bool) -> Findi
         return TLS.warning(
             "TLS is on, and the server's certificate is not checked",
             why="anybody on the way can pose as the server",
-            action="remove ssl_cert_reqs=none from the address, and name the authority with ssl_ca_certs",
+            do="remove ssl_cert_reqs=none from the address, and name the authority with ssl_ca_certs",
         )
     if uses_tls:
         return TLS.ok("TLS is on, and the server's certificate is checked")

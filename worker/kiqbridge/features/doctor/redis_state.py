@@ -10,8 +10,10 @@ from typing import Final
 
 from kiqbridge.api import Limits, fetch_memory_by_kind, rulebook
 from kiqbridge.api.rulebook import REDIS_CLI
+from kiqbridge.api.verdict import Finding, Rule
+from kiqbridge.api.wording import listed
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
+from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, System
 from kiqbridge.store.pauses import server_time
 from kiqbridge.wire.amounts import size_text
@@ -35,17 +37,17 @@ PERSISTENCE: Final = _rule(
     id="persistence",
     reports="neither an append-only file nor snapshots nor a replica; a write of either that failed",
     why="a restart of the server loses all jobs, schedules and ledgers",
-    action="CONFIG SET appendonly yes, also in the server's file; on ElastiCache a replica in another zone",
+    do="CONFIG SET appendonly yes, also in the server's file; on ElastiCache a replica in another zone",
     command=REDIS_CLI + "CONFIG SET appendonly yes",
 )
 
-MEMORY: Final = of_list(rulebook.MEMORY, "redis")
+MEMORY: Final = rulebook.MEMORY
 
 REPLICAS: Final = _rule(
     id="replicas",
     reports="a server that is a replica; replicas that are away, late, or fewer than KIQBRIDGE_SETTLE_REPLICAS",
     why="a failover loses what a late replica has not yet, and too few replicas make the server refuse writes",
-    action="look at INFO replication, and at the network and the memory of the replica",
+    do="look at INFO replication, and at the network and the memory of the replica",
     command=REDIS_CLI + "INFO replication",
 )
 
@@ -53,7 +55,7 @@ CLIENTS: Final = _rule(
     id="clients",
     reports=f"more than {MANY_CLIENTS:.0%} of maxclients connected",
     why="further workers, functions and pages cannot connect",
-    action="raise maxclients, or find with CLIENT LIST who opens so many; a worker needs its concurrency and ten more",
+    do="raise maxclients, or find with CLIENT LIST who opens so many; a worker needs its concurrency and ten more",
     command=REDIS_CLI + "CLIENT LIST",
 )
 
@@ -61,7 +63,7 @@ OUTPUT_LIMIT: Final = _rule(
     id="output-limit",
     reports=f"a limit for replies below {SMALL_REPLY_BYTES // 1_000_000} MB, or connections that one has closed",
     why="a connection is closed while it reads several large jobs, and the worker begins again",
-    action="CONFIG SET client-output-buffer-limit 'normal 0 0 0', and keep large data out of arguments",
+    do="CONFIG SET client-output-buffer-limit 'normal 0 0 0', and keep large data out of arguments",
     command=REDIS_CLI + "CONFIG SET client-output-buffer-limit 'normal 0 0 0'",
 )
 
@@ -89,7 +91,7 @@ LATENCY: Final = _rule(
     id="latency",
     reports=f"a median round trip above {SLOW_PING_MS:.0f} ms (a problem from {VERY_SLOW_PING_MS:.0f} ms on)",
     why="each job needs some round trips, so workers perform few jobs a second",
-    action="run workers in the region and zone of the server; look at the load of this machine and of the server",
+    do="run workers in the region and zone of the server; look at the load of this machine and of the server",
     command=REDIS_CLI + "--latency",
 )
 
@@ -97,7 +99,7 @@ SLOW_COMMANDS: Final = _rule(
     id="slow-commands",
     reports=f"commands whose slowest hundredth takes more than {SLOW_COMMAND_MS:.0f} ms at the server",
     why="a server does one thing at a time: all workers wait meanwhile",
-    action="SLOWLOG GET 10 shows the calls; keep large data out of arguments; CONFIG RESETSTAT begins anew",
+    do="SLOWLOG GET 10 shows the calls; keep large data out of arguments; CONFIG RESETSTAT begins anew",
     command=REDIS_CLI + "SLOWLOG GET 10",
 )
 
@@ -105,7 +107,7 @@ CLOCK: Final = _rule(
     id="clock",
     reports=f"clocks of server and machine that differ by {SKEW_S:.0f} s (a problem from {LARGE_SKEW_S:.0f} s on)",
     why="scheduled jobs and retries run too early or too late, and ages of jobs are shown wrongly",
-    action="let chrony or the time service of the cloud set both clocks",
+    do="let chrony or the time service of the cloud set both clocks",
     command="chronyc tracking",
 )
 
@@ -123,7 +125,7 @@ def check_persistence(system: System) -> Iterator[Finding]:
             yield PERSISTENCE.problem(
                 f"the server could not write {what}",
                 why="it refuses further writes, or a restart loses what it could not write",
-                action="look at the server's log, the space on its disk and its memory for a fork",
+                do="look at the server's log, the space on its disk and its memory for a fork",
             )
             return
     changes = _number(info, "rdb_changes_since_last_save")
@@ -176,7 +178,7 @@ def check_replicas(system: System) -> Iterator[Finding]:
         yield REPLICAS.problem(
             f"this server is a replica of {info.get('master_host')}:{info.get('master_port')}",
             why="it refuses writes: nothing can be pushed or performed",
-            action="write the address of the primary (its endpoint in ElastiCache) into REDIS_URL, or use redis+sentinel://",
+            do="write the address of the primary (its endpoint in ElastiCache) into REDIS_URL, or use redis+sentinel://",
         )
         return
     good = info.get("min_slaves_good_slaves")
@@ -204,7 +206,7 @@ def check_replicas(system: System) -> Iterator[Finding]:
         yield REPLICAS.problem(
             f"KIQBRIDGE_SETTLE_REPLICAS is {settle}, and there are {len(replicas)} replicas",
             why="each job that ends waits for a confirmation that cannot come",
-            action="add replicas, or lower KIQBRIDGE_SETTLE_REPLICAS",
+            do="add replicas, or lower KIQBRIDGE_SETTLE_REPLICAS",
         )
     else:
         yield REPLICAS.ok(f"a primary with {counted(len(replicas), 'replica')}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kiqbridge.api import Fact, Facts, JobRecord, Operator, Process, Verdict, fetch_facts, judge
 from kiqbridge.api.processes import unknown_classes
+from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.server_check import parse_info
 

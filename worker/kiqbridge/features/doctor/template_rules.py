@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed
+from kiqbridge.api.verdict import Finding, Rule
+from kiqbridge.api.wording import listed
+from kiqbridge.features.doctor.finding import counted
 from kiqbridge.features.doctor.template_model import (
     Model,
     Resource,
@@ -56,56 +58,56 @@ VISIBILITY: Final = _rule(
     id="visibility-timeout",
     reports=f"SQS queues whose visibility timeout is less than {TIMES} times the Timeout of the function",
     why="a message comes again while the function still works at it, and its receives are used up by throttling",
-    action=f"set VisibilityTimeout of the queue to {TIMES} times the function's Timeout",
+    do=f"set VisibilityTimeout of the queue to {TIMES} times the function's Timeout",
 )
 DEAD_LETTER: Final = _rule(
     id="dead-letter",
     reports="a function, schedule, queue or stream whose failed events are kept nowhere",
     why="AWS gives up after some attempts, and the job was never enqueued: no log or metric of yours shows it",
-    action="name a dead-letter queue there, or set MaximumRetryAttempts: 0 where the next event does the same",
+    do="name a dead-letter queue there, or set MaximumRetryAttempts: 0 where the next event does the same",
 )
 RESERVED: Final = _rule(
     id="reserved-concurrency",
     reports="an enqueue function without ReservedConcurrentExecutions, or with 0",
     why="a burst takes the concurrency of the account and all connections of Redis; with 0 nothing is enqueued",
-    action="set ReservedConcurrentExecutions, such as 20; a parameter may leave it empty",
+    do="set ReservedConcurrentExecutions, such as 20; a parameter may leave it empty",
 )
 ROUTES: Final = _rule(
     id="vpc-endpoints",
     reports="functions in a VPC whose template makes neither endpoints nor a NAT gateway",
     why="a function in a VPC has no internet: it cannot read its secret, nor spill into SQS, and times out",
-    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
+    do="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
     "the rule if the subnets have one",
 )
 FUNCTION_TIMEOUT: Final = _rule(
     id="function-timeout",
     reports=f"functions with a Timeout below {LEAST_TIMEOUT_S} s",
     why="the function is killed before it sees that Redis is away, so that it neither spills nor reports",
-    action=f"set Timeout to {LEAST_TIMEOUT_S} s or more, better 20",
+    do=f"set Timeout to {LEAST_TIMEOUT_S} s or more, better 20",
 )
 REDIS_TLS: Final = _rule(
     id="redis-tls",
     reports="an address redis:// in a function or task; an ElastiCache without TransitEncryptionEnabled",
     why="jobs, their arguments and the password cross the network as they are",
-    action="write rediss://, and TransitEncryptionEnabled: true",
+    do="write rediss://, and TransitEncryptionEnabled: true",
 )
 ALARMS: Final = _rule(
     id="alarms",
     reports="a template with functions of Kiqbridge and no alarm",
     why="no alarm reports dead letters, failed ticks and queues that grow",
-    action="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/how_to/runbooks.md)",
+    do="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/how_to/runbooks.md)",
 )
 RUNTIME: Final = _rule(
     id="runtime",
     reports="functions with another Runtime or architecture than Kiqbridge is built for",
     why="the layer's compiled packages cannot be loaded: each invocation fails",
-    action=f"use one of {', '.join(sorted(RUNTIMES))}, and arm64 or x86_64, as the layer was built",
+    do=f"use one of {', '.join(sorted(RUNTIMES))}, and arm64 or x86_64, as the layer was built",
 )
 TASK_STOP: Final = _rule(
     id="task-stop-timeout",
     reports="a worker's container whose StopTimeout ends before KIQBRIDGE_TIMEOUT_S and 5 s more",
     why="ECS kills the worker before it gives its jobs back: they wait for half a minute, and begin again",
-    action="raise StopTimeout (120 at most on Fargate), or lower KIQBRIDGE_TIMEOUT_S",
+    do="raise StopTimeout (120 at most on Fargate), or lower KIQBRIDGE_TIMEOUT_S",
 )
 
 
@@ -113,7 +115,7 @@ IAM: Final = _rule(
     id="iam",
     reports="roles and functions with * among actions or resources, or with a managed policy of full access",
     why="an attacker who takes over a function or a worker can do all that it may do",
-    action="name each action and each resource",
+    do="name each action and each resource",
 )
 
 

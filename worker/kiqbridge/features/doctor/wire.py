@@ -8,8 +8,10 @@ from typing import Final
 
 from kiqbridge.api import JobRecord, rulebook
 from kiqbridge.api.acts import to_all
+from kiqbridge.api.verdict import Finding, Rule
+from kiqbridge.api.wording import listed
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.doctor.finding import Finding, Rule, counted, listed, of_list, printable
+from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, Sampled, System
 from kiqbridge.features.dynamic.published import refused, undeclared
 from kiqbridge.wire.amounts import instant_text, span_text
@@ -22,13 +24,13 @@ _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
 
 _rule: Final = partial(Rule, area="wire", link="/queues")
 
-PAYLOAD: Final = of_list(rulebook.PAYLOAD, "wire")
+PAYLOAD: Final = rulebook.PAYLOAD
 
 PAYLOAD_SIZE: Final = _rule(
     id="payload-size",
     reports=f"jobs above {LARGE_BYTES // 1000} kB; above KIQBRIDGE_MAX_PAYLOAD_BYTES it is a problem",
     why="Redis keeps them in memory, and each claim, retry and page reads them; above the limit they are refused",
-    action="put the data into S3 or a database, and pass its key",
+    do="put the data into S3 or a database, and pass its key",
     command="kiqbridge stats --memory",
 )
 
@@ -36,7 +38,7 @@ TIMESTAMPS: Final = _rule(
     id="timestamps",
     reports="times that are an integer number of seconds (created_at, enqueued_at, failed_at, retried_at)",
     why="Ruby Sidekiq 8 takes an integer for milliseconds: such a job seems to wait since 1970",
-    action="correct the producer: seconds as a float (1700000000.5), or milliseconds as an integer",
+    do="correct the producer: seconds as a float (1700000000.5), or milliseconds as an integer",
     command="kiqbridge doctor --rule timestamps",
 )
 
@@ -44,7 +46,7 @@ FOREIGN_BATCH: Final = _rule(
     id="foreign-batch",
     reports="jobs of a batch of Sidekiq Pro (bid) that wait for a Python worker",
     why="a batch is never informed of what Python does, so a Python worker refuses such a job to the dead set",
-    action="let only Ruby workers serve its queue, or choose with KIQBRIDGE_FOREIGN_JOBS what happens to them",
+    do="let only Ruby workers serve its queue, or choose with KIQBRIDGE_FOREIGN_JOBS what happens to them",
     command="bundle exec sidekiq -q QUEUE",
 )
 
@@ -52,7 +54,7 @@ FOREIGN_ENCRYPTION: Final = _rule(
     id="foreign-encryption",
     reports="jobs with encrypted arguments of Sidekiq Enterprise (encrypt) that wait for a Python worker",
     why="only Ruby can read the arguments, so a Python worker refuses such a job to the dead set",
-    action="let only Ruby workers serve its queue, or enqueue it without encrypt",
+    do="let only Ruby workers serve its queue, or enqueue it without encrypt",
     command="bundle exec sidekiq -q QUEUE",
 )
 
@@ -60,7 +62,7 @@ FOREIGN_LOCK: Final = _rule(
     id="foreign-lock",
     reports="jobs with a lock of Sidekiq Enterprise or sidekiq-unique-jobs that wait for a Python worker",
     why="Python does not release the lock at the end, so Ruby drops further ones until it expires, if ever",
-    action="let only Ruby workers serve its queue, or enqueue it without that option and with unique of kiqbridge.flow",
+    do="let only Ruby workers serve its queue, or enqueue it without that option and with unique of kiqbridge.flow",
     command="bundle exec sidekiq -q QUEUE",
 )
 
@@ -79,7 +81,7 @@ NAMESPACE: Final = _rule(
     id="namespace",
     reports="queues with jobs under another namespace than the configured one, where no process lives",
     why="a client and its workers disagree about the namespace: no worker performs these jobs",
-    action="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
+    do="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
     command="export KIQBRIDGE_NAMESPACE=NAMESPACE",
 )
 
@@ -87,7 +89,7 @@ FAR_FUTURE: Final = _rule(
     id="far-future",
     reports="jobs in schedule or retry that are due in more than a year",
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
-    action="correct the time where they are enqueued, and reschedule or delete them",
+    do="correct the time where they are enqueued, and reschedule or delete them",
     command="kiqbridge scheduled list --due-after TIME",
 )
 
@@ -95,7 +97,7 @@ UNDECLARED: Final = _rule(
     id="undeclared-schedule",
     reports="schedules that were declared beside a job, and that no living worker declares any more",
     why="they go on firing: only a worker of the application that declared them removes them",
-    action="if they were taken out of the code for good: kiqbridge schedule delete NAME",
+    do="if they were taken out of the code for good: kiqbridge schedule delete NAME",
     command="kiqbridge schedule delete NAME",
 )
 
@@ -103,7 +105,7 @@ TWO_APPLICATIONS: Final = _rule(
     id="schedule-of-two-applications",
     reports="schedules that a second application has declared within the last hour, in another way than the first",
     why="workers of the second one do not start, or leave the schedule to the first: its own would never fire",
-    action="give one of them another schedule_name; if it is one application under a new name, set app to the old one",
+    do="give one of them another schedule_name; if it is one application under a new name, set app to the old one",
     command="kiqbridge schedule list",
 )
 

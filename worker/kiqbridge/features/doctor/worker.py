@@ -8,9 +8,11 @@ from typing import Final
 from kiqbridge.api import Process
 from kiqbridge.api.acts import stop
 from kiqbridge.api.rulebook import REDIS_CLI
+from kiqbridge.api.verdict import Finding, Rule
+from kiqbridge.api.wording import MOST_NAMED
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.doctor.finding import EXAMPLES, Finding, Rule, counted, printable
+from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, System
 
 OFF_S: Final = 5
@@ -27,7 +29,7 @@ PROCESS_CLOCK: Final = _rule(
     id="process-clock",
     reports=f"processes whose clock, by their heartbeat, is more than {OFF_S} s off that of the server",
     why="their clock is wrong: retries and scheduled jobs get wrong times there",
-    action="let chrony or the time service of the cloud set the clock of their machines",
+    do="let chrony or the time service of the cloud set the clock of their machines",
     command="chronyc tracking",
 )
 
@@ -35,7 +37,7 @@ QUIET: Final = _rule(
     id="quiet",
     reports="processes that are quiet and have nothing to do",
     why="they take no jobs any more, and no operator has stopped them",
-    action="stop them (kiqbridge stop IDENTITY), or start them again; quiet cannot be undone",
+    do="stop them (kiqbridge stop IDENTITY), or start them again; quiet cannot be undone",
     command="kiqbridge stop IDENTITY",
 )
 
@@ -43,7 +45,7 @@ VERSIONS: Final = _rule(
     id="versions",
     reports="several versions of Kiqbridge, or major versions of Ruby Sidekiq, in one fleet",
     why="a deployment has stopped half way, or workers were forgotten: a job runs with old code by chance",
-    action="deploy the version that is meant to all of them",
+    do="deploy the version that is meant to all of them",
     command="kiqbridge ps",
 )
 
@@ -51,7 +53,7 @@ RUBY_VERSION: Final = _rule(
     id="ruby-version",
     reports="Ruby Sidekiq before 6.1.3, which shows neither a version nor its memory",
     why="versions before 6 were never tested beside Kiqbridge, and may not read what it writes",
-    action="upgrade them to Sidekiq 6.1.3 or newer (docs/protocol.md, section 19)",
+    do="upgrade them to Sidekiq 6.1.3 or newer (docs/protocol.md, section 19)",
     command="bundle update sidekiq",
 )
 
@@ -59,7 +61,7 @@ WIRE_PROFILE: Final = _rule(
     id="wire-profile",
     reports="KIQBRIDGE_WIRE_PROFILE=8 beside Ruby Sidekiq before 8",
     why="it takes milliseconds for seconds: latencies and retries of such jobs are wrong by 50,000 years",
-    action="set KIQBRIDGE_WIRE_PROFILE to 7, which all versions read, or to auto",
+    do="set KIQBRIDGE_WIRE_PROFILE to 7, which all versions read, or to auto",
     command="export KIQBRIDGE_WIRE_PROFILE=7",
 )
 
@@ -67,7 +69,7 @@ RTT: Final = _rule(
     id="rtt",
     reports=f"processes with a round trip to Redis above {SLOW_RTT_US // 1000} ms",
     why="each job needs some round trips, so they perform few jobs a second",
-    action="run them in the region and zone of the server; look whether they lack CPU",
+    do="run them in the region and zone of the server; look whether they lack CPU",
     command="kiqbridge ps",
 )
 
@@ -75,7 +77,7 @@ CAPSULES: Final = _rule(
     id="capsules",
     reports="processes of which several capsules serve the same queue",
     why="a capsule limits how many jobs of its queues run at once, and another one that takes them voids that",
-    action="name each queue in one capsule only",
+    do="name each queue in one capsule only",
     command="kiqbridge ps",
 )
 
@@ -83,7 +85,7 @@ SINGLE_SERVER: Final = _rule(
     id="single-server",
     reports="queues that one process serves, while processes of several hosts live",
     why="when that process or its host ends, the queue stands still",
-    action="let a process of another host serve it, too; ignore the rule if one is meant, as for jobs in order",
+    do="let a process of another host serve it, too; ignore the rule if one is meant, as for jobs in order",
     command="kiqbridge worker -q QUEUE",
 )
 
@@ -91,7 +93,7 @@ CONNECTIONS: Final = _rule(
     id="connections",
     reports="a fleet whose processes, all at work, open more connections than maxclients",
     why="the last ones to start cannot connect",
-    action="raise maxclients, or lower the concurrency or the number of processes",
+    do="raise maxclients, or lower the concurrency or the number of processes",
     command=REDIS_CLI + "CONFIG GET maxclients",
 )
 
@@ -115,7 +117,7 @@ SETTINGS: Final = _rule(
     id="settings",
     reports="variables of the environment that a worker refuses at its start",
     why="a worker does not start with them",
-    action="correct the variable; docs/reference/settings.md has them all",
+    do="correct the variable; docs/reference/settings.md has them all",
     command="kiqbridge doctor --rule settings",
 )
 
@@ -123,7 +125,7 @@ STOP_TIMEOUT: Final = _rule(
     id="stop-timeout",
     reports="a KIQBRIDGE_TIMEOUT_S that ends later than the orchestrator kills (--stop-timeout gives its time)",
     why="a worker that is killed before it gives its jobs back lets them wait for half a minute, and begin again",
-    action="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise StopTimeout (ECS), terminationGracePeriodSeconds "
+    do="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise StopTimeout (ECS), terminationGracePeriodSeconds "
     "(Kubernetes), TimeoutStopSec (systemd)",
     command="export KIQBRIDGE_TIMEOUT_S=SECONDS",
 )
@@ -132,7 +134,7 @@ POOL: Final = _rule(
     id="pool",
     reports="more child processes (KIQBRIDGE_POOL_SIZE) than jobs that run at once (KIQBRIDGE_CONCURRENCY)",
     why="a job in a child takes a thread as well, so the others are never used, and each takes memory",
-    action="lower KIQBRIDGE_POOL_SIZE, or raise KIQBRIDGE_CONCURRENCY",
+    do="lower KIQBRIDGE_POOL_SIZE, or raise KIQBRIDGE_CONCURRENCY",
     command="export KIQBRIDGE_POOL_SIZE=auto",
 )
 
@@ -155,7 +157,7 @@ def check_quiet(system: System) -> Iterator[Finding]:
     idle = [each for each in system.processes if each.is_quiet and not each.busy]
     found = QUIET.summed([*map(_named, idle)], "no process is quiet and idle", "quiet and idle: ")
     named = {"IDENTITY": idle[0].identity} if idle else {}
-    yield found.naming(*(stop(each.identity, _named(each)) for each in idle[:EXAMPLES]), **named)
+    yield found.naming(*(stop(each.identity, _named(each)) for each in idle[:MOST_NAMED]), **named)
 
 
 def check_versions(system: System) -> Iterator[Finding]:
@@ -284,7 +286,7 @@ def _stop_timeout(timeout_s: float, system: System) -> Finding:
     name, where = ORCHESTRATORS[found]
     return STOP_TIMEOUT.unknown(
         f"workers end within {timeout_s:.0f} s, and when {name} kills them is not visible from here",
-        action=f"give --stop-timeout: {where}",
+        do=f"give --stop-timeout: {where}",
     )
 
 
