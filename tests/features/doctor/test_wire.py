@@ -38,12 +38,12 @@ def test_good_jobs_have_no_finding(good, raw):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (b"{", "a text that is no JSON object in queue default (1)"),
-        (b'["a"]', "a text that is no JSON object"),
-        (b'{"class":"Mail","args":[],"jid":"\xff"}', "a text that is not UTF-8"),
-        (job(**{"class": ...}, created_at=1.5), "a job without a class"),
-        (job(args={}, created_at=1.5), "a job without a list of args"),
-        (job(jid=..., created_at=1.5), "a job without a jid"),
+        (b"{", "The text is no JSON object in queue default (1)"),
+        (b'["a"]', "The text is no JSON object"),
+        (b'{"class":"Mail","args":[],"jid":"\xff"}', "The text is no UTF-8"),
+        (job(**{"class": ...}, created_at=1.5), "class is missing"),
+        (job(args={}, created_at=1.5), "args is no list"),
+        (job(jid=..., created_at=1.5), "jid is missing"),
     ],
 )
 def test_a_text_that_nobody_can_perform_is_found(good, raw, text, what):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kiqbridge.api import JobRecord, rulebook
+from kiqbridge.api import rulebook
 from kiqbridge.api.acts import to_all
 from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.api.wording import listed
@@ -15,12 +15,10 @@ from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, Sampled, System
 from kiqbridge.features.dynamic.published import refused, undeclared
 from kiqbridge.wire.amounts import instant_text, span_text
+from kiqbridge.wire.job_faults import LARGE_BYTES, Remark, remarks
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
-
-LARGE_BYTES: Final = 100_000
-_TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
 
 _rule: Final = partial(Rule, area="wire", link="/queues")
 
@@ -113,7 +111,8 @@ TWO_APPLICATIONS: Final = _rule(
 def check_payloads(system: System) -> Iterator[Finding]:
     """Texts that no worker can perform."""
     faults = Counter(
-        (fault, each.place) for each in _alive(system) if (fault := fault_of(each.job)) is not None
+        (remark.text.partition(":")[0], each.place)
+        for each, remark in _remarked(_alive(system), PAYLOAD)
     )
     yield _summed(
         system,
@@ -122,21 +121,6 @@ def check_payloads(system: System) -> Iterator[Finding]:
         "no unreadable job",
         is_problem=True,
     )
-
-
-def fault_of(job: JobRecord) -> str | None:
-    """What keeps a job from being performed; None: nothing that its text shows."""
-    try:
-        job.text.decode()
-    except UnicodeDecodeError:
-        return "a text that is not UTF-8"
-    if not job.is_readable:  # one that is too long to be parsed may be an object
-        return None if job.item else "a text that is no JSON object"
-    if not isinstance(job.item.get("class"), str) or not job.item["class"]:
-        return "a job without a class"
-    if not isinstance(job.item.get("args"), list):
-        return "a job without a list of args"
-    return None if job.jid else "a job without a jid"
 
 
 def check_sizes(system: System) -> Iterator[Finding]:
@@ -161,10 +145,8 @@ def check_sizes(system: System) -> Iterator[Finding]:
 def check_timestamps(system: System) -> Iterator[Finding]:
     """Integers that are seconds."""
     found = Counter(
-        (name, printable(each.job.display_class))
-        for each in system.sample.jobs
-        for name in _TIMES
-        if type(value := each.job.item.get(name)) is int and 0 < value < MILLISECONDS_FROM
+        (remark.text.partition(" ")[0], printable(each.job.display_class))
+        for each, remark in _remarked(system.sample.jobs, TIMESTAMPS)
     )
     names = [f"{name} of {job_class} ({count})" for (name, job_class), count in found.items()]
     well = "no integers of seconds"
@@ -195,6 +177,11 @@ def _summed(
     """One finding for all faults of a rule, with the number of jobs that were read."""
     found = rule.summed(faults, well, before, is_problem=is_problem)
     return replace(found, what=f"{found.what}; {system.sample.scope}")
+
+
+def _remarked(jobs: Sequence[Sampled], rule: Rule) -> Iterator[tuple[Sampled, Remark]]:
+    """What each job's own page says of it, as far as this rule counts it."""
+    return ((each, one) for each in jobs for one in remarks(each.job) if one.rule == rule.id)
 
 
 def _alive(system: System) -> list[Sampled]:

@@ -20,11 +20,11 @@ from kiqbridge.api import (
 from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.job_text import remarks
 from kiqbridge.web.pages.acting import DELAYS, DONE, find_jobs, target_of, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
 from kiqbridge.web.pages.queues import ACTIONS
 from kiqbridge.web.shown import ARGS_HIDDEN, PAGE_CHARACTERS
+from kiqbridge.wire.job_faults import remarks
 from kiqbridge.wire.payload import TICK
 from kiqbridge.wire.tick_mark import tick_mark_of
 

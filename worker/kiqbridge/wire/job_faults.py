@@ -1,11 +1,11 @@
-"""What is strange in a job's text in Redis, and what follows (protocol §4)."""
+"""What is strange in a job's text in Redis, and what follows (protocol §4): for its page, and for the doctor's sample."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kiqbridge.api import JobRecord
+from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 
 Severity = Literal["bad", "warn", "note"]
@@ -25,15 +25,21 @@ _FOREIGN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing about a payload: `bad` keeps it from being performed, `warn` may, `note` is good to know."""
+    """One thing about a payload: `bad` keeps it from being performed, `warn` may, `note` is good to know.
+
+    Its text says what is so, and behind a colon what follows; `rule` is the rule of the doctor that counts it.
+    """
 
     severity: Severity
     text: str
+    rule: str = ""
 
 
 def remarks(job: JobRecord) -> list[Remark]:
     """All that is to be said about a text, the worst first; empty if it is as Sidekiq writes it."""
-    found = list(_of_text(job) if not job.is_readable else _of_fields(job))
+    found = list(_of_text(job))
+    if job.is_readable and not found:
+        found += _of_fields(job)
     if len(job.text) > LARGE_BYTES:
         found.append(
             Remark(
@@ -44,25 +50,27 @@ def remarks(job: JobRecord) -> list[Remark]:
 
 
 def _of_text(job: JobRecord) -> Iterator[Remark]:
-    if job.item:
-        yield Remark("note", "It is too long to be read here as a whole.")
-        return
     try:
         job.text.decode()
     except UnicodeDecodeError as error:
-        yield Remark("bad", f"It is no UTF-8 (at byte {error.start:,}).")
+        yield Remark("bad", f"The text is no UTF-8: at byte {error.start:,}.", "payload")
         return
-    yield Remark("bad", "It is no JSON object: no worker can perform it.")
+    if job.is_readable:
+        return
+    if job.item:
+        yield Remark("note", "It is too long to be read here as a whole.")
+    else:
+        yield Remark("bad", "The text is no JSON object: no worker can perform it.", "payload")
 
 
 def _of_fields(job: JobRecord) -> Iterator[Remark]:
     item = job.item
     if not isinstance(item.get("class"), str) or not item["class"]:
-        yield Remark("bad", "class is missing: no worker can perform it.")
+        yield Remark("bad", "class is missing: no worker can perform it.", "payload")
     if not isinstance(item.get("args"), list):
-        yield Remark("bad", "args is no list: it cannot be performed.")
+        yield Remark("bad", "args is no list: it cannot be performed.", "payload")
     if not job.jid:
-        yield Remark("bad", "jid is missing: it cannot be followed or found by it.")
+        yield Remark("bad", "jid is missing: it cannot be followed or found by it.", "payload")
     elif not _JID.fullmatch(job.jid):
         yield Remark("note", "jid is not the 24 hexadecimal digits of Sidekiq.")
     if "queue" not in item:
@@ -74,6 +82,7 @@ def _of_fields(job: JobRecord) -> Iterator[Remark]:
                 "warn",
                 f"{name} is an integer of seconds: Sidekiq 8 takes integers for milliseconds. "
                 "Write float seconds, or integer milliseconds.",
+                "timestamps",
             )
         elif value is not None and type(value) not in (int, float):
             yield Remark("warn", f"{name} is no number.")

@@ -6,7 +6,7 @@ import pytest
 from support.web_jobs import failed, job
 
 from kiqbridge.api import JobRecord
-from kiqbridge.web.job_text import remarks
+from kiqbridge.wire.job_faults import remarks
 
 JID = "0123456789abcdef01234567"
 
@@ -23,8 +23,8 @@ def test_a_job_as_sidekiq_writes_it_has_no_remark():
 @pytest.mark.parametrize(
     ("text", "remark"),
     [
-        (b"\xff", "bad: It is no UTF-8 (at byte 0)."),
-        (b"[1]", "bad: It is no JSON object: no worker can perform it."),
+        (b"\xff", "bad: The text is no UTF-8: at byte 0."),
+        (b"[1]", "bad: The text is no JSON object: no worker can perform it."),
         (job(JID, **{"class": None}), "bad: class is missing: no worker can perform it."),
         (job(JID, args=None), "bad: args is no list: it cannot be performed."),
         (job(""), "bad: jid is missing: it cannot be followed or found by it."),
