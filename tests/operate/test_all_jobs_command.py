@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from kiqbridge import api
+from kiqbridge.wire.keys import Keys
+
 
 @pytest.fixture
 def answering(monkeypatch):
@@ -87,6 +90,42 @@ def test_move_gives_jobs_of_sets_another_queue_at_their_time_and_retry_pushes_th
     assert sizes(filled) == {"retry": 1, "schedule": 1, "dead": 2, "default": 1, "low": 16}
     assert run("dead", "move", "--all", "--to", "low", "--yes")[1].startswith(
         "moved 1 job to low; 1 "
+    )
+
+
+def test_what_moves_to_another_place_meanwhile_is_found_there(run, filled, monkeypatch):
+    look, moved = api.DeadSet.apply_all, []
+
+    def look_while_a_worker_puts_off(self, *args, **more):
+        done = look(self, *args, **more)  # in the last place
+        if moved:
+            filled.zadd("schedule", {text(moved.pop()): 5})
+        return done
+
+    monkeypatch.setattr(api.DeadSet, "apply_all", look_while_a_worker_puts_off)
+    moved += ["m1", "m2"]
+    code, out, err = run("jobs", "delete", "--class", "Mail", "--yes")
+    assert (code, out.splitlines()[-1], err) == (0, "deleted 17 jobs in 5 places", "")
+    assert set(sizes(filled).values()) == {1}
+
+    moved += ["m1", "m2", "m3"]
+    filled.lpush("queue:low", text("low0"))
+    code, _, err = run("jobs", "delete", "--class", "Mail", "--yes")
+    assert (code, "1 matching job came meanwhile; repeat the command" in err) == (0, True)
+
+
+def test_what_workers_hold_is_said(run, filled):
+    keys, name = Keys(), "v2:web1:1:abc:1"
+    filled.sadd(keys.inflight, name)
+    filled.hset(keys.claims(name), "t1", "7 default")
+    filled.rpush(keys.inflight_list(name, "t1", 7), text("h1"), text("h2", "Bill"))
+
+    _, out, err = run("jobs", "delete", "--class", "Mail", "--yes")
+
+    assert out.splitlines()[-1] == "deleted 15 jobs in 5 places"
+    assert (
+        err
+        == "kiqbridge: 1 matching job held by workers, which run them or are about to; repeat the command for what is left\n"
     )
 
 

@@ -86,6 +86,27 @@ def test_a_running_job_is_found(browser, redis):
     wait_until(lambda: "File x.py\n  in &lt;render&gt;" in browser.open("/jobs/r1").html)
 
 
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_nothing_can_be_done_to_a_running_job_from_its_page(operator, redis, role):
+    redis.sadd("processes", "web1:1:abc")
+    redis.hset("web1:1:abc", "info", json.dumps({"hostname": "web1", "pid": 1}))
+    work = {"queue": "default", "run_at": time.time(), "payload": job("r1").decode()}
+    redis.hset("web1:1:abc:work", "t1", json.dumps(work))
+    stack = {"run_at": work["run_at"], "at": time.time(), "stack": "File x.py\n  in <render>"}
+    redis.hset("kb:stacks:web1:1:abc", "t1", json.dumps(stack))
+    browser = Browser(create_app(operator=operator, role=role))
+
+    page = browser.open("/jobs/r1")
+    assert "File x.py\n  in &lt;render&gt;" in page.html
+    assert ("Where is its thread?" in page.text) is (role == "operator")
+    assert browser.request("GET", "/jobs/r1?raw=1").status_code == 200
+    if role == "viewer":
+        return
+    for action in ("retry", "kill", "delete", "reschedule", "move", "requeue"):
+        given = {"action": action, "confirmed": "1", "to": "low", "in_s": "3600", "args": "[]"}
+        assert "Nothing was done" in browser.send("/jobs/r1", 404, **given).text
+
+
 def test_a_job_in_two_places_shows_both(browser, redis):
     redis.zadd("retry", {failed("j1"): time.time()})
     push(redis, "default", job("j1"))

@@ -1,6 +1,7 @@
 """`kiqbridge jobs`: delete, kill, move or retry jobs wherever they wait: in all queues and sets at once.
 
-How many there are in each place is shown first.
+How many there are in each place is shown first. Afterwards all places are looked through again: a job may have moved
+meanwhile to one that was done with, as those of a paused class do.
 """
 
 import argparse
@@ -29,6 +30,9 @@ _SETS: Final = {
     "move": (api.RetrySet, api.ScheduledSet, api.DeadSet),
     "retry": (api.RetrySet, api.ScheduledSet, api.DeadSet),
 }
+
+PASSES: Final = 3
+"""The last one of these should find nothing."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +72,7 @@ def _act(options: argparse.Namespace) -> int:
         which = where
         if file is not None:
             which = seams.call("save_jobs", of="transfer")(operator, file, found, where)
-        return _apply(options, found, which, advance)
+        return _apply(operator, options, places, which, advance)
 
     plan = Plan(
         verb=options.verb,
@@ -109,20 +113,44 @@ def _warning(
 
 
 def _apply(
-    options: argparse.Namespace, places: Sequence[Any], where: api.Filter, advance: Advance
+    operator: api.Operator,
+    options: argparse.Namespace,
+    places: Sequence[Any],
+    where: api.Filter,
+    advance: Advance,
 ) -> api.Applied:
-    done, refused, reason = 0, 0, ""
-    for place in places:
-        before = done
-        applied = place.apply_all(
-            options.verb,
-            where or None,
-            to=options.to,
-            progress=lambda count, _seen, before=before: advance(before + count),
+    """In several passes, until one finds nothing; what is pushed may fail and come back, and is pushed once."""
+    result, refused, reason, looked_in = 0, 0, "", places
+    for _ in range(PASSES):
+        before, going_on = result, []
+        for place in looked_in:
+            applied = place.apply_all(
+                options.verb,
+                where or None,
+                to=options.to,
+                progress=lambda count, _seen, done=result: advance(done + count),
+            )
+            result += applied
+            refused += applied.refused
+            reason = reason or applied.reason
+            if not applied.refused:  # else it would refuse the same again
+                going_on.append(place)
+        looked_in = going_on
+        if result == before or options.verb == "retry":
+            break
+    else:
+        _say_left(sum(_count(place, where, options.to) for place in looked_in), "came meanwhile")
+    if options.verb != "retry":
+        now = time.time()
+        held = sum(where.matches(each.job, now) for each in api.fetch_in_flight(operator))
+        _say_left(held, "held by workers, which run them or are about to")
+    all_of_it = api.Applied(result)
+    all_of_it.refused, all_of_it.reason = refused, reason
+    return all_of_it
+
+
+def _say_left(count: int, why: str) -> None:
+    if count:
+        output.warn(
+            f"{count_text(count, 'matching job')} {why}; repeat the command for what is left"
         )
-        done += applied
-        refused += applied.refused
-        reason = reason or applied.reason
-    result = api.Applied(done)
-    result.refused, result.reason = refused, reason
-    return result

@@ -19,6 +19,7 @@ class Saved(Filter):
     """Of the jobs that match only those that were saved: what came since then is not in the file."""
 
     texts: frozenset[int]
+    jids: frozenset[str]
 
     def __bool__(self) -> bool:
         return True
@@ -28,7 +29,8 @@ class Saved(Filter):
 
     def matches(self, job: JobRecord, now: float) -> bool:
         """Whether the job was chosen, and matches the filter."""
-        return hash(job.text) in self.texts and super().matches(job, now)
+        is_saved = hash(job.text) in self.texts or job.jid in self.jids  # it may have moved since
+        return is_saved and super().matches(job, now)
 
 
 def save_jobs(operator: Operator, path: Path, places: Sequence[Any], where: Filter) -> Filter:
@@ -48,6 +50,7 @@ def save_jobs(operator: Operator, path: Path, places: Sequence[Any], where: Filt
         RedisUnavailable, RedisRefused: not all was read; nothing of the file stays.
     """
     texts: set[int] = set()
+    jids: set[str] = set()
     with whole_file(path) as file:
         writer = ExportWriter(operator, file.write, new_id())
 
@@ -55,6 +58,7 @@ def save_jobs(operator: Operator, path: Path, places: Sequence[Any], where: Filt
             new = [job for job in jobs if hash(job.text) not in texts]  # some may be read twice
             if new:
                 texts.update(hash(job.text) for job in new)
+                jids.update(job.jid for job in new if job.jid)
                 scores = [] if place.is_queue else [score_text(job.score).encode() for job in new]
                 kind: Kind = "queue" if place.is_queue else "set"
                 writer.add(Place(kind=kind, name=place.name), [job.text for job in new], scores)
@@ -64,6 +68,7 @@ def save_jobs(operator: Operator, path: Path, places: Sequence[Any], where: Filt
         writer.end()
     made = Saved(**{each.name: getattr(where, each.name) for each in fields(where)})
     object.__setattr__(made, "texts", frozenset(texts))
+    object.__setattr__(made, "jids", frozenset(jids))
     return made
 
 
