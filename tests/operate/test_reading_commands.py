@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from kiqbridge.engine.settle.metrics import Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.measures import histogram_minute_8
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x9b31m"
 
@@ -145,6 +147,18 @@ class TestProcesses:
         assert re.search(r"^web-2:7:abc .* quiet$", out, re.MULTILINE)
         assert re.search(r"^web-3:7:abc .* silent for 4\d s$", out, re.MULTILINE)
         assert re.search(r'^web-1:7:abc +tid1 +j1 +Mail +default +"j1" +\d+ s$', out, re.MULTILINE)
+
+    def test_a_job_that_runs_far_longer_than_others_of_its_class_is_marked(self, run, redis):
+        add_process(redis, "web-1:7:abc")
+        work = {"queue": "default", "run_at": time.time() - 90, "payload": text("j1").decode()}
+        redis.hset("web-1:7:abc:work", "tid1", json.dumps(work))
+        minute = histogram_minute_8(time.gmtime(time.time() - 60))
+        redis.set(Keys().histogram_8("Mail", minute), struct.pack(">26H", *[100] + [0] * 25))
+
+        _, out, _ = run("ps", "--jobs")
+
+        assert re.search(r"^web-1:7:abc .* Mail .* 9\d s, 4,\d+ x p95$", out, re.MULTILINE)
+        assert "x p95: so many times as long as 95 of 100 jobs" in out
 
     def test_what_a_worker_may_be_stuck_in_is_shown_while_its_heartbeat_is_late_or_gone(
         self, run, redis

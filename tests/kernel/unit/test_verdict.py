@@ -298,6 +298,14 @@ FOUND = {
         "1 job is running for more than 60 min; Report abc for 2 h.",
         "/busy",
     ),
+    "long-jobs beside its class": (
+        {
+            "work": [work(190), work(30)],
+            "classes": {"Report": Counts(executions=25, failures=5, ms=60_000)},
+        },
+        "1 job runs for far longer than usual; Report abc for 3 min, where the mean of its class is 3.0 s.",
+        "/busy",
+    ),
     "suspects": (
         {"queues": [queue(suspects=2)]},
         "2 jobs of default were running when a worker died, or hung when one stopped, and wait to run alone.",

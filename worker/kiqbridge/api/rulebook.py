@@ -197,11 +197,13 @@ HEARTBEAT: Final = Rule(
 )
 LONG_JOBS: Final = Rule(
     id="long-jobs",
-    reports=f"jobs that have been running for more than {span_text(LIMITS.job_s)}",
+    reports=f"jobs that have been running for more than {span_text(LIMITS.job_s)}, or for more than "
+    f"{span_text(LIMITS.odd_job_s)} and {LIMITS.job_times:g} times as long as the mean of their class in the last five "
+    "minutes",
     why="Each takes a thread, and begins again if its worker ends.",
     do="Dump the threads of its process to see where it is. Give calls over a network a timeout; make long work an "
     "iterable job.",
-    well=f"no job runs for more than {span_text(LIMITS.job_s)}",
+    well=f"no job runs for more than {span_text(LIMITS.job_s)}, nor for far longer than its class does",
     limit="job_s",
     command="kiqbridge ps --jobs",
 )

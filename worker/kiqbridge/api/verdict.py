@@ -53,6 +53,7 @@ class Limits:
         deaths: jobs that may die within an hour.
         beat_s: seconds between two heartbeats; Sidekiq's and ours come every 5 or 10.
         job_s: seconds that a job may run.
+        job_times, odd_job_s: so many times the mean of its class, from so many seconds on.
         failed_share: of the executions of a class in the last five minutes, from `fewest_executions` on.
         fewest_executions: fewer say nothing.
         memory_warning, memory_critical: shares of the memory that the server may use. A burst of jobs fills the last
@@ -66,6 +67,8 @@ class Limits:
     deaths: int = 0
     beat_s: float = 30.0
     job_s: float = 3600.0
+    job_times: float = 50.0
+    odd_job_s: float = 60.0
     failed_share: float = 0.5
     fewest_executions: int = 20
     memory_warning: float = 0.75

@@ -11,6 +11,7 @@ from kiqbridge.api import acts, rulebook, server_rules
 from kiqbridge.api.acts import page_of
 from kiqbridge.api.facts import LATELY_S, Facts, fetch_facts
 from kiqbridge.api.in_flight import HeldJob
+from kiqbridge.api.metrics import Counts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.api.wording import (
@@ -24,7 +25,8 @@ from kiqbridge.api.wording import (
     pause_text,
     were,
 )
-from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
+from kiqbridge.api.works import Work
+from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text, took_text
 from kiqbridge.wire.names import shown
 
 
@@ -283,6 +285,30 @@ def _long_jobs(facts: Facts) -> Iterator[Fact]:
             "/busy",
             acts=[acts.dump_threads(first.process)],
         )
+    odd = [each for each in facts.work if _is_odd(facts, each)]
+    if odd:
+        first = odd[0]
+        mean_s = _mean_s(facts, first)
+        yield rulebook.LONG_JOBS.fact(
+            "warning",
+            f"{count_text(len(odd), 'job')} run{ending(len(odd))} for far longer than usual; "
+            f"{shown(first.job.display_class)} {shown(first.job.jid)} for {span_text(facts.at - first.run_at)}, where the "
+            f"mean of its class is {took_text(mean_s)}.",
+            "/busy",
+            acts=[acts.dump_threads(first.process)],
+        )
+
+
+def _is_odd(facts: Facts, work: Work) -> bool:
+    age_s, mean_s, limits = facts.at - work.run_at, _mean_s(facts, work), facts.limits
+    return limits.odd_job_s < age_s <= limits.job_s and 0 < mean_s * limits.job_times < age_s
+
+
+def _mean_s(facts: Facts, work: Work) -> float:
+    """Of the last executions of its class; 0: there were too few."""
+    counts = facts.classes.get(work.job.display_class, Counts())
+    enough = counts.executions - counts.failures >= facts.limits.fewest_executions
+    return (counts.average_ms or 0.0) / 1000 if enough else 0.0
 
 
 def _suspects(facts: Facts) -> Iterator[Fact]:

@@ -1,15 +1,20 @@
 """The jobs that run, as their processes of Python and Ruby show them (protocol §10.4)."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from kiqbridge.api.metrics import class_histograms
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import ProcessSet
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import read_timestamp
+
+MEASURED: Final = 12
+"""Classes whose durations are read: two commands each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,50 @@ class WorkSet:
     def find_work(self, jid: str) -> Work | None:
         """The running job of this jid, None if it does not run."""
         return next((work for work in self if work.job.jid == jid), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """A job that runs, and how long those of its class usually do.
+
+    Attributes:
+        work: the job.
+        age_s: seconds for which it has run.
+        p95_s: seconds within which 95 of 100 jobs of its class ended in the last hour; None: not measured.
+    """
+
+    work: Work
+    age_s: float
+    p95_s: float | None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it runs longer than those."""
+        return self.p95_s is not None and self.age_s > self.p95_s
+
+    @property
+    def times(self) -> int:
+        """So many times as long as those it has run; 0 if it has not, or that is not known."""
+        return int(self.age_s / self.p95_s) if self.p95_s else 0
+
+
+def usual_durations(works: Sequence[Work], operator: Operator) -> Mapping[str, float]:
+    """Class → seconds within which 95 of 100 of its jobs ended in the last hour; of the first classes, in a round trip."""
+    classes = list(dict.fromkeys(each.job.display_class for each in works))[:MEASURED]
+    took = class_histograms(classes, operator=operator) if classes else {}
+    return {name: p95 / 1000 for name, each in took.items() if (p95 := each.p95) is not None}
+
+
+def running_jobs(
+    works: Iterable[Work], usual: Mapping[str, float], now: float
+) -> Sequence[RunningJob]:
+    """Each with its age at `now` (epoch seconds), and what `usual_durations` says of its class."""
+    return [
+        RunningJob(
+            work=each, age_s=max(0.0, now - each.run_at), p95_s=usual.get(each.job.display_class)
+        )
+        for each in works
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kiqbridge import api
+from kiqbridge.api.works import RunningJob, running_jobs, usual_durations
 from kiqbridge.commands import output
 from kiqbridge.commands.acting import REFUSED, confirm
 from kiqbridge.commands.arguments import add, add_changing, add_example, add_json
@@ -48,7 +49,9 @@ def _list(options: argparse.Namespace) -> int:
     works = list(api.WorkSet(operator)) if options.jobs else []
     held = api.fetch_in_flight(operator, only_silent=True) if options.jobs else []
     held = [each for each in held if not each.begun]
-    fields = [*map(_work_fields, works), *map(_held_fields, held)]
+    usual = usual_durations(works, operator)
+    running = running_jobs(works, usual, now)
+    fields = [*map(_work_fields, running), *map(_held_fields, held)]
     output.answer_table(
         options,
         {
@@ -75,18 +78,28 @@ def _list(options: argparse.Namespace) -> int:
         ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),
         [
             *(
-                _job_row(each.process, each.tid, each.job, span_text(now - each.run_at))
-                for each in works
+                _job_row(each.work.process, each.work.tid, each.work.job, _age(each))
+                for each in running
             ),
             *(_job_row(each.process, each.tid, each.job, "unknown") for each in held),
         ],
     )
+    if any(each.times > 1 for each in running):
+        output.write_line(
+            "x p95: so many times as long as 95 of 100 jobs of the class took in the last hour."
+        )
     if held:
         output.write_line(
             "Unknown: the worker has taken the job and gives no heartbeat since. The job runs if the worker is stuck "
             "in it, such as in a C call that keeps the interpreter lock; if it was killed, it goes back to its queue."
         )
     return 0
+
+
+def _age(running: RunningJob) -> str:
+    """`2 s`; of one that runs for long beside others of its class `3 min, 40 x p95`."""
+    long = f", {running.times:,} x p95" if running.times > 1 else ""
+    return span_text(running.age_s) + long
 
 
 def _job_row(process: str, tid: str, job: api.JobRecord, runs_for: str) -> Sequence[str]:
@@ -126,9 +139,11 @@ def _fields(process: api.Process, now: float) -> dict[str, Any]:
     }
 
 
-def _work_fields(work: api.Work) -> dict[str, Any]:
+def _work_fields(running: RunningJob) -> dict[str, Any]:
+    work = running.work
     return {
         "thread": work.tid,
+        "p95_s": running.p95_s,
         **output.fields_of(work, "process run_at"),
         **output.job_fields(work.job),
     }

@@ -17,6 +17,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.api.works import fetch_stacks
 from kiqbridge.web.context import render, view_of
+from kiqbridge.web.pages.processes import compare
 
 LONG_S: Final = Limits().job_s
 """Seconds from which a running job is marked; the same as of the verdict."""
@@ -32,7 +33,7 @@ def show(request: Request) -> Response:
         request,
         "busy.html",
         busy=found,
-        work=found["work"][:SHOWN],
+        running=compare(view, found["work"][:SHOWN]),
         held=found["held"][:HELD_SHOWN],
         long_s=LONG_S,
         long_count=sum(view.now - each.run_at > LONG_S for each in found["work"]),

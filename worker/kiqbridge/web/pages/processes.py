@@ -1,8 +1,7 @@
 """Processes of Python and Ruby: what each serves, how it is, and quieting, stopping, dumping its threads."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.datastructures import FormData
@@ -10,14 +9,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import Process, ProcessSet, Work, WorkSet, class_histograms
+from kiqbridge.api import Process, ProcessSet, Work, WorkSet
+from kiqbridge.api.works import RunningJob, running_jobs, usual_durations
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.shown import noun, plain
 
-MEASURED: Final = 12
-"""Classes whose durations are read: two commands each."""
-P95_MINUTES: Final = 60
 P95_FRESH_S: Final = 30.0
 MOST_DRAWN: Final = 100
 """Threads of a process that its strip shows."""
@@ -25,31 +22,11 @@ LATE_BEAT_S: Final = 30.0
 """A heartbeat comes every 5 or 10 s; older than this, something holds the process up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyThread:
-    """A thread that runs a job.
-
-    Attributes:
-        work: the job.
-        age_s: seconds for which it has run.
-        p95_s: seconds within which 95 of 100 jobs of its class end; None: not measured.
-    """
-
-    work: Work
-    age_s: float
-    p95_s: float | None
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it runs longer than those."""
-        return self.p95_s is not None and self.age_s > self.p95_s
-
-
 def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
 
-    def load() -> tuple[list[Process], list[Process], Mapping[str, list[BusyThread]]]:
+    def load() -> tuple[list[Process], list[Process], Mapping[str, list[RunningJob]]]:
         known = ProcessSet(view.operator)
         living = list(known)
         return living, known.lost(living), fetch_threads(view)
@@ -71,22 +48,20 @@ def show(request: Request) -> Response:
     )
 
 
-def fetch_threads(view: View) -> Mapping[str, list[BusyThread]]:
+def fetch_threads(view: View) -> Mapping[str, list[RunningJob]]:
     """Identity of a process → what its threads do, the longest running first."""
-    works = list(WorkSet(view.operator))
-    classes = tuple(dict.fromkeys(each.job.display_class for each in works))[:MEASURED]
-    took = view.read(
-        ("p95 of", classes),
-        lambda: class_histograms(classes, P95_MINUTES, operator=view.operator) if classes else {},
-        P95_FRESH_S,
-    )
-    found: dict[str, list[BusyThread]] = {}
-    for each in works:
-        p95 = took[each.job.display_class].p95 if each.job.display_class in took else None
-        age_s = max(0.0, view.now - each.run_at)
-        thread = BusyThread(work=each, age_s=age_s, p95_s=None if p95 is None else p95 / 1000)
-        found.setdefault(each.process, []).append(thread)
+    found: dict[str, list[RunningJob]] = {}
+    for each in compare(view, list(WorkSet(view.operator))):
+        found.setdefault(each.work.process, []).append(each)
     return found
+
+
+def compare(view: View, works: Sequence[Work]) -> Sequence[RunningJob]:
+    """These jobs, with how long those of their classes usually run."""
+    classes = sorted({each.job.display_class for each in works})
+    key = ("p95 of", *classes)
+    usual = view.read(key, lambda: usual_durations(works, view.operator), P95_FRESH_S)
+    return running_jobs(works, usual, view.now)
 
 
 def version_of(process: Process) -> str:
