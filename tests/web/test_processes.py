@@ -71,7 +71,7 @@ def test_threads_that_run_longer_than_usual_are_marked_with_the_age_of_their_job
     ]
     assert (len(drawn), drawn.count("thread-idle")) == (22, 15)
     assert drawn.count("thread-late") == 4  # the report, and three mails
-    assert re.search(r"Reports::Nightly 2 h \d+ min \d+ × p95 [12] min", page.text)
+    assert re.search(r"Reports::Nightly 2 h \d+ min \d+ \S p95 [12] min", page.text)
     assert "and 2 more" in page.text
 
 
