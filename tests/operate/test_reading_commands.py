@@ -261,6 +261,24 @@ class TestQueue:
         assert out.startswith("mail: 120 jobs waiting, the oldest for 6")
         assert re.search(r'^\d+ s ago +j119 +Mail +"j119"$', out, re.MULTILINE)
 
+    def test_why_it_does_not_move_stands_below_its_name(self, run, redis):
+        redis.lpush("queue:default", text("j1"))
+
+        def why():
+            return run("queue", "show", "default")[1].splitlines()[1]
+
+        assert why() == "Queue default: no process serves it."
+        add_process(redis, "web-1:7:abc")
+        assert why() == ""
+        work = {"queue": "default", "run_at": time.time() - 90, "payload": text("j2").decode()}
+        redis.hset("web-1:7:abc:work", mapping={f"t{n}": json.dumps(work) for n in range(5)})
+        assert re.fullmatch(
+            r"Queue default: all 5 threads that serve it are busy; the longest running job is Mail j2, for 9\d s\.",
+            why(),
+        )
+        run("queue", "pause", "default", "--reason", "move", "--by", "ann")
+        assert why() == "Queue default is paused by ann: move."
+
     def test_an_unknown_queue_is_empty(self, run):
         assert run("queue", "show", "mial")[1] == "mial: 0 jobs waiting\n"
 
@@ -346,6 +364,9 @@ class TestMetrics:
         metrics = Metrics(Keys(), identity="fast:7:bb")
         metrics.record("Mail", 20.0, failed=False)
         metrics.flush(RedisPool(redis_url).connection(), now)
+        redis.zadd("retry", {text("j1", error_class="OSError", error_message="no room"): now})
+        metrics.record("Mail", 20.0, failed=True)
+        metrics.flush(RedisPool(redis_url).connection(), now)
         _, table, _ = run("metrics")
         _, one, _ = run("metrics", "Mail")
 
@@ -354,3 +375,4 @@ class TestMetrics:
         assert none.startswith(f"No job ran in the last 10 minutes{up_to}4")
         assert none.endswith(" ago): a process writes what it measured with its next heartbeat.\n")
         assert f"This is all{up_to}" in table and up_to in one
+        assert one.splitlines()[-1] == "1 of 1 next retries: OSError: no room"

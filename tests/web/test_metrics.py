@@ -7,6 +7,7 @@ import time
 import pytest
 from support.running_system import System, fill_metrics
 from support.waiting import wait_until
+from support.web_jobs import failed
 
 from kiqbridge.api import class_histograms, job_metrics, read_audit
 from kiqbridge.features.dynamic.schedule import Schedule
@@ -85,8 +86,10 @@ def test_a_class_that_only_failed_has_a_page_without_durations(browser, redis, s
         if redis.type(key) == b"hash":
             redis.hset(key, mapping={"Broken|p": 5, "Broken|f": 5})
 
+    redis.zadd("dead", {failed("j1", "Broken", "OSError"): time.time()})
     text = browser.open("/metrics/Broken").text
 
+    assert "Errors of the last 1 that died" in text and "Broken OSError OSError of j1 1" in text
     assert f"{NONE} average" in text and f"{NONE} p50" in text
 
 

@@ -13,7 +13,7 @@ from support.fleet import KEYS, lists_in_flight
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-from kiqbridge.api import WorkSet
+from kiqbridge.api import WorkSet, fetch_verdict, open_operator
 from kiqbridge.api.works import fetch_stacks
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.perform.execution import NotBegun
@@ -204,6 +204,21 @@ class TestFailures:
         assert worker.is_running
         assert worker.stop() == 0
         assert len(seen.all("hold")) == 1
+
+    def test_of_a_job_that_died_with_its_process_the_doctor_says_so(
+        self, start, client, redis, redis_url
+    ):
+        worker = start("-c", "1", KIQBRIDGE_POOL_SIZE="1")
+
+        client.push({"class": "Dies", "args": ["SIGKILL"], "retry": 0})
+        wait_until(lambda: redis.zcard(KEYS.dead), 30, lambda: worker.output)
+
+        [fact] = [
+            each for each in fetch_verdict(open_operator(redis_url)).facts if each.kind == "deaths"
+        ]
+        assert (
+            "1 Dies (kiqbridge.errors.ProcessDied: its process was killed, or crashed)" in fact.what
+        )
 
 
 class TestEnding:

@@ -231,6 +231,17 @@ FOUND = {
         "20 jobs died within the last hour, 18 of them killed by operators; 100 are dead in all.",
         "/dead?q=newer:3600",
     ),
+    "deaths by error": (
+        {
+            "dead_lately": 40,
+            "died_of": {("Mail", "OSError"): 15, ("Pdf", "kiqbridge.errors.ProcessDied"): 5},
+        },
+        (
+            "40 jobs died within the last hour, of the newest 20: 15 Mail (OSError), 5 Pdf "
+            "(kiqbridge.errors.ProcessDied: its process was killed, or crashed); 100 are dead in all."
+        ),
+        "/dead?q=newer:3600",
+    ),
     "dead-full": (
         {"dead": 8000},
         "8,000 jobs are dead, and the set keeps 9,999: then the oldest are dropped.",

@@ -5,6 +5,7 @@ that is missing, hides nothing else.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -51,6 +52,7 @@ MISSED_S: Final = 86_400.0
 MOST_HELD: Final = 3
 """Jobs of a claim of a silent worker."""
 MOST_MISSED: Final = 100
+NEWEST_DEAD: Final = 20
 _NEWEST: Final = ("BYSCORE", "REV", "LIMIT")
 MEASURED_MINUTES: Final = 5
 
@@ -117,6 +119,7 @@ class Facts:
         retry, schedule: what becomes due.
         dead, dead_lately: members of the dead set, and those that died within `LATELY_S`.
         killed_lately: how many of these operators have killed.
+        died_of: class and error → how many of the newest of these.
         dead_dropped: those that were dropped within a day, since the set was full.
         dead_bounds: those of the dead set, by what the living workers publish.
         missed: ticks of the last day that did not come in time, newest first.
@@ -145,6 +148,7 @@ class Facts:
     dead: int = 0
     dead_lately: int = 0
     killed_lately: int = 0
+    died_of: Mapping[tuple[str, str], int] = field(default_factory=dict)
     dead_dropped: int = 0
     dead_bounds: DeadBounds = DEFAULT_BOUNDS
     missed: Sequence[MissedFact] = ()
@@ -216,7 +220,8 @@ class _Fetching:
         )
         now = server_time(clock) if clock else begun
         retries = [(RETRY, JobRecord(sets[2][0]))] if sets[2] else []
-        found = self._named(now, queues or [], processes or [], missed or [], retries)
+        died = min(dead_lately or 0, NEWEST_DEAD)
+        found = self._named(now, queues or [], processes or [], missed or [], retries, died=died)
         self._reading.processes = found["processes"]
         self._reading.take(measured)
         leases, orphans = self._leases(now, registered or [], reaping or [], alive or [])
@@ -253,6 +258,8 @@ class _Fetching:
         identities: Sequence[bytes],
         missed: Sequence[bytes],
         retries: Sequence[tuple[str, JobRecord]],
+        *,
+        died: int,
     ) -> dict[str, Any]:
         """What has a name of its own: each queue, process and schedule with missed ticks."""
         keys = self._keys
@@ -278,11 +285,13 @@ class _Fetching:
                     ("HGETALL", keys.workers(name)),
                 )
             ),
+            *([("ZREVRANGE", keys.dead, 0, died - 1)] if died else ()),
             *(("ZCOUNT", keys.ticks(name), at, at) for at, name in ticks),
         )
         replies = iter(found)
         of_queues: list[Any] = [(name, *islice(replies, 3)) for name in names]
         beats: list[Any] = [(name, *islice(replies, 4)) for name in living]
+        dead = [JobRecord(text) for text in (next(replies) if died else None) or ()]
         came = [
             MissedFact(schedule=name, at=at, came_later=bool(count))
             for (at, name), count in zip(ticks, replies, strict=True)
@@ -309,6 +318,7 @@ class _Fetching:
             "unknown": unknown_classes([*retries, *jobs], processes),
             "work": sorted(filter(None, works), key=lambda each: each.run_at),
             "missed": came,
+            "died_of": Counter((each.display_class, each.error_class) for each in dead),
         }
 
     def _leases(

@@ -80,7 +80,8 @@ class Wait:
     """Why a job does not run now: the one reason that counts.
 
     Attributes:
-        kind: `place`, `paused queue`, `paused class`, `unserved`, `due`, `suspect`, `claimed`, `limiter`, `batch` or `step`.
+        kind: `place`, `paused queue`, `paused class`, `unserved`, `due`, `suspect`, `claimed`, `limiter`, `batch`,
+            `step`; of a queue also `busy`.
         text: the reason, without its time.
         about: what it names: `queue:NAME`, `class:NAME`, `batch:BID`, `job:JID`, `limiter:NAME`, or "".
         until: when it ends, epoch seconds; None = not known.

@@ -19,6 +19,7 @@ from kiqbridge.api.wording import (
     STUCK,
     are,
     describe_stuck,
+    died_text,
     ending,
     killed_text,
     listed,
@@ -186,8 +187,8 @@ def _deaths(facts: Facts) -> Iterator[Fact]:
     if facts.dead_lately > facts.limits.deaths:
         yield rulebook.DEATHS.fact(
             "warning",
-            f"{count_text(facts.dead_lately, 'job')} died within the last hour{killed_text(facts.killed_lately)}; {facts.dead:,} "
-            f"{are(facts.dead)} dead in all.",
+            f"{count_text(facts.dead_lately, 'job')} died within the last hour{killed_text(facts.killed_lately)}"
+            f"{died_text(facts.died_of)}; {facts.dead:,} {are(facts.dead)} dead in all.",
             f"/dead?q=newer:{LATELY_S:.0f}",
             f"{rulebook.DEATHS.do} Until then they are kept, the last {facts.dead_bounds.most:,} of them, for "
             f"{span_text(facts.dead_bounds.timeout_s)}.",

@@ -1,15 +1,16 @@
-"""Why a job does not run now: the one reason that counts, as far as the kernel knows it."""
+"""Why a job, or a queue, does not run now: the one reason that counts, as far as the kernel knows it."""
 
 from collections.abc import Sequence
 
 from kiqbridge.api.in_flight import HeldJob
 from kiqbridge.api.life import Wait
 from kiqbridge.api.operator import Operator
-from kiqbridge.api.processes import ProcessSet
+from kiqbridge.api.processes import Process, ProcessSet
 from kiqbridge.api.queues import QueuedJob
 from kiqbridge.api.sets import SortedEntry
 from kiqbridge.api.whereabouts import Found
 from kiqbridge.api.wording import pause_text
+from kiqbridge.api.works import WorkSet, running_jobs, usual_durations
 from kiqbridge.store.pauses import Kind, Pause
 
 
@@ -36,17 +37,50 @@ def why_it_waits(found: Found, operator: Operator, now: float) -> Wait | None:
     return None
 
 
-def _in_queue(found: Found, operator: Operator, now: float) -> Wait:
-    about, pauses = f"queue:{found.name}", operator.pauses()
-    paused = _pause_of(pauses, "queue", found.name)
+def why_queue_waits(name: str, operator: Operator, now: float) -> Wait | None:
+    """Why the jobs of a queue do not run, or hardly; None: they do, or its workers have idle threads.
+
+    Raises:
+        RedisUnavailable, RedisRefused: not known.
+    """
+    serving = _serving(name, operator)
+    stopped = _stopped(name, operator.pauses(), serving, now)
+    if stopped is not None:
+        return stopped
+    threads = {each.identity: each.concurrency for each in serving if not each.is_quiet}
+    works = [each for each in WorkSet(operator) if each.process in threads]
+    if not works or len(works) < sum(threads.values()):
+        return None
+    longest = running_jobs(works, usual_durations(works[:1], operator), now)[0]
+    job = longest.work.job
+    text = (
+        f"all {len(works):,} threads that serve it are busy; the longest running job is {job.display_class} {job.jid}, "
+        f"for {longest.age_text}"
+    )
+    return Wait(kind="busy", text=f"queue {name}: {text}", about=f"queue:{name}")
+
+
+def _serving(name: str, operator: Operator) -> Sequence[Process]:
+    return [each for each in ProcessSet(operator) if name in each.queues]
+
+
+def _stopped(
+    name: str, pauses: Sequence[Pause], serving: Sequence[Process], now: float
+) -> Wait | None:
+    about, paused = f"queue:{name}", _pause_of(pauses, "queue", name)
     if paused is not None:
         return Wait(kind="paused queue", text=pause_text(paused), about=about, until=paused.until)
-    serving = [each for each in ProcessSet(operator) if found.name in each.queues]
-    if not any(not each.is_quiet and not each.is_silent(now) for each in serving):
-        why = (
-            "every process that serves it is quiet or silent" if serving else "no process serves it"
-        )
-        return Wait(kind="unserved", text=f"queue {found.name}: {why}", about=about)
+    if any(not each.is_quiet and not each.is_silent(now) for each in serving):
+        return None
+    why = "every process that serves it is quiet or silent" if serving else "no process serves it"
+    return Wait(kind="unserved", text=f"queue {name}: {why}", about=about)
+
+
+def _in_queue(found: Found, operator: Operator, now: float) -> Wait:
+    about, pauses = f"queue:{found.name}", operator.pauses()
+    stopped = _stopped(found.name, pauses, _serving(found.name, operator), now)
+    if stopped is not None:
+        return stopped
     paused = _pause_of(pauses, "class", found.job.own_class)
     if paused is not None:
         held = f"class:{paused.name}"

@@ -1,6 +1,6 @@
 """How a verdict says it: who may be stuck in which job, what is paused, names and numbers. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kiqbridge.api.in_flight import HeldJob
@@ -16,6 +16,8 @@ STUCK: Final = (
     'process (kill -9), and its jobs go back to their queues; declare the job with pool="process".'
 )
 """What to do about a process that is there."""
+
+_OF_PROCESS: Final = ": its process was killed, or crashed"
 
 IF_STUCK: Final = (
     "If the process is still there, a C call of that job may keep the interpreter lock: end the process (kill -9), and "
@@ -66,6 +68,16 @@ def listed(names: Sequence[str]) -> str:
 def killed_text(count: int) -> str:
     """A clause: how many of those that died operators have killed; empty if none."""
     return f", {count:,} of them killed by operators" if count else ""
+
+
+def died_text(died_of: Mapping[tuple[str, str], int]) -> str:
+    """A clause: which classes died of which errors; empty if that is not known."""
+    named = sorted(died_of.items(), key=lambda each: -each[1])[:MOST_NAMED]
+    parts = [
+        f"{count:,} {shown(name)} ({shown(error)}{_OF_PROCESS if error.endswith('ProcessDied') else ''})"
+        for (name, error), count in named
+    ]
+    return f", of the newest {sum(died_of.values()):,}: {', '.join(parts)}" if parts else ""
 
 
 def megabytes(count: int) -> str:

@@ -9,12 +9,15 @@ from kiqbridge.api.metrics import class_histograms
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import ProcessSet
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.amounts import span_text
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import read_timestamp
 
 MEASURED: Final = 12
 """Classes whose durations are read: two commands each."""
+STALE_S: Final = 15.0
+"""A heartbeat comes each 10 s at most; a job may have ended since then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +91,18 @@ class RunningJob:
 
     @property
     def is_late(self) -> bool:
-        """Whether it runs longer than those."""
-        return self.p95_s is not None and self.age_s > self.p95_s
+        """Whether it runs longer than those; for less than `STALE_S` that is not sure."""
+        return self.p95_s is not None and self.age_s > max(self.p95_s, STALE_S)
 
     @property
     def times(self) -> int:
-        """So many times as long as those it has run; 0 if it has not, or that is not known."""
-        return int(self.age_s / self.p95_s) if self.p95_s else 0
+        """So many times as long as those it has run; 0: not longer, or that is not known."""
+        return int(self.age_s / self.p95_s) if self.p95_s and self.is_late else 0
+
+    @property
+    def age_text(self) -> str:
+        """`2 s`; of one that is late `3 min, 40 x p95`."""
+        return span_text(self.age_s) + (f", {self.times:,} x p95" if self.times > 1 else "")
 
 
 def usual_durations(works: Sequence[Work], operator: Operator) -> Mapping[str, float]:

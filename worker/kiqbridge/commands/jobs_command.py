@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kiqbridge import api
 from kiqbridge.api.actions import Moment
+from kiqbridge.api.waits import why_queue_waits
 from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import Advance, Plan, carry_out, write_paused_classes
 from kiqbridge.errors import PayloadError
@@ -276,10 +277,12 @@ def _about_queue(queue: api.Queue, total: int) -> dict[str, Any]:
 
 
 def _write_head(queue: api.Queue, total: int) -> None:
-    pause = queue.pause
-    held = f"; paused{f' by {pause.by}' if pause.by else ''}" if pause else ""
+    wait = why_queue_waits(queue.name, queue.operator, time.time())
     oldest = f", {oldest_text(queue.latency)}" if total else ""
-    output.write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}{held}")
+    output.write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}")
+    if wait is not None and (total or wait.kind == "paused queue"):
+        until = "" if wait.until is None else f", until {instant_text(wait.until)}"
+        output.write_line(f"{wait.text[0].upper()}{wait.text[1:]}{until}.")
     if total:
         output.write_line()
 

@@ -1,17 +1,22 @@
 """`kiqbridge metrics`: what workers of Python and Ruby measured of each class.
 
-Of one class also percentiles, by minute.
+Of one class also percentiles, by minute, and its errors.
 """
 
 import argparse
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge import api
+from kiqbridge.api.groups import fetch_groups
 from kiqbridge.commands.arguments import add, add_example, add_json
-from kiqbridge.commands.output import answer_table, fields_of, write_line
+from kiqbridge.commands.output import answer_table, error_text, fields_of, write_line
 from kiqbridge.wire.amounts import instant_text, span_text
+
+LOOKED_AT: Final = 200
+MOST_ERRORS: Final = 3
+"""Retries and dead jobs of which the errors are counted, and errors that are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +53,7 @@ def _all(operator: api.Operator, options: argparse.Namespace) -> int:
     )
     if found.classes and until and not options.json:
         write_line(f"This is all{_end(until)}")
-    for at, label in found.marks.items() if not options.json else ():
-        write_line(f"deployed {instant_text(at)}: {label}")
+    _write_marks(options, found.marks)
     return code
 
 
@@ -88,7 +92,28 @@ def _one(operator: api.Operator, options: argparse.Namespace) -> int:
         )
         if until:
             write_line(f"This is all{_end(until)}")
+        if total.failures:
+            _write_errors(operator, options.job_class)
+    _write_marks(options, found.marks)
     return code
+
+
+def _write_errors(operator: api.Operator, job_class: str) -> None:
+    """Of its jobs among the next retries, and among the last that died."""
+    for jobs, which in (
+        (api.RetrySet(operator), "next retries"),
+        (api.DeadSet(operator), "last dead jobs"),
+    ):
+        found = fetch_groups(jobs, LOOKED_AT)
+        for each in found.of(job_class).groups[:MOST_ERRORS]:
+            write_line(
+                f"{each.count:,} of {found.looked_at:,} {which}: {error_text(each.error_class, each.message)}"
+            )
+
+
+def _write_marks(options: argparse.Namespace, marks: Mapping[float, str]) -> None:
+    for at, label in marks.items() if not options.json else ():
+        write_line(f"deployed {instant_text(at)}: {label}")
 
 
 def _end(until: float | None) -> str:

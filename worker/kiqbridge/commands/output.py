@@ -221,9 +221,12 @@ def args_cell(args: Sequence[Any], *, most: int = _MOST_ARGS) -> str:
 
 def error_cell(job: "JobRecord") -> str:
     """`CLASS: message` of the last failure."""
-    if not job.error_class:
-        return job.error_message[:_MOST_ARGS]
-    return f"{job.error_class}: {job.error_message}"[:_MOST_ARGS]
+    return error_text(job.error_class, job.error_message)
+
+
+def error_text(error_class: str, message: str) -> str:
+    """The same of its parts."""
+    return (f"{error_class}: {message}" if error_class else message)[:_MOST_ARGS]
 
 
 def since_cell(at: float | None, now: float) -> str:

@@ -78,7 +78,7 @@ def _list(options: argparse.Namespace) -> int:
         ("process", "thread", "!jid", "class", "queue", "arguments", ">runs for"),
         [
             *(
-                _job_row(each.work.process, each.work.tid, each.work.job, _age(each))
+                _job_row(each.work.process, each.work.tid, each.work.job, each.age_text)
                 for each in running
             ),
             *(_job_row(each.process, each.tid, each.job, "unknown") for each in held),
@@ -94,12 +94,6 @@ def _list(options: argparse.Namespace) -> int:
             "in it, such as in a C call that keeps the interpreter lock; if it was killed, it goes back to its queue."
         )
     return 0
-
-
-def _age(running: RunningJob) -> str:
-    """`2 s`; of one that runs for long beside others of its class `3 min, 40 x p95`."""
-    long = f", {running.times:,} x p95" if running.times > 1 else ""
-    return span_text(running.age_s) + long
 
 
 def _job_row(process: str, tid: str, job: api.JobRecord, runs_for: str) -> Sequence[str]:

@@ -11,8 +11,11 @@ LONGEST: Final = 100
 
 
 def sentence(text: str) -> str:
-    """A text of a finding as it is shown: most rules write no capital letter and no full stop."""
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?")) else ".")
+    """A text of a finding as it is shown: most rules write no capital letter and no full stop.
+
+    One that ends with a stop is a sentence already, and may begin with the name of a class.
+    """
+    return text if text.endswith((".", "?")) else f"{text[:1].upper()}{text[1:]}."
 
 
 def printable(text: str) -> str:

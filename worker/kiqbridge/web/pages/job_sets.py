@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import DeadSet, Filter, JobSet, RetrySet, ScheduledSet
+from kiqbridge.api import DeadSet, JobSet, RetrySet, ScheduledSet
+from kiqbridge.api.groups import Groups, fetch_groups
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.pages.acting import Place, act, show_jobs
-from kiqbridge.web.pages.listing import CHUNK, Listing, looks_through
+from kiqbridge.web.pages.listing import Listing, looks_through
 from kiqbridge.web.searches import searching
 
 AT_ONCE: Final = 200
@@ -111,39 +112,6 @@ SCREENS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Group:
-    """The jobs of one class that failed with one error.
-
-    Attributes:
-        job_class: as people know it.
-        error_class: of the last failure; empty if it never failed.
-        message: of the first of them that was looked at.
-        count: how many.
-        newest: highest score, epoch seconds.
-    """
-
-    job_class: str
-    error_class: str
-    message: str
-    count: int
-    newest: float
-
-    @property
-    def query(self) -> dict[str, str]:
-        """The filter that finds them; a class with signs of a glob is found as well."""
-        return {"q": str(Filter.of_class(self.job_class, self.error_class))}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
-    """Groups of those that were looked at, from the end of the set that is shown first."""
-
-    groups: list[Group]
-    looked_at: int
-    all: int
-
-
 def show(request: Request, screen: Screen) -> Response:
     """Groups, if jobs have errors, then the rows; or the question before all that match are acted on."""
     view = view_of(request)
@@ -152,7 +120,7 @@ def show(request: Request, screen: Screen) -> Response:
     def more(asked: Listing) -> Mapping[str, Any]:
         shows_groups = screen.has_errors and not asked.where and asked.number == 1
         job_set = screen.kind(view.operator)
-        groups = _read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None
+        groups = read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None
         shows_due = screen.kind.name != "dead" and not asked.where and asked.number == 1
         due = (
             view.read(("due", screen.path), lambda: fetch_due(job_set, view.now))
@@ -180,34 +148,13 @@ def fetch_due(job_set: JobSet, now: float) -> list[tuple[str, int]]:
 def show_groups(request: Request, screen: Screen) -> Response:
     """The groups of many more members, by an address of its own since it takes longer."""
     view = view_of(request)
-    groups = _read_groups(view, screen.kind(view.operator), AT_MOST, 30.0)
+    groups = read_groups(view, screen.kind(view.operator), AT_MOST, 30.0)
     return render(request, "groups.html", screen=screen, groups=groups)
 
 
-def _read_groups(view: View, job_set: JobSet, most: int, fresh_s: float) -> Groups:
+def read_groups(view: View, job_set: JobSet, most: int, fresh_s: float) -> Groups:
+    """Shared by all who look."""
     return view.read(("groups", job_set.name, most), lambda: fetch_groups(job_set, most), fresh_s)
-
-
-def fetch_groups(job_set: JobSet, most: int) -> Groups:
-    """The groups among the first members of a set, in reads of `CHUNK`."""
-    found: dict[tuple[str, str], Group] = {}
-    looked_at = total = 0
-    size = min(most, CHUNK)
-    for number in range(1, most // size + 1):
-        page = job_set.page(number, size)
-        total = page.total
-        looked_at += len(page.rows)
-        for entry in page.rows:
-            key = (entry.display_class, entry.error_class)
-            group = found.get(key)
-            if group is None:
-                group = found[key] = Group(*key, entry.error_message, 0, entry.score)
-            group.count += 1
-            group.newest = max(group.newest, entry.score)
-        if len(page.rows) < size:
-            break
-    groups = sorted(found.values(), key=lambda group: (-group.count, -group.newest))
-    return Groups(groups=groups, looked_at=looked_at, all=total)
 
 
 def routes(screen: Screen) -> list[Route]:

@@ -20,9 +20,11 @@ from kiqbridge.api import (
     top_jobs,
 )
 from kiqbridge.api.audit import record_audit
+from kiqbridge.api.groups import Groups
 from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
+from kiqbridge.web.pages.job_sets import AT_ONCE, SCREENS, Screen, read_groups
 from kiqbridge.web.pages.queues import PAUSES, pause_of
 from kiqbridge.web.plots import Series, Shade, fold, heat_map, histogram, sparkline, time_series
 
@@ -124,12 +126,23 @@ def show_class(request: Request) -> Response:
         where=str(Filter.of_class(name)),
         pause=view.paused("class").get(name),
         pauses=PAUSES,
+        errors=_errors_of(view, name) if counts.total.failures else [],
         bars=histogram(
             took, name="took", title=f"How long executions took, in the last {_took_span(span)}"
         )
         if took.count
         else "",
     )
+
+
+def _errors_of(view: View, name: str) -> list[tuple[Screen, Groups]]:
+    """Of its jobs among the next retries, and among the last that died."""
+    found = [
+        (screen, read_groups(view, screen.kind(view.operator), AT_ONCE, 5.0).of(name))
+        for screen in SCREENS.values()
+        if screen.has_errors
+    ]
+    return [each for each in found if each[1].groups]
 
 
 @requires("operator")

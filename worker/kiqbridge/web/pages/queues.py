@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from kiqbridge.api import ProcessSet, Queue, QueueRates, QueueStats, Stats, fetch_queue_rates
 from kiqbridge.api.queue_rates import Minutes, fetch_queue_minutes
+from kiqbridge.api.waits import why_queue_waits
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import require_role, requires
@@ -94,6 +95,9 @@ def show(request: Request) -> Response:
             "pause": view.paused("queue").get(queue.name),
             "latency": view.read(("queue", queue.name), lambda: queue.latency),
             "pauses": PAUSES,
+            "wait": view.read(
+                ("why", queue.name), lambda: why_queue_waits(queue.name, view.operator, view.now)
+            ),
             "rates": _fetch_rates(view).get(queue.name),
             "plot": trend(fetch_history(view), queue.name),
         }
