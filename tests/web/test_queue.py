@@ -33,7 +33,7 @@ def test_jobs_stand_in_the_order_in_which_they_are_taken_or_the_reverse(browser,
 def test_that_no_process_serves_it_is_said(browser, redis):
     push(redis, "mail", job("j1"))
 
-    assert "Its jobs wait. queue mail: no process serves it." in browser.open("/queues/mail").text
+    assert "Its jobs wait: no process serves it." in browser.open("/queues/mail").text
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä?&#", "<b>x</b>", "50%", "\u202ex"])

@@ -96,7 +96,7 @@ def time_series(series: Sequence[Series], span: TopJobs, *, name: str, title: st
             for at, label in span.marks.items()
             if starts_at <= at < ends_at
         ],
-        axis=[(*place(at, 1), time_label(at)) for at in time_ticks(starts_at, ends_at)],
+        axis=[(*place(at, 0.99), time_label(at)) for at in time_ticks(starts_at, ends_at)],
         ends_at=full_time(ends_at),
         rows=rows,
         width=percent(1 / len(rows)),
@@ -127,20 +127,25 @@ def histogram(took: Histogram, *, name: str, title: str) -> Markup:
         title,
         grid=_grid(ticks),
         bars=[
-            (percent((at + 0.12) / BUCKETS), percent(at / BUCKETS), label, f"{count:,}", tall)
+            (_beside((at + 0.12) / BUCKETS), _beside(at / BUCKETS), label, f"{count:,}", tall)
             for at, (count, label) in enumerate(zip(took.counts, bucket_labels(), strict=True))
             for tall in [max(1.0, _TALL * count / ticks[-1]) if count else 0]
         ],
-        widths=(percent(0.76 / BUCKETS), percent(1 / BUCKETS)),
+        widths=(percent(0.7 / BUCKETS), percent(0.92 / BUCKETS)),
         percentiles=[
-            (percent(place), place > 0.7, f"{key} {percentile(took, share)}")  # noqa: PLR2004 - no room
+            (_beside(place), place > 0.7, f"{key} {percentile(took, share)}")  # noqa: PLR2004 - no room
             for key, share in known
             if (value := took.percentile(share)) is not None
             for place in [place_of(value)]
         ],
-        axis=[(percent((at + 1) / BUCKETS), bucket_label(at)) for at in range(len(BOUNDS_MS))],
+        axis=[(_beside((at + 1) / BUCKETS), bucket_label(at)) for at in range(len(BOUNDS_MS))],
         total=f"{took.count:,}",
     )
+
+
+def _beside(share: float) -> str:
+    """A place on the width that the labels of the grid leave, as a share of all of it."""
+    return percent(0.07 + 0.93 * share)
 
 
 def bucket_labels() -> list[str]:
