@@ -278,6 +278,8 @@ class TestQueue:
         )
         run("queue", "pause", "default", "--reason", "move", "--by", "ann")
         assert why() == "Queue default is paused by ann: move."
+        run("class", "pause", "Mail", "--by", "ann")
+        assert "The class Mail is paused" in run("queue", "show", "other")[1]
 
     def test_an_unknown_queue_is_empty(self, run):
         assert run("queue", "show", "mial")[1] == "mial: 0 jobs waiting\n"

@@ -276,4 +276,7 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _say_missing(jid: str) -> None:
-    output.warn(f"{jid}: no such job in any queue or set, none runs, and no record of it is kept")
+    output.warn(
+        f"{jid}: no such job in any queue or set, none runs, and no record of it is kept (keep_done says how many are); if it "
+        "ran, the log of its worker has its lines"
+    )

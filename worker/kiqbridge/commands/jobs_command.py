@@ -283,6 +283,8 @@ def _write_head(queue: api.Queue, total: int) -> None:
     if wait is not None and (total or wait.kind == "paused queue"):
         until = "" if wait.until is None else f", until {instant_text(wait.until)}"
         output.write_line(f"{wait.text[0].upper()}{wait.text[1:]}{until}.")
+    if not total:  # jobs of a paused class are put off
+        write_paused_classes(queue.operator)
     if total:
         output.write_line()
 

@@ -74,7 +74,7 @@ class Member(NamedTuple):
         label: its class, or the description of a group; "" where that is not known.
         status: of a batch that is a member; None: it is a job, or that batch is not kept any more.
         is_batch: whether it is a batch.
-        place: where a job is, in words; "" where that is not known.
+        place: where a job is, in words, with the class of its last error; "" where that is not known.
     """
 
     name: str
@@ -302,7 +302,11 @@ def _found(operator: Operator, wanted: Collection[str]) -> dict[str, tuple[str, 
     """Class and place of those of these jobs that are found."""
     found: dict[str, tuple[str, str]] = {}
     for place, jobs in _places(operator) if wanted else ():
-        found |= {job.jid: (job.display_class, place) for job in jobs if job.jid in wanted}
+        found |= {
+            job.jid: (job.display_class, ", ".join(filter(None, (place, job.error_class))))
+            for job in jobs
+            if job.jid in wanted
+        }
         if len(found) == len(wanted):
             break
     return found
