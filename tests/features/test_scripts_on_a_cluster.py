@@ -11,7 +11,7 @@ from support.placing import place_due
 from support.servers import one_node_cluster
 from support.waiting import wait_until
 
-from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
+from kiqbridge.api import DeadSet, Queue, find_job, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.engine.inflight.recovery import Reaper
 from kiqbridge.engine.inflight.unregistered import find_unregistered
@@ -158,6 +158,7 @@ class TestCluster:
         pool.call("ZADD", keys.dead, 5, b'{"class":"X","args":[],"jid":"a"}')
         assert DeadSet(operator).retry_all() >= 1
         assert Queue("default", operator).apply_all("move", to="low") >= 1
+        assert find_job("none", operator) == []
         assert Queue("low", operator).clear() >= 1
         record_audit(operator, "deploy", "all")
         move_and_give_back(pool, keys)
@@ -182,7 +183,7 @@ class TestCluster:
         known = """
             acknowledge apply_ends audit_note beat begin bucket bury claim claim_hand_on concurrent cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_batch
             forget_guards forget_ledgers give_back hold_export hold_schedule lead level limits locks_due locks_looked mark_away note_done operate operate_clear pause place promote publish_manifest push push_flow push_tick read_queue read_set
-            reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule settle take_reports terms trim_dead unpause
+            reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register release_export renew renew repush restore_chunk restore_state return_export save_schedule seek settle take_reports terms trim_dead unpause
             wake_check wake_forget wake_renew window
         """
         assert names == known.split(), "a new script must also run in the test above"

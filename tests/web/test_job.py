@@ -11,7 +11,9 @@ from support.waiting import wait_until
 from support.web_jobs import failed, job, push
 
 from kiqbridge.api import DeadSet, RetrySet
+from kiqbridge.store import operating
 from kiqbridge.web import create_app
+from kiqbridge.web.pages import job as job_page
 from kiqbridge.web.pages.acting import token_of
 from kiqbridge.web.security import Security
 
@@ -276,3 +278,27 @@ def test_a_job_that_is_known_by_the_guard_of_its_event_alone_has_a_page(browser,
 
     assert "Enqueued for event m-1" in page.text
     assert "How it has ended is not on record." in page.text
+
+
+def test_a_look_through_many_jobs_is_bounded_says_how_far_it_is_and_goes_on_by_a_link(
+    browser, redis, trips, monkeypatch
+):
+    monkeypatch.setattr(operating, "SEEK", 10)
+    monkeypatch.setattr(job_page, "MOST_LOOKS", 2)
+    redis.zadd("dead", {failed(f"d{number}"): number for number in range(25)})
+    push(redis, "a", *(job(f"a{number}") for number in range(15)))
+    push(redis, "b", job("sought"), job("b0"))
+    looked, page, path = [], None, "/jobs/sought"
+    while path:
+        page = browser.open(path)
+        looked += [page.text.partition("sought in ")[2].partition(" jobs")[0]]
+        path = next((each for each in page.links if "cursor=" in each), "")
+
+    assert looked == ["20 of 42", "40 of 42", ""]
+    assert "waits in the queue b" in page.text
+    browser.app.state.site.cache.clear()
+    push(redis, "c", job("c0"))
+    answer = browser.send("/jobs/other", 404, "/metrics/Mail", action="delete")
+    assert "20 of 43 jobs were looked at. Nothing was done." in answer.text
+    redis.delete("queue:b", "queue:a")
+    assert "sought in" not in browser.open("/jobs/sought?cursor=5+queue:b", 404).text

@@ -36,6 +36,7 @@ OTHER_FLAGS = {
     "flow_scan": "#!lua flags=no-writes,allow-oom",
     "read_queue": "#!lua flags=no-writes,allow-oom",
     "read_set": "#!lua flags=no-writes,allow-oom",
+    "seek": "#!lua flags=no-writes,allow-oom",
 }
 CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
 DEFINED = re.compile(r"local function (\w+)\(")

@@ -109,7 +109,7 @@ class Filter:
         )
 
     def _matches_text(self, job: JobRecord) -> bool:
-        if self.text and _bytes_of(self.text) not in job.text:
+        if self.text and sought_bytes(self.text) not in job.text:
             return False
         return not self.arg or any(self.arg in shown_argument(each) for each in job.display_args)
 
@@ -230,7 +230,7 @@ def shown_argument(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _bytes_of(text: str) -> bytes:
+def sought_bytes(text: str) -> bytes:
     """As a name out of Redis, or else as the lone surrogates that it holds, which no job's text does."""
     try:
         return text.encode("utf-8", "surrogateescape")

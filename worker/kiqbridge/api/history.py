@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from time import time
 from typing import Final, TypeVar, cast
@@ -63,6 +64,8 @@ def history_of(
     brief: bool = False,
     tick: TickMark | None = None,
     bid: str = "",
+    most: int | None = None,
+    cursor: str = "",
 ) -> JobHistory:
     """The life of a job; its status is `unknown` if nothing of it is kept, or until its end is on record.
 
@@ -73,6 +76,9 @@ def history_of(
         brief: status, places, end and attempts alone, with fewer round trips.
         tick: an occurrence of a schedule that names it; else the last ones of 200 schedules are looked through.
         bid: a batch that names it; else 500 batches are.
+        most: commands that look through queues and sets, each through up to 2,500 jobs; `JobHistory.rest` says what they
+            have not looked at. Default no limit.
+        cursor: where it goes on, `rest.cursor` of the look before.
 
     Raises:
         PayloadError: the jid is no text, or empty.
@@ -84,7 +90,8 @@ def history_of(
         )
     if text_of(jid.encode("utf-8", "replace")) != jid:  # lone surrogates, which no job has
         return JobHistory(jid=jid, status="unknown")
-    return _Reading(jid, operator or default_operator(), tick, bid).read(found, brief=brief)
+    reading = _Reading(jid, operator or default_operator(), tick, bid)
+    return reading.read(found, brief=brief, most=most, cursor=cursor)
 
 
 class _Reading:
@@ -98,19 +105,22 @@ class _Reading:
         self._now = time()
         self._refused: dict[str, None] = {}
 
-    def read(self, given: Sequence[Found] | None, *, brief: bool) -> JobHistory:
+    def read(
+        self, given: Sequence[Found] | None, *, brief: bool, most: int | None, cursor: str
+    ) -> JobHistory:
         result = self._asked(self._result)
         looked = Search(found=list(given or ()), carriers=[])
         if given is None and (
             result is None or result.outcome == "dead"
         ):  # maybe pushed again since
-            looked = self._search()
+            looked = self._search(most, cursor)
         known = Known(
             jid=self._jid,
             found=looked.found,
             carriers=looked.carriers,
             now=self._now,
             bid=self._bid,
+            is_all=looked.rest is None,
         )
         parts = [part for part in self._parts(known) if part is not None]
         kept = [result, *(part.end for part in parts)]
@@ -147,23 +157,25 @@ class _Reading:
             children=_relatives(part.children for part in parts),
             stack=None if brief else self._asked(lambda: self._stack(found)),
             refused=list(self._refused),
+            rest=looked.rest,
         )
 
-    def _search(self) -> Search:
+    def _search(self, most: int | None, cursor: str) -> Search:
         order = list(_STATUS)
         for _ in range(2):  # a job that moves may be missed once
-            looked = search(self._jid, self._operator)
+            looked = search(self._jid, self._operator, most=most, cursor=cursor)
             places = {each.place: each for each in looked.found}
             shown = places.get("working")
             if shown and shown.name.partition(" ")[0] in claiming_processes(self._operator):
                 del places["working"]  # it has ended since that heartbeat
-            if places:
-                found = sorted(
-                    (each for each in looked.found if each.place in places),
-                    key=lambda each: order.index(each.place),
-                )
-                return Search(found=found, carriers=looked.carriers)
-        return Search(found=[], carriers=looked.carriers)
+            found = sorted(
+                (each for each in looked.found if each.place in places),
+                key=lambda each: order.index(each.place),
+            )
+            looked = replace(looked, found=found)
+            if found or looked.rest or (most is not None and 2 * looked.looks > most):
+                break
+        return looked
 
     def _result(self) -> End | None:
         if seams.named("results") is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kiqbridge.api.whereabouts import Found
+from kiqbridge.api.whereabouts import Found, Rest
 from kiqbridge.api.works import Stack
 from kiqbridge.client.job_handle import JobStatus
 from kiqbridge.wire.job_record import JobRecord
@@ -132,6 +132,7 @@ class Known:
         carriers: jobs whose text names it, such as the step of a chain before it.
         bid: a batch that names it, if the caller knows one.
         now: epoch seconds.
+        is_all: whether all queues and sets were looked through.
     """
 
     jid: str
@@ -139,6 +140,7 @@ class Known:
     carriers: Sequence[Found]
     now: float
     bid: str = ""
+    is_all: bool = True
 
     @property
     def job(self) -> JobRecord | None:
@@ -178,6 +180,7 @@ class JobHistory:
         children: what follows it, or was made of it.
         stack: where its thread is, if it runs and its process was asked within ten minutes (`Process.dump_threads`).
         refused: what the server refused to answer, in words.
+        rest: what of queues and sets was not looked at, since the look was bounded; None: nothing.
     """
 
     jid: str
@@ -194,6 +197,7 @@ class JobHistory:
     children: Sequence[Relative] = ()
     stack: Stack | None = None
     refused: Sequence[str] = ()
+    rest: Rest | None = None
 
     @property
     def job(self) -> JobRecord | None:

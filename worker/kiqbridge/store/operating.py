@@ -27,6 +27,10 @@ _STEP: Final = 128
 NEAR: Final = 5_000
 """Jobs from an end of a queue within which a job is removed by comparing texts: up to 0.2 ms at the server."""
 
+SEEK: Final = 2_500
+_SEEK_KEYS: Final = 500
+"""Jobs, or `BATCH_BYTES` of them, and keys that one script looks through for a text, at most: 2 ms at the server."""
+
 _AROUND: Final = 1_000
 _AROUND_BYTES: Final = 1_000_000
 """Where a job is looked for that is not in its place: so many jobs before and behind it, or bytes."""
@@ -42,6 +46,7 @@ _CLEAR = scripts.load("operate_clear")
 _END_CLEARED = scripts.load("end_cleared")
 _READ_SET = scripts.load("read_set")
 _READ_QUEUE = scripts.load("read_queue")
+_SEEK = scripts.load("seek")
 
 
 class Act(NamedTuple):
@@ -234,3 +239,40 @@ def read_queue(
     places = [place if from_tail else max(0, length - 1 - place) for place in found[::2]]
     fitting = max(1, min(_STEP, BATCH_BYTES // largest))
     return ReadQueue(length, looked_at, fitting, list(zip(found[1::2], places, strict=True)))
+
+
+class Spot(NamedTuple):
+    """Where `seek` goes on.
+
+    Attributes:
+        key: the number of the key, from 0 on.
+        passed_over: jobs of it that were looked at.
+        step: how many to read at first.
+    """
+
+    key: int = 0
+    passed_over: int = 0
+    step: int = 1
+
+
+def seek(
+    pool: RedisPool, names: Sequence[str], needle: bytes, spot: Spot
+) -> tuple[list[tuple[int, float, bytes]], Spot]:
+    """Look for jobs that contain these bytes in queues and sorted sets, up to `SEEK` jobs in one script.
+
+    A job that is added meanwhile lets others be read twice; what is taken out of the midst of a list lets one be missed.
+
+    Returns:
+        Of each the number of its key, its score (in a queue how many are to be taken before it) and its text; where
+        it goes on, `len(names)` = these were all.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+        RedisRefused: a key is of another type.
+    """
+    keys = names[spot.key : spot.key + _SEEK_KEYS]
+    args: list[str | bytes | float] = [needle, SEEK, BATCH_BYTES, spot.passed_over, spot.step]
+    key, passed_over, step, *found = pool.script(_SEEK, keys, args)
+    rows = zip(found[::3], found[1::3], found[2::3], strict=True)
+    jobs = [(spot.key + number, float(place), text) for number, place, text in rows]
+    return jobs, Spot(spot.key + key, passed_over, step)

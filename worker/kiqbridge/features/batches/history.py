@@ -22,7 +22,7 @@ def part_of(operator: Operator, known: Known) -> Part | None:
     """The seam `history`."""
     if known.job is not None:
         return _of_payload(operator, known.job.item)
-    return _step_before(known) or _in_batches(operator, known.jid, known.bid)
+    return _step_before(known) or _in_batches(operator, known)
 
 
 def _of_payload(operator: Operator, payload: Mapping[str, Any]) -> Part | None:
@@ -80,9 +80,9 @@ def _step_before(known: Known) -> Part | None:
     return None
 
 
-def _in_batches(operator: Operator, jid: str, given: str) -> Part | None:
+def _in_batches(operator: Operator, known: Known) -> Part | None:
     """Of a job that is nowhere: a batch counts it, or begins it at its end."""
-    pool, keys = operator.pool, operator.keys
+    pool, keys, jid, given = operator.pool, operator.keys, known.jid, known.bid
     newest = [] if given else pool.call("ZRANGE", keys.batches, 0, MOST_BATCHES - 1, "REV")
     bids = [given] if given else [text_of(bid) for bid in newest]
     states = pool.run(*(("HGET", keys.batch_members(bid), jid) for bid in bids)) if bids else []
@@ -90,6 +90,8 @@ def _in_batches(operator: Operator, jid: str, given: str) -> Part | None:
     for bid, state in state_of.items():
         [status] = read_statuses(operator.client, [bid])
         parents = [Relative(kind="batch", id=bid, text=_how_far(status, is_callback=False))]
+        if state in PENDING and not known.is_all:
+            return Part(parents=parents)
         if state in PENDING:
             text = f"batch {bid} counts it as pending, and it is in no queue and no set"
             return Part(parents=parents, wait=Wait(kind="batch", text=text, about=f"batch:{bid}"))

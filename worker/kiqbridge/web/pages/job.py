@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kiqbridge.api.whereabouts import Place
 
 FOUND_FRESH_S: Final = 2.0
+MOST_LOOKS: Final = 28
+"""Commands that look for a job in queues and sets, each through up to 2,500 jobs; a link goes on behind them."""
 NO_JID: Final = "-"
 """Stands in an address for the jid of a job that has none."""
 _DIGITS: Final = 15
@@ -49,7 +51,8 @@ def show(request: Request) -> Response:
     found, job = history.found, history.job
     if job is None:
         page = "gone_job.html" if history.is_known else "no_job.html"
-        return render(request, page, 200 if history.is_known else 404, jid=jid, history=history)
+        status = 200 if history.is_known or history.rest else 404
+        return render(request, page, status, jid=jid, history=history, query=dict(given))
     if request.query_params.get("raw"):
         return PlainTextResponse(_raw(view, job))
     screen = SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None
@@ -58,6 +61,7 @@ def show(request: Request) -> Response:
         "job.html",
         job=job,
         history=history,
+        query=dict(given),
         found=found,
         places=[(place_of(each), _address(each), each) for each in found],
         screen=screen,
@@ -80,15 +84,13 @@ def act(request: Request, form: FormData) -> Response:
     view = view_of(request)
     jid = request.path_params["jid"]
     named = _names(request.query_params)
-    found = _history(
-        view, jid, str(form.get("in") or ""), str(form.get("key") or ""), **named
-    ).found
-    action = str(form.get("action") or "")
+    history = _history(view, jid, str(form.get("in") or ""), str(form.get("key") or ""), **named)
+    found, action = history.found, str(form.get("action") or "")
     if not found or not token_of(found[0].job):
-        raise HTTPException(
-            404,
-            f"Job {jid} is in no queue and in no set any more: it runs, has ended, or was deleted. Nothing was done.",
-        )
+        gone = "is in no queue and in no set any more: it runs, has ended, or was deleted"
+        if not found and history.rest:
+            gone = f"is not where it was, and {history.rest}"
+        raise HTTPException(404, f"Job {jid} {gone}. Nothing was done.")
     if action == "delete" and not form.get("confirmed"):
         return _ask_to_delete(request, jid, found[0])
     notice = _carry_out(view, found[0].job, action, form)
@@ -152,7 +154,11 @@ def _names(given: QueryParams) -> dict[str, Any]:
     """What a link says that names the job: the occurrence of a schedule, a batch."""
     at, schedule = given.get("at", ""), given.get("schedule", "")
     mark = {"schedule": schedule, "at": int(at) if at.isdecimal() and len(at) <= _DIGITS else None}
-    return {"tick": tick_mark_of({TICK: mark}), "bid": given.get("bid", "")[:_LONGEST_BID]}
+    return {
+        "tick": tick_mark_of({TICK: mark}),
+        "bid": given.get("bid", "")[:_LONGEST_BID],
+        "cursor": given.get("cursor", ""),
+    }
 
 
 def _history(view: View, jid: str, hint: str, token: str, **named: Any) -> JobHistory:
@@ -160,7 +166,9 @@ def _history(view: View, jid: str, hint: str, token: str, **named: Any) -> JobHi
     found = _found(view, jid, hint, token)
     if found is None and jid != NO_JID:
         key = ("job", jid, *named.values())
-        return view.read(key, lambda: history_of(jid, view.operator, **named), FOUND_FRESH_S)
+        return view.read(
+            key, lambda: history_of(jid, view.operator, most=MOST_LOOKS, **named), FOUND_FRESH_S
+        )
     return history_of(jid, view.operator, found=found or [])
 
 
