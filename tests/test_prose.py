@@ -11,7 +11,7 @@ INSTEAD = {
     r"nobody's|somebody's": "the owner by its name",
     r"nobody(?!['\"`])": "no process, no worker, no user: the one that is meant",
     r"nor (does|do|is|are|has|have|can)": "and it does not",
-    r"comes? about": "is made, is pushed, happens",
+    r"c(o|a)mes? about": "is made, is pushed, happens",
 }
 READ = ("worker/kiqbridge/**/*.py", "worker/kiqbridge/**/*.lua", "README.md", "docs/**/*.md")
 NOT_READ = {"docs/protocol.md"}

@@ -138,7 +138,7 @@ def peer_names(asked: str) -> tuple[str, ...]:
 def run(
     sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool, asked: Sequence[str]
 ) -> tuple[list[Outcome], list[str]]:
-    """All outcomes, and the settings under which they came about.
+    """All outcomes, and the settings under which they were measured.
 
     A measure that fails has its line in the table too, and the others go on.
     """

@@ -108,10 +108,12 @@ def as_text(outcomes: Iterable[Outcome]) -> str:
 
 def as_markdown(outcomes: Iterable[Outcome]) -> str:
     """The table without notes and targets, and without the spread of what stands beside ours."""
-    lines = ["| " + " | ".join(HEADER[:4]) + " |", "| --- | ---: | --- | ---: |"]
+    lines = ["| " + " | ".join(HEADER[:3]) + " |", "|---|---:|---|"]
     for outcome in outcomes:
         what, ours, beside, compared, *_ = cells(outcome)
-        row = (what, ours, re.sub(r" \([\d.,-]+\)", "", beside), compared)
+        first, *others = re.sub(r" \([\d.,-]+\)", "", beside).split("; ")
+        others.insert(0, first if compared == "-" else f"{first} ({compared}\u00a0x)")
+        row = (what, ours, "; ".join(others))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines)
 

@@ -12,7 +12,7 @@ HEAD = """\
 
 <!-- Made by: make bench -->
 
-![{said}](../images/benchmarks.svg)
+![Bars: the figures of the table below](../images/benchmarks.svg)
 
 {table}
 
@@ -21,7 +21,7 @@ The figure of another system is followed by ours divided by it. The processes ru
 OTHERS = """\
 ## Other lines
 
-In brackets: the lowest and the highest round. The ratio is ours divided by the first figure beside it. In a fleet of idle processes, Sidekiq is a client that fetches by BRPOP as Sidekiq does. `tests/benchmarks/results.json` has the settings, targets and rounds, also of what four servers carry.
+In brackets: our lowest and highest round; behind the first figure beside ours, ours divided by it. In a fleet of idle processes, Sidekiq is a client that fetches by BRPOP as Sidekiq does. `tests/benchmarks/results.json` has the settings, targets, rounds, extrapolations, and what four servers carry.
 """
 FOLDED = """\
 <details markdown="1">
@@ -33,6 +33,8 @@ FOLDED = """\
 """
 STORED_ONLY = {"servers"}
 """Measures with many lines for those who work on the scripts."""
+EXTRAPOLATED = "extrapolated: "
+"""How a line begins that is computed from others."""
 
 
 def write(
@@ -46,7 +48,13 @@ def write(
     chosen = deciding(outcomes)
     drawing = path.parents[1] / "images" / "benchmarks.svg"
     drawing.write_text(picture(chosen, titles(settings)), encoding="utf-8")
-    others = [each for each in outcomes if each not in chosen and each.measure not in STORED_ONLY]
+    others = [
+        each
+        for each in outcomes
+        if each not in chosen
+        and each.measure not in STORED_ONLY
+        and not each.what.startswith(EXTRAPOLATED)
+    ]
     parts = {title: [each for each in others if groups[each.measure] == title] for title in dict.fromkeys(groups.values())}  # fmt: skip
     folded = [
         FOLDED.format(title=title, text=as_markdown(each)) for title, each in parts.items() if each
@@ -54,7 +62,7 @@ def write(
     taken = " to ".join(sorted({each.taken[:10] for each in outcomes if each.taken}))
     lines = "\n".join(f"- {line}" for line in [*settings, f"measured: {taken}"])
     machine = FOLDED.format(title="Machine, versions and settings", text=lines)
-    page = HEAD.format(said=_said(chosen), table=table(settings, outcomes))
+    page = HEAD.format(table=table(settings, outcomes))
     path.write_text("\n".join([page, machine, OTHERS, *folded]), encoding="utf-8")
 
 
@@ -93,8 +101,3 @@ def _figure(line: Outcome, name: str) -> str:
     figure = short(median(line.samples[name]))
     compared = ratio(line.samples, name)
     return figure if name == OURS or compared is None else f"{figure} ({compared:.2f}\u00a0x)"
-
-
-def _said(chosen: Sequence[Outcome]) -> str:
-    """The picture in words."""
-    return "Bars: " + "; ".join(f"{line.what}, ours {short(median(line.samples[OURS]))} {line.unit}" for line in chosen)  # fmt: skip

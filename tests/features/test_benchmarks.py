@@ -230,7 +230,7 @@ def test_the_table_gives_medians_their_spread_and_the_ratio():
         "jobs, jobs/s", "100 (90.0-110)", f"{RUBY} 25.0 (20.0-30.0)", "4.00", "≥ 5 x", "NO",
     )  # fmt: skip
     assert "jobs, jobs/s" in as_text([outcome])
-    assert as_markdown([outcome]).splitlines()[-1].endswith(f"| {RUBY} 25.0 | 4.00 |")
+    assert as_markdown([outcome]).splitlines()[-1].endswith(f"| {RUBY} 25.0 (4.00\u00a0x) |")
     assert ratio({OURS: [1.0]}) is None
 
 

@@ -13,11 +13,10 @@ from support.sources import records_of
 
 from kiqbridge.aws import sources
 from kiqbridge.features.service_events.services import FORMS
-from kiqbridge.wire.guards import DAY_S, Source
 
 FOLDER = ROOT / "docs" / "reference" / "sources"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md"))
-SECTIONS = {"In the template", "Event", "Mapping", "What makes two deliveries the same"}
+SECTIONS = {"In the template", "Event", "Mapping", "Identity"}
 NO_MAPPINGS = "mappings: [{match: {source: nothing}, class: HealthPulse}]"
 
 
@@ -84,22 +83,6 @@ def test_each_source_has_a_page_that_names_its_facets():
             assert f"`{record.source}`" in text
             names = {name.partition(".")[0] for name in record.facets} - {"attribute"}
             assert [name for name in names if f"`{name}`" not in text] == []
-
-
-@pytest.mark.parametrize(
-    ("page", "sources"),
-    [
-        ("event_bridge", {Source.SCHEDULE, Source.EVENT}),
-        ("queues", {Source.SQS, Source.SNS, Source.S3, Source.DYNAMODB, Source.KINESIS}),
-        ("services", {Source.HTTP, Source.DESTINATION, Source.SERVICE}),
-    ],
-)
-def test_a_page_says_for_how_long_a_delivery_is_remembered(page, sources):
-    text = " ".join((FOLDER / f"{page}.md").read_text(encoding="utf-8").split())
-
-    assert {int(days) for days in re.findall(r"remembered for (\d+) days", text)} == {
-        source.keep_s // DAY_S for source in sources
-    }
 
 
 def test_the_table_of_services_is_that_of_the_code():

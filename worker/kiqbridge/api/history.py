@@ -281,7 +281,7 @@ def _counts_from(end: End) -> float:
 
 
 def _has_left(found: Sequence[Found], end: End) -> bool:
-    """Whether this end came about since the job was pushed last; then its claim is only to be acknowledged."""
+    """Whether the job ended after its last push; then its claim only waits for its acknowledgement."""
     if not found:
         return False
     first = found[0]

@@ -19,7 +19,7 @@ local function check_ending(key, i)
 end
 
 -- Adds `text` to `target`, beside its twins, unless that is nil, and applies the effects at `key` and `i`. Answers
--- whether all of them came about, and the key and the argument that follow them.
+-- whether all of them were applied, and the key and the argument that follow them.
 local function leave(target, score, text, key, i)
   if target then
     add_twin(target, score, text)
