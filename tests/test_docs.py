@@ -5,6 +5,7 @@ function in `COMMANDS`; what cannot run stands in `ONLY_READ` with the reason. O
 """
 
 import ast
+import collections
 import functools
 import itertools
 import json
@@ -30,7 +31,7 @@ from support.waiting import PATIENT_S
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
-from kiqbridge import errors
+from kiqbridge import errors, seams
 from kiqbridge.client.declaration import JobDeclaration
 from kiqbridge.commands.cli import build_parser
 from kiqbridge.config import settings_file
@@ -39,6 +40,7 @@ from kiqbridge.config.merge import merge
 from kiqbridge.features.mappings.check import main as check_mappings
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
+from kiqbridge.web.context import TABS
 from kiqbridge.wire.options import PushOptions
 
 BLOCKS = [block for block in blocks() if not block.document.startswith("docs/tutorial/")]
@@ -103,6 +105,9 @@ NAMES_OF_OTHERS = {
     "KIQBRIDGE_TEST_SERVER",
     "KIQBRIDGE_PROVE",
     "KIQBRIDGE_SCREENSHOTS",
+    "--disable-gil",
+    "--source-account",
+    "--update",
 }
 
 
@@ -746,6 +751,9 @@ def missing_commands(path: Path) -> list[str]:
         if words[0] == "kiqbridge" and len(words) > 1:
             flags = [word for word in words if word.startswith("-")]
             missing += [words] if any(flag not in flags_of(*words[1:3]) for flag in flags) else []
+        flag = re.match("--[a-z][a-z-]+", words[0])
+        if flag and flag[0] not in source_text() and flag[0] not in NAMES_OF_OTHERS:
+            missing.append(words)
     return [" ".join(words) for words in missing]
 
 
@@ -819,19 +827,119 @@ def test_the_table_of_options_has_each_option_of_a_job_and_of_a_push():
     assert {name for cell in marked for name in re.findall(r"`(\w+)`", cell)} == set(pushed)
 
 
-def test_the_log_lines_of_the_tables_are_written_by_the_code():
-    """What stands for a value (`…`, a number, FUNCTION) is not compared."""
-    text = (ROOT / "docs" / "reference" / "logging.md").read_text(encoding="utf-8")
-    tables = re.findall(r"^\| log line \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
-    lines = [re.findall(r"`([^`]+)`", row)[0] for row in "".join(tables).splitlines()]
-    written = "\n".join(
+NOT_MESSAGES = re.compile(
+    r"[{}\[\]<>=\"$@#*|&]| -|\w\(|:$|^_|^\w+/|^(kiqbridge|python3|rq|every|from|OOM|limiter) "
+)
+"""Code, commands, expressions and Redis' own messages among what stands in backticks."""
+VALUES = re.compile(r"\S*…|\d+|[A-Z]{3,}\S*")
+UNITS = {"days": 86_400, "hours": 3_600}
+
+
+def pages() -> list[Path]:
+    """Without the protocol and the decisions, which quote others, and what is made of the code."""
+    left_out = {"protocol.md", "settings.md"}
+    return [
+        path for path in documents() if path.name not in left_out and "decisions" not in path.parts
+    ]
+
+
+@functools.cache
+def code() -> list[ast.AST]:
+    paths = (ROOT / "worker/kiqbridge").rglob("*.py")
+    return [node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+
+
+@functools.cache
+def messages() -> tuple[str, list[str]]:
+    """All texts of the code, and a pattern of each that values are put into."""
+    texts = [
         node.value
-        for path in (ROOT / "worker/kiqbridge").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in code()
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    patterns = [
+        "".join(re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in node.values)
+        for node in code()
+        if isinstance(node, ast.JoinedStr)
+    ]
+    return "\n".join(texts), [each for each in patterns if len(re.findall("[a-z]", each)) > 9]
+
+
+def is_written(quote: str) -> bool:
+    """Whether the code writes such a message: what `…`, numbers and capitals stand for, and a reason behind `: `, vary."""
+    texts, patterns = messages()
+    begin, _, reason = quote.partition(": ")
+    return (
+        all(part.strip() in texts for part in VALUES.split(quote))
+        or any(re.fullmatch(each, quote) for each in patterns)
+        or (bool(reason) and begin in texts and (len(begin.split()) > 3 or is_written(reason)))
     )
 
-    parts = [part for line in lines for part in re.split(r"…|\d+|FUNCTION.*", line)]
 
-    assert len(lines) > 5
-    assert [part for part in parts if part.strip() and part.strip() not in written] == []
+def test_a_message_that_a_page_quotes_is_written_by_the_code():
+    """What stands in backticks, four words or more."""
+    quotes = [
+        (path.name, text)
+        for path in pages()
+        for text in quoted(path)
+        if len(text.split()) > 3 and not NOT_MESSAGES.search(text)
+    ]
+
+    assert len(quotes) > 15
+    assert [(name, text) for name, text in quotes if not is_written(text)] == []
+    assert not is_written("job … ran for longer than its max_run_s")
+
+
+@functools.cache
+def defaults() -> dict[str, set[str]]:
+    """Of settings by each of their names, of parameters of functions and of the stack, of fields and of keys."""
+    found: dict[str, set[str]] = collections.defaultdict(set)
+    for each in ALL_SETTINGS:
+        for name in (each.name, each.file_key or each.name, *each.env, *each.flags):
+            found[name].add(str(each.default))
+    for node in code():
+        if isinstance(node, ast.arguments):
+            plain = [*node.posonlyargs, *node.args]
+            plain = plain[len(plain) - len(node.defaults) :]
+            for argument, value in zip(
+                [*plain, *node.kwonlyargs], [*node.defaults, *node.kw_defaults], strict=True
+            ):
+                found[argument.arg].add(str(getattr(value, "value", "")))
+        if (
+            isinstance(node, ast.Call)
+            and len(node.args) > 1
+            and ast.unparse(node.func).endswith("get")
+        ):
+            found[getattr(node.args[0], "value", "")].add(str(getattr(node.args[1], "value", "")))
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id].add(str(getattr(node.value, "value", "")))
+    for path in (ROOT / "template.yaml", *ROOT.glob("infra/*.yaml")):
+        declared = yaml.load(path.read_text(encoding="utf-8"), AnyTag).get("Parameters", {})
+        for name, parameter in declared.items():
+            found[name].add(str(parameter.get("Default")))
+    return found
+
+
+def test_a_number_in_brackets_behind_a_name_is_its_default():
+    claims = [
+        (path.name, *found)
+        for path in pages()
+        for found in re.findall(r"`([\w-]+)`\*{0,2} \((\d[\d,.]*)( \w+)?", prose(path))
+        if found[0] in defaults()
+    ]
+    wrong = [
+        (page, name, number + unit)
+        for page, name, number, unit in claims
+        if float(number.strip(",.").replace(",", "")) * UNITS.get(unit.strip(), 1)
+        not in {float(each) for each in defaults()[name] if re.fullmatch(r"[\d.]+", each)}
+    ]
+
+    assert len(claims) > 15
+    assert wrong == []
+
+
+def test_the_table_of_screens_has_each_page_of_the_navigation():
+    text = (ROOT / "docs" / "reference" / "web.md").read_text(encoding="utf-8")
+    tabs = [*TABS, *(tab for each in seams.shipped() for tab in each.tabs)]
+
+    assert [tab.path for tab in tabs if f"`{tab.path}`" not in text] == []
