@@ -210,6 +210,20 @@ def test_what_may_lose_work_has_alarms_by_default(stack, alarms):
     }
 
 
+def test_the_numbers_of_the_readme_are_those_of_templates_and_functions(alarms, written_by):
+    """A metric costs 0.30 $ a month. RedisUnavailable and Failed are written when they are not 0."""
+    [shown] = re.findall(
+        r"(\d+) of them, (\d+) with `CreateRedis` .*?up to (\d+) of all", README, re.DOTALL
+    )
+    [monitor] = re.findall(r"`CreateMonitor=true` .* (\d+) metrics", README)
+    [(price, tick)] = re.findall(r"about ([\d.]+) \$ a month for its (\d+) metrics", README)
+
+    assert tuple(map(int, shown)) == (len(LOSSES), len(LOSSES | REDIS), len(alarms))
+    assert int(monitor) == len(written_by("monitor") | {"RedisUnavailable", "Failed"})
+    assert int(tick) == len(written_by("tick") | {"RedisUnavailable", "Failed"})
+    assert float(price) == int(tick) * 0.30
+
+
 def test_what_a_stack_does_not_have_has_no_alarm(stack, alarms):
     there = {
         "Spill": {"SpillQueueName": "spill"},
