@@ -1,7 +1,7 @@
 """`kiqbridge jobs`: delete, kill, move or retry jobs wherever they wait: in all queues and sets at once.
 
-How many there are in each place is shown first. Afterwards all places are looked through again: a job may have moved
-meanwhile to one that was done with, as those of a paused class do.
+The number in each place is shown first. Afterwards all places are searched again: a job may have moved meanwhile to a
+place that was searched before, as jobs of a paused class do.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import count_text
 
 _HELP: Final = {
-    "delete": "delete jobs in all queues, of the retries, the scheduled and the dead ones",
-    "kill": "move jobs of all queues, of the retries and the scheduled ones to the dead set",
+    "delete": "delete jobs of all queues and of the retries, scheduled and dead sets",
+    "kill": "move jobs of all queues and of the retries and scheduled sets to the dead set",
     "move": "move jobs of all other queues to a queue; those of sets go there when they are due, or retried",
     "retry": "push the retries, the scheduled and the dead jobs to their queues now",
 }

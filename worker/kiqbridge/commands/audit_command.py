@@ -1,6 +1,6 @@
 """`kiqbridge audit`: the last 10,000 actions on jobs, queues and processes.
 
-Each entry says who, when, through what, to which, to how many.
+Each entry has the user, the time, the tool, the action, its target and the number of jobs.
 """
 
 import argparse

@@ -32,8 +32,8 @@ TIMEOUT_S: Final = 3.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `kiqbridge dev`."""
     add_example(parser, "kiqbridge dev --fire HealthPulse")
-    text = "SAM template with the rules; its functions lie beside it (default: template.yaml; without that file there "
-    add(parser, "--template PATH", f"{text}are no rules, and jobs alone run)", type=Path)
+    text = "SAM template with the rules; its functions are beside it (default: template.yaml; without that file "
+    add(parser, "--template PATH", f"{text}only jobs run)", type=Path)
     text = "deliver a tick of this rule (the event's logical id) at once; repeatable"
     add(parser, "--fire NAME...", text)
     text = "run the clock of the rules N times as fast, starting now or at --at (default: 1)"

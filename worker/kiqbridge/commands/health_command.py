@@ -1,6 +1,6 @@
-"""`kiqbridge health`: check whether the workers on this machine live, or make progress.
+"""`kiqbridge health`: check whether the workers on this machine are alive, or make progress.
 
-Exit 0 if all do, 1 if one does not or there is none. Needs no Redis.
+Exit 0 if all are, 1 if one is not or there is none. Needs no Redis.
 
 - live: it writes its status, and none of its threads has ended or is stuck. Restarting it helps otherwise.
   An outage of Redis does not count: a new process would not reach it either. But a process that has never

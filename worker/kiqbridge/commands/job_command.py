@@ -1,4 +1,4 @@
-"""`kiqbridge job`: the life of a job by its jid: where it is, why it waits, what became of it.
+"""`kiqbridge job`: the life of a job by its jid: where it is, why it waits, how it ended.
 
 Show it, follow it, push it, move it, kill it or delete it.
 """
@@ -25,7 +25,7 @@ _HELP: Final = {
     "kill": "move it to the dead set",
     "delete": "delete it",
     "move": "move it to another queue; out of a set it is pushed there now",
-    "reschedule": "let it be due at another time",
+    "reschedule": "change the time at which it is due",
 }
 _DUE: Final = {"retry": "next try", "schedule": "due", "dead": "died"}
 _JID: Final = "b4a577edbccf1d805744efa9"

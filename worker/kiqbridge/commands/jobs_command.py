@@ -43,7 +43,7 @@ _HELP: Final = {
     "retry": "push jobs to their queues now",
     "kill": "move jobs to the dead set",
     "delete": "delete jobs",
-    "reschedule": "let jobs be due at another time",
+    "reschedule": "change the time at which jobs are due",
     "move": "move jobs to another queue, behind what waits there; jobs of a set keep their time",
     "clear": "delete all jobs; of a queue also its name from the list of queues",
 }

@@ -1,6 +1,6 @@
-"""`kiqbridge metrics`: what workers of Python and Ruby measured of each class.
+"""`kiqbridge metrics`: show executions, failures and durations of each class, as the workers measured them.
 
-Of one class also percentiles, by minute, and its errors.
+For one class also percentiles, by minute, and its errors.
 """
 
 import argparse
@@ -22,7 +22,7 @@ MOST_ERRORS: Final = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of what, and since when."""
     add(parser, "[CLASS]", "one class, with percentiles", dest="job_class")
-    add(parser, "--minutes N", "the last so many, up to 480 (default 60)", default=60)
+    add(parser, "--minutes N", "the last N minutes, up to 480 (default 60)", default=60)
     add_json(parser)
     add_example(parser, "kiqbridge metrics --minutes 120")
 

@@ -21,7 +21,7 @@ _EXAMPLES: Final = {"queue": "mail", "class": "Billing::Invoice", "schedule": "n
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs pause, resume and list; of a queue those for its jobs, too."""
     verbs = arguments.add_verbs(parser)
-    add_pause_verbs(verbs, kind, f"let no worker run jobs of this {kind}")
+    add_pause_verbs(verbs, kind, f"stop workers from running jobs of this {kind}")
     text = "list queues, their length and pause" if kind == "queue" else "list the paused classes"
     listing = arguments.add_verb(
         verbs, "list", _list, text, f"kiqbridge {kind} list --json", kind=kind

@@ -1,6 +1,6 @@
 """`kiqbridge ps`, `quiet` and `stop`: the living processes of Python and Ruby, as their last heartbeats showed them.
 
-With --jobs what runs in them. Signals to them go by way of Redis.
+--jobs lists the jobs that they run.
 """
 
 import argparse

@@ -16,4 +16,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         module.add_arguments(verbs)
     about = "Pause schedules, those of templates as well: what comes due meanwhile is not caught up. What was placed "
     about += "ahead is withdrawn; jobs that are in a queue run."
-    add_pause_verbs(verbs, "schedule", "let schedules fire no more", description=about)
+    add_pause_verbs(verbs, "schedule", "stop schedules from firing", description=about)

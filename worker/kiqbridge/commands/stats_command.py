@@ -1,6 +1,6 @@
-"""`kiqbridge stats`: counts of jobs and processes, and each queue.
+"""`kiqbridge stats`: count jobs and processes, and list the queues.
 
-Of each queue with the time that its oldest job has waited.
+Each queue is listed with the time that its oldest job has waited.
 """
 
 import argparse

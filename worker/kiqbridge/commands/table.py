@@ -25,13 +25,13 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             has_fleet=False,
         ),
         Verb("web", "serve the Web UI"),
-        Verb("health", "check whether the workers on this machine live", has_fleet=False),
-        Verb("shell", "open a Python shell with the jobs and the API at hand"),
+        Verb("health", "check whether the workers on this machine are alive", has_fleet=False),
+        Verb("shell", "open a Python shell with the jobs and the API"),
         Verb("enqueue", "enqueue a job, or the jobs of an AWS event", has_fleet=False),
     ),
     "look at what goes on": (
         Verb("stats", "count jobs, queues and processes"),
-        Verb("ps", "list the processes of Python and Ruby, and what runs in them", _PROCESSES),
+        Verb("ps", "list the processes of Python and Ruby and their jobs", _PROCESSES),
         Verb("metrics", "show how often classes ran and failed, and how long they took"),
         Verb("audit", "list the actions of operators"),
     ),
@@ -46,8 +46,8 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             "queue",
             "list and pause queues; show, move, kill and delete their jobs",
             _PAUSES,
-            description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by "
-            "none of our workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
+            description="List and pause queues; show, move, kill and delete their jobs. No worker serves a paused queue, "
+            "except Ruby's without Sidekiq Pro; jobs can be pushed to it.",
         ),
         Verb("retries", "list, retry and delete jobs that failed and are due again", _JOBS),
         Verb("dead", "list, retry and delete jobs that have used up their retries", _JOBS),
@@ -56,14 +56,14 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             "class",
             "pause and resume classes of jobs",
             _PAUSES,
-            description="Pause classes of jobs, resume them, list the paused ones. Our workers put their jobs off, a "
+            description="Pause classes of jobs, resume them, list the paused ones. Kiqbridge's workers put their jobs off, a "
             "minute each time; Ruby's workers run them.",
         ),
         Verb(
             "quiet",
-            "let processes take no new jobs",
+            "stop processes from taking new jobs",
             _PROCESSES,
-            description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next "
+            description="Stop processes of Python or Ruby from taking new jobs, through Redis: each reads it at its next "
             "heartbeat. It cannot be undone.",
         ),
         Verb(

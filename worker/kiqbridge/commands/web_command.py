@@ -1,6 +1,6 @@
 """`kiqbridge web`: serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM.
 
-It prints its address when it serves. Everybody may look unless --role says more; on other addresses than loopback
+It prints its address when it serves. Everybody may look; --role allows more; on other addresses than loopback
 sign-in is needed (docs/reference/web.md). Exit codes: 0 orderly, 1 settings or the port, 2 usage.
 """
 

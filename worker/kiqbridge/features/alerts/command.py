@@ -1,6 +1,6 @@
-"""`kiqbridge alerts`: which rules alert, what has begun, and what is muted.
+"""`kiqbridge alerts`: list the rules that alert, the alerts that have begun, and the muted rules.
 
-The settings name rules and receivers (`alerts`, docs/reference/doctor.md); the leader of the workers looks and notifies.
+The settings name rules and receivers (`alerts`, docs/reference/doctor.md); the leading worker checks them and notifies.
 """
 
 import argparse
@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = arguments.add_verbs(parser)
     text = "the rules that alert, and the state of each"
     listing = arguments.add_verb(verbs, "list", _list, text, "kiqbridge alerts list --json")
-    text = "begin no alert of a rule for a while; one that has begun still ends"
+    text = "mute a rule for a while; an alert that has begun still ends"
     mute = arguments.add_verb(verbs, "mute", _mute, text, "kiqbridge alerts mute retries --for 2h")
     unmute = arguments.add_verb(
-        verbs, "unmute", _unmute, "end that", "kiqbridge alerts unmute retries"
+        verbs, "unmute", _unmute, "end the mute of a rule", "kiqbridge alerts unmute retries"
     )
     for verb in (mute, unmute):
         arguments.add(verb, "RULE")

@@ -1,4 +1,4 @@
-"""`kiqbridge batch`: how far batches, groups and chains are; what is pending and what has failed in one; cancel it."""
+"""`kiqbridge batch`: the progress of batches, groups and chains; the pending and failed jobs of one; cancel it."""
 
 import argparse
 import time
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(show, "--failed", "only the jobs that have ended without success, all of them")
     add(show, "--pending", "only the jobs that have not ended, all of them")
     add_json(show)
-    text = "let none of its jobs begin any more; those that run go on"
+    text = "start no more of its jobs; running ones continue"
     cancel = add_verb(verbs, "cancel", _cancel, text, f"kiqbridge batch cancel {_BID} --yes")
     add(cancel, "BID")
     add_changing(cancel, asks=True)

@@ -17,7 +17,7 @@ FEATURE = Feature(
     verbs=[
         Verb(
             "check",
-            "find what template, rules and mappings get wrong",
+            "find errors in template, rules and mappings",
             "command",
             group="run",
             has_fleet=False,

@@ -1,6 +1,6 @@
-"""`kiqbridge doctor`: examine what goes on now (what waits, fails, dies, does not come), Redis, jobs and workers.
+"""`kiqbridge doctor`: examine the running system (what waits, fails, dies or is missed), Redis, jobs and workers.
 
-Each finding says what is so, why it matters and what to do (docs/reference/doctor.md). Exit 0 if there is no problem, 1 if there
+Each finding has its cause and what to do (docs/reference/doctor.md). Exit 0 if there is no problem, 1 if there
 is one, 3 if Redis cannot be reached. Nothing is changed.
 
 Each check only reads, and gives findings (`kiqbridge.features.doctor`). A check that the server refuses to this user ends as

@@ -1,6 +1,6 @@
 """`kiqbridge done`: the jobs that have ended, the last first, as far as they are kept (`keep_done`).
 
-Kept are the last ones of each class that were done, and as many that ended in another way.
+For each class the last ones that were done are kept, and as many that ended in another way.
 """
 
 import argparse

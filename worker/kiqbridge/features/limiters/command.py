@@ -1,6 +1,6 @@
-"""`kiqbridge limiter`: what is taken of each limiter of kiqbridge.flow, who holds it and who waits; forgetting it.
+"""`kiqbridge limiter`: how much of each limiter of kiqbridge.flow is taken, which jobs hold it and which wait; reset it.
 
-Listed are those that were entered within the last day.
+It lists those that were used within the last day.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(show, "KIND", ", ".join(KINDS), choices=KINDS)
     add(show, "NAME")
     add_json(show)
-    text = "free a limiter: forget what is taken of it"
+    text = "free a limiter"
     reset = add_verb(verbs, "reset", _reset, text, "kiqbridge limiter reset concurrent erp --yes")
     add(reset, "KIND", ", ".join(KINDS), choices=KINDS)
     add(reset, "NAME")

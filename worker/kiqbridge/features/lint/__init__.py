@@ -9,7 +9,7 @@ from kiqbridge.feature import Feature, Verb
 FEATURE = Feature(
     package=__name__,
     verbs=[
-        Verb("lint", "what will surprise about schedules", "command", parent="schedule"),
+        Verb("lint", "find likely mistakes in schedules", "command", parent="schedule"),
         Verb("plan", "compare what two templates fire", "plan_command", parent="schedule"),
         Verb(
             "simulate",

@@ -11,11 +11,11 @@ FEATURE = Feature(
     verbs=[
         Verb(
             "publish",
-            "let the fleet know a template's schedules, and notice ticks that do not come",
+            "publish a template's schedules in Redis, so that missed ticks are found",
             "command",
             parent="schedule",
             description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
-            "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
+            "if a newer version is published: nothing is written then, except with --rollback.",
         )
     ],
 )

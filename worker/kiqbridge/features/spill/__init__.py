@@ -12,7 +12,7 @@ FEATURE = Feature(
     verbs=[
         Verb(
             "spill",
-            "show, drain and replay what could not be enqueued",
+            "show, drain and replay jobs that could not be enqueued",
             "command",
             group="act on jobs, queues and processes",
             has_fleet=False,

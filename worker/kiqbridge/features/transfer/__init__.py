@@ -28,7 +28,7 @@ FEATURE = Feature(
             "command",
             group=_ACTS,
             description="Put the jobs of an export into the queues and sets of this Redis, behind the jobs that are there. "
-            "How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
+            "Its progress is kept there for 30 days: a repetition adds only the jobs that are missing.",
         ),
     ],
 )

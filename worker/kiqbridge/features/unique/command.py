@@ -1,4 +1,4 @@
-"""`kiqbridge lock`: which jobs own locks of unique jobs, and freeing one."""
+"""`kiqbridge lock`: list the locks of unique jobs with the jobs that own them, and free one."""
 
 import argparse
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "free one, so that another job with the same arguments may be pushed"
     example = f"kiqbridge lock free Bill:{'3f' * 32} --yes"
     free = add_verb(verbs, "free", _free, text, example)
-    add(free, "NAME", "as lock list names it")
+    add(free, "NAME", "as `lock list` shows it")
     add_changing(free, asks=True)
 
 
