@@ -64,9 +64,9 @@ class Verb(NamedTuple):
         name: the word for it.
         help: for the list of all commands.
         module: has `add_arguments(parser)`, which gets the name as well if several commands share the module, and
-            `run(options)` unless its verbs have functions of their own; of a feature its name within the folder.
+            `run(options)` unless its verbs have functions of their own; of a feature its name within the folder. The
+            first line and paragraph of its docstring, or of such a function's, describe the command.
         group: the heading in that list under which a feature's command stands.
-        description: for its own help, in place of the first line and paragraph of the module's docstring.
         has_fleet: whether --fleet chooses where it looks, or what it serves.
         parent: the command of which a feature's command is a verb, such as schedule; "": of none.
     """
@@ -75,7 +75,6 @@ class Verb(NamedTuple):
     help: str
     module: str = ""
     group: str = ""
-    description: str = ""
     has_fleet: bool = True
     parent: str = ""
 

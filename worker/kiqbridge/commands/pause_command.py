@@ -15,11 +15,18 @@ from kiqbridge.errors import did_you_mean
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.amounts import count_text, instant_text
 
+_ABOUT: Final = {
+    "queue": "List and pause queues; show, move, kill and delete their jobs. No worker serves a paused queue, except "
+    "Ruby's without Sidekiq Pro; jobs can be pushed to it.",
+    "class": "Pause classes of jobs, resume them, list the paused ones. Kiqbridge's workers put their jobs off, a minute each "
+    "time; Ruby's workers run them.",
+}
 _EXAMPLES: Final = {"queue": "mail", "class": "Billing::Invoice", "schedule": "nightly-report"}
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The verbs pause, resume and list; of a queue those for its jobs, too."""
+    parser.description = _ABOUT[kind]
     verbs = arguments.add_verbs(parser)
     add_pause_verbs(verbs, kind, f"stop workers from running jobs of this {kind}")
     text = "list queues, their length and pause" if kind == "queue" else "list the paused classes"

@@ -22,7 +22,7 @@ from kiqbridge.wire.names import printable
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """What is shown, and how; or which processes get the signal."""
-    parser.set_defaults(verb=name)
+    parser.set_defaults(verb=name, command={"ps": _list, "quiet": _quiet, "stop": _stop}[name])
     if name == "ps":
         add_json(parser)
         add(parser, "--jobs", "the jobs that run in them as well")
@@ -36,12 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add_example(parser, f"kiqbridge {name} --host 'batch-*' --dry-run")
 
 
-def run(options: argparse.Namespace) -> int:
-    """List, quiet or stop them."""
-    return _list(options) if options.verb == "ps" else _signal(options)
-
-
 def _list(options: argparse.Namespace) -> int:
+    """The living processes of Python and Ruby, as their last heartbeats showed them.
+
+    With --jobs what runs in them. Signals to them go by way of Redis.
+    """
     operator, now = api.open_operator(via="cli"), time.time()
     living = api.ProcessSet(operator)
     processes = list(living)
@@ -150,6 +149,22 @@ def _held_fields(held: api.HeldJob) -> dict[str, Any]:
         "run_at": None,
         **output.job_fields(held.job),
     }
+
+
+def _quiet(options: argparse.Namespace) -> int:
+    """Stop processes of Python or Ruby from taking new jobs, through Redis: each reads it at its next heartbeat.
+
+    It cannot be undone.
+    """
+    return _signal(options)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    """End processes of Python or Ruby, through Redis.
+
+    Each reads it at its next heartbeat, finishes its jobs as after TERM, and gives back what does not end in time.
+    """
+    return _signal(options)
 
 
 def _signal(options: argparse.Namespace) -> int:

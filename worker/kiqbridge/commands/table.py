@@ -19,11 +19,7 @@ _PROCESSES: Final = "commands.processes_command"
 GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
     "run": (
         Verb("worker", "perform jobs"),
-        Verb(
-            "dev",
-            "run server, schedules and worker on this machine",
-            has_fleet=False,
-        ),
+        Verb("dev", "run server, schedules and worker on this machine", has_fleet=False),
         Verb("web", "serve the Web UI"),
         Verb("health", "check whether the workers on this machine are alive", has_fleet=False),
         Verb("shell", "open a Python shell with the jobs and the API"),
@@ -42,37 +38,13 @@ GROUPS: Final[Mapping[str, Sequence[Verb]]] = {
             "delete, kill, move or retry jobs of all queues and sets",
             "commands.all_jobs_command",
         ),
-        Verb(
-            "queue",
-            "list and pause queues; show, move, kill and delete their jobs",
-            _PAUSES,
-            description="List and pause queues; show, move, kill and delete their jobs. No worker serves a paused queue, "
-            "except Ruby's without Sidekiq Pro; jobs can be pushed to it.",
-        ),
+        Verb("queue", "list and pause queues; show, move, kill and delete their jobs", _PAUSES),
         Verb("retries", "list, retry and delete jobs that failed and are due again", _JOBS),
         Verb("dead", "list, retry and delete jobs that have used up their retries", _JOBS),
         Verb("scheduled", "list, push, reschedule and delete jobs that are due later", _JOBS),
-        Verb(
-            "class",
-            "pause and resume classes of jobs",
-            _PAUSES,
-            description="Pause classes of jobs, resume them, list the paused ones. Kiqbridge's workers put their jobs off, a "
-            "minute each time; Ruby's workers run them.",
-        ),
-        Verb(
-            "quiet",
-            "stop processes from taking new jobs",
-            _PROCESSES,
-            description="Stop processes of Python or Ruby from taking new jobs, through Redis: each reads it at its next "
-            "heartbeat. It cannot be undone.",
-        ),
-        Verb(
-            "stop",
-            "end processes",
-            _PROCESSES,
-            description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, "
-            "finishes its jobs as after TERM, and gives back what does not end in time.",
-        ),
+        Verb("class", "pause and resume classes of jobs", _PAUSES),
+        Verb("quiet", "stop processes from taking new jobs", _PROCESSES),
+        Verb("stop", "end processes", _PROCESSES),
         Verb("recover", "give back the jobs that dead workers hold"),
     ),
     "schedules": (Verb("schedule", "list, check, simulate, pause, run and import schedules"),),
@@ -105,14 +77,16 @@ def load(verb: Verb, parser: argparse.ArgumentParser, *, is_shared: bool) -> Non
     """
     own = f"commands.{verb.name.replace('-', '_')}_command"
     module = importlib.import_module(f"kiqbridge.{verb.module or own}")
-    parser.description = verb.description or described(module.__doc__ or "")
+    parser.description = described(module.__doc__ or "")
     module.add_arguments(parser, *([verb.name] if is_shared else []))
-    run = getattr(module, "run", None)
-    if run is not None:
+    if (run := getattr(module, "run", None)) is not None:
         parser.set_defaults(command=run)
+    elif (run := parser.get_default("command")) is not None:
+        parser.description = described(run.__doc__ or "")
 
 
 def described(docstring: str) -> str:
     """Its first line, without the command's name before the colon, and its first paragraph."""
-    summary, *paragraphs = docstring.partition(": ")[2].split("\n\n")
+    text = docstring.partition(": ")[2] if docstring.startswith("`") else docstring
+    summary, *paragraphs = text.split("\n\n")
     return " ".join([f"{summary[:1].upper()}{summary[1:]}", *paragraphs[:1]])

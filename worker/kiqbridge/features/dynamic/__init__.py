@@ -20,44 +20,12 @@ FEATURE = Feature(
         Chore("dynamic schedules", 2.0, "placing:watch", where=("leader", "tick")),
     ],
     verbs=[
+        Verb("save", "create or change a dynamic schedule", "command", parent="schedule"),
+        Verb("apply", "save the dynamic schedules of a file", "command", parent="schedule"),
+        Verb("delete", "delete dynamic schedules", "command", parent="schedule"),
         Verb(
-            "save",
-            "create or change a dynamic schedule",
-            "command",
-            parent="schedule",
-            description="Create a dynamic schedule, or change it: an option that is not given has its default. It takes effect within "
-            "seconds, without a deploy.",
+            "skip", "let the next occurrences of a schedule not fire", "command", parent="schedule"
         ),
-        Verb(
-            "apply",
-            "save the dynamic schedules of a file",
-            "command",
-            parent="schedule",
-            description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
-            "written unless all of the file is right: exit 2, with line and key of each fault.",
-        ),
-        Verb(
-            "delete",
-            "delete dynamic schedules",
-            "command",
-            parent="schedule",
-            description="Delete dynamic schedules, with the jobs that they have placed ahead. Exit 0 if they were there, 1 if one "
-            "was not, 2 without --yes where there is no terminal to ask.",
-        ),
-        Verb(
-            "skip",
-            "let the next occurrences of a schedule not fire",
-            "command",
-            parent="schedule",
-            description="Let the next occurrences of a schedule not fire.",
-        ),
-        Verb(
-            "run",
-            "enqueue the jobs of a schedule now",
-            "command",
-            parent="schedule",
-            description="Enqueue the jobs of a schedule now, whether or not it is paused. Repeat it only after a look "
-            "at the ledger: each call is a run.",
-        ),
+        Verb("run", "enqueue the jobs of a schedule now", "command", parent="schedule"),
     ],
 )

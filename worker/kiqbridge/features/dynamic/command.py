@@ -89,6 +89,10 @@ def _add_save(save: argparse.ArgumentParser) -> None:
 
 
 def _save(options: argparse.Namespace) -> int:
+    """Create a dynamic schedule, or change it: an option that is not given has its default.
+
+    It takes effect within seconds, without a deploy.
+    """
     given = {name: getattr(options, name) for name in _GIVEN.split()}
     with arguments.user_input():
         schedule = Schedule(
@@ -101,6 +105,10 @@ def _save(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace) -> int:
+    """Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …).
+
+    Nothing is written unless all of the file is right: exit 2, with line and key of each fault.
+    """
     with arguments.user_input():
         definitions = read_schedule_file(arguments.read_input(options.file), options.file)
     schedules = _schedules()
@@ -123,6 +131,10 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> int:
+    """Delete dynamic schedules, with the jobs that they have placed ahead.
+
+    Exit 0 if they were there, 1 if one was not, 2 without --yes where there is no terminal to ask.
+    """
     operator = open_operator(via="cli")
     schedules = Schedules(operator.client)
     known = {name: schedules.get(name) for name in options.names}
@@ -160,6 +172,7 @@ def _line(options: argparse.Namespace, change: str, name: str) -> str:
 
 
 def _skip(options: argparse.Namespace) -> int:
+    """Let the next occurrences of a schedule not fire."""
     operator = open_operator(via="cli")
     if options.dry_run:
         schedules = Schedules(operator.client)
@@ -175,6 +188,10 @@ def _skip(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Enqueue the jobs of a schedule now, whether or not it is paused.
+
+    Repeat it only after a look at the ledger: each call is a run.
+    """
     operator = open_operator(via="cli")
     jids: list[str] = []
     if options.dry_run:

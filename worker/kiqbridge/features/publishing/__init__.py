@@ -14,8 +14,6 @@ FEATURE = Feature(
             "publish a template's schedules in Redis, so that missed ticks are found",
             "command",
             parent="schedule",
-            description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
-            "if a newer version is published: nothing is written then, except with --rollback.",
         )
     ],
 )

@@ -1,4 +1,6 @@
-"""`kiqbridge schedule publish`: the schedules of a template, for those who watch that their ticks come.
+"""`kiqbridge schedule publish`: publish the schedules of a template to Redis, as the function does after a deployment.
+
+Exit 1 if a newer version is published: nothing is written then, except with --rollback.
 
 The function does it by itself at its first invocation after a deployment; this is for a rollback on purpose, and
 for schedules of which no function of ours is deployed. With --output it is for the layer, which has them as a file.

@@ -13,22 +13,7 @@ FEATURE = Feature(
     package=__name__,
     calls={"save_jobs": "saving:save_jobs"},
     verbs=[
-        Verb(
-            "export",
-            "write queues and sets into a file",
-            "command",
-            group=_ACTS,
-            description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
-            "--take they are removed once they are safely written, so that they move. After a kill the same command "
-            "continues: nothing is lost, and nothing is there twice.",
-        ),
-        Verb(
-            "restore",
-            "put an export into queues and sets",
-            "command",
-            group=_ACTS,
-            description="Put the jobs of an export into the queues and sets of this Redis, behind the jobs that are there. "
-            "Its progress is kept there for 30 days: a repetition adds only the jobs that are missing.",
-        ),
+        Verb("export", "write queues and sets into a file", "command", _ACTS),
+        Verb("restore", "put an export into queues and sets", "command", _ACTS),
     ],
 )

@@ -69,7 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    """Export, count, or give back."""
+    """Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore.
+
+    With --take they are removed once they are safely written, so that they move. After a kill the same command
+    continues: nothing is lost, and nothing is there twice.
+    """
     operator = open_operator(via="cli")
     if options.give_back:
         return _give_back(operator, options)
@@ -257,7 +261,9 @@ def _record(operator: Operator, action: str, counts: Mapping[Place, int], file: 
 
 
 def _restore(options: argparse.Namespace) -> int:
-    """Put it in.
+    """Put the jobs of an export into the queues and sets of this Redis, behind the jobs that are there.
+
+    Its progress is kept there for 30 days: a repetition adds only the jobs that are missing.
 
     Raises:
         PayloadError: the file is damaged or not complete; what stands before that place was put in.
