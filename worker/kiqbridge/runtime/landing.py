@@ -56,14 +56,8 @@ _GENERATORS = 0x20 | 0x80 | 0x200
 _CALLS = frozenset({"CALL", "PRECALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _NAMES = frozenset(
     {
-        "LOAD_ATTR",
-        "LOAD_DEREF",
-        "LOAD_FAST",
-        "LOAD_FAST_CHECK",
-        "LOAD_FAST_BORROW",
-        "LOAD_GLOBAL",
-        "LOAD_METHOD",
-        "LOAD_NAME",
+        *("LOAD_ATTR", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"),
+        *("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_NAME"),
     }
 )
 

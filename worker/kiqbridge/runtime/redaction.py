@@ -11,19 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 DEFAULT_KEYS: Final = (
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "token",
-    "authorization",
-    "api_key",
-    "apikey",
-    "access_key",
-    "private_key",
-    "credential",
-    "cookie",
+    *("password", "passwd", "passphrase", "pwd", "secret", "token", "authorization", "api_key"),
+    *("apikey", "access_key", "private_key", "credential", "cookie"),
 )
 """Names whose values are hidden when nothing else is configured."""
 

@@ -126,16 +126,8 @@ BESIDE: Final = SCHEDULED | FLOW_OPTIONS
 _DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
 _PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
 LOCAL: Final = BESIDE | {
-    "name",
-    "pool",
-    "timeout_s",
-    "max_run_s",
-    "on_max_run",
-    "retry_in",
-    "retry_jitter",
-    "retries_exhausted",
-    "on_error",
-    "check_arguments",
+    *("name", "pool", "timeout_s", "max_run_s", "on_max_run", "retry_in", "retry_jitter"),
+    *("retries_exhausted", "on_error", "check_arguments"),
 }
 """Options of a declaration that do not go on the wire."""
 KNOWN: Final = _DECLARED | LOCAL

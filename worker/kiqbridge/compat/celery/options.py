@@ -11,20 +11,9 @@ from kiqbridge.wire.options import unknown_declared
 
 HONOURED: Final = frozenset(
     [
-        "bind",
-        "queue",
-        "autoretry_for",
-        "dont_autoretry_for",
-        "max_retries",
-        "default_retry_delay",
-        "retry_backoff",
-        "retry_backoff_max",
-        "retry_jitter",
-        "retry_kwargs",
-        "time_limit",
-        "soft_time_limit",
-        "ignore_result",
-        "expires",
+        *("bind", "queue", "autoretry_for", "dont_autoretry_for", "max_retries"),
+        *("default_retry_delay", "retry_backoff", "retry_backoff_max", "retry_jitter"),
+        *("retry_kwargs", "time_limit", "soft_time_limit", "ignore_result", "expires"),
     ]
 )
 """Options of a task that this module translates."""

@@ -136,17 +136,8 @@ def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | Non
 _TIMES: Final = ("complete_at", "success_at", "death_at", "cancelled_at")
 _FIELDS: Final = (
     *(
-        "created_at",
-        "total",
-        "pending",
-        "failed",
-        "description",
-        "parent",
-        "sealed",
-        "kind",
-        "steps",
-        "refused",
-        "class",
+        *("created_at", "total", "pending", "failed", "description", "parent", "sealed"),
+        *("kind", "steps", "refused", "class"),
     ),
     *_TIMES,
     *(f"on_{event}_member" for event in EVENTS),

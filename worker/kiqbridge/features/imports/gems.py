@@ -25,26 +25,11 @@ from kiqbridge.wire.bounded_yaml import BoundedLoader, BoundError
 _FIELDS: Final = 5
 _OF_CRON: Final = frozenset(
     [
-        "name",
-        "cron",
-        "class",
-        "klass",
-        "args",
-        "queue",
-        "queue_name",
-        "description",
-        "status",
-        "active_job",
-        "date_as_argument",
-        "queue_name_prefix",
-        "queue_name_delimiter",
-        "active_job_queue_name_prefix",
-        "active_job_queue_name_delimiter",
-        "symbolize_args",
-        "retry",
-        "last_enqueue_time",
-        "message",
-        "source",
+        *("name", "cron", "class", "klass", "args", "queue", "queue_name", "description"),
+        *("status", "active_job", "date_as_argument", "queue_name_prefix"),
+        *("queue_name_delimiter", "active_job_queue_name_prefix"),
+        *("active_job_queue_name_delimiter", "symbolize_args", "retry", "last_enqueue_time"),
+        *("message", "source"),
     ]
 )
 _TIMES: Final = ("cron", "every", "interval", "at", "in")
