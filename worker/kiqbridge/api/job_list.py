@@ -5,17 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from kiqbridge.api.actions import (
-    Action,
-    Applied,
-    Jobs,
-    Look,
-    Moment,
-    Operation,
-    PlacedJob,
-    Progress,
-    clear_jobs,
-)
+from kiqbridge.api import actions
 from kiqbridge.api.filters import Filter
 
 READ_AT_ONCE: Final = 100
@@ -44,7 +34,7 @@ class Page(Generic[Row]):
         return max(1, -(-self.total // self.size))
 
 
-class ListedJob(PlacedJob):
+class ListedJob(actions.PlacedJob):
     """A job in a queue or a sorted set.
 
     Attributes:
@@ -65,7 +55,7 @@ class ListedJob(PlacedJob):
 Listed = TypeVar("Listed", bound=ListedJob)
 
 
-class JobList(Jobs, Generic[Listed]):
+class JobList(actions.Jobs, Generic[Listed]):
     """Jobs that can be read in parts, and acted on."""
 
     @abstractmethod
@@ -87,12 +77,12 @@ class JobList(Jobs, Generic[Listed]):
 
     def apply(
         self,
-        action: Action,
+        action: actions.Action,
         jobs: Sequence[Listed],
         *,
-        at: Moment | None = None,
+        at: actions.Moment | None = None,
         to: str | None = None,
-    ) -> Applied:
+    ) -> actions.Applied:
         """Do the same to several jobs, in their order.
 
         Args:
@@ -112,20 +102,22 @@ class JobList(Jobs, Generic[Listed]):
         """
         shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
         more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""  # noqa: PLR2004 - as many as above
-        running: Operation[Listed] = Operation(self, action, shown + more, at=at, to=to)
+        running: actions.Operation[Listed] = actions.Operation(
+            self, action, shown + more, at=at, to=to
+        )
         running.run(jobs, thorough=True)
         return running.finish()
 
     def apply_all(
         self,
-        action: Action,
+        action: actions.Action,
         where: Filter | None = None,
         *,
-        at: Moment | None = None,
+        at: actions.Moment | None = None,
         to: str | None = None,
         limit: int | None = None,
-        progress: Progress | None = None,
-    ) -> Applied:
+        progress: actions.Progress | None = None,
+    ) -> actions.Applied:
         """Do the same to all jobs that match, the lowest score or the next to be taken first, in batches.
 
         Args:
@@ -140,7 +132,7 @@ class JobList(Jobs, Generic[Listed]):
         Raises:
             As `apply`; batches before were carried out.
         """
-        running: Operation[Listed] = Operation(
+        running: actions.Operation[Listed] = actions.Operation(
             self, action, str(where) if where else "all", at=at, to=to
         )
         for looked_at in self._carry_out(running, where or Filter(), limit):
@@ -157,15 +149,15 @@ class JobList(Jobs, Generic[Listed]):
             where: which; an empty one: all.
             seen: called with each part; what workers take meanwhile lets some come twice.
         """
-        for _ in self._carry_out(Look(seen), where, None):
+        for _ in self._carry_out(actions.Look(seen), where, None):
             pass
 
     @abstractmethod
     def _carry_out(
-        self, running: Operation[Listed], where: Filter, limit: int | None
+        self, running: actions.Operation[Listed], where: Filter, limit: int | None
     ) -> Iterator[int]:
         """Do it part by part; yields after each how many jobs were looked at."""
 
     def clear(self) -> int:
         """Delete all jobs, and a queue's name from the list of queues (§22); how many jobs there were."""
-        return clear_jobs(self)
+        return actions.clear_jobs(self)

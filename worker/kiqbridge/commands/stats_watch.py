@@ -10,14 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from kiqbridge.api import (
-    DeadSet,
-    Operator,
-    fetch_facts,
-    fetch_history,
-    fetch_queue_rates,
-    judge,
-)
+from kiqbridge import api
 from kiqbridge.api.facts import Facts
 from kiqbridge.api.gauges import read_gauges
 from kiqbridge.commands import output
@@ -31,7 +24,7 @@ _LEAST_ROWS = 3
 """Rows that a table keeps, however low the terminal is."""
 
 
-def watch(operator: Operator, seconds: float) -> None:
+def watch(operator: api.Operator, seconds: float) -> None:
     """Show the state every so many seconds, until the caller is interrupted."""
     console = Console(highlight=False)
     last: Sequence[RenderableType] = ()
@@ -48,18 +41,18 @@ def watch(operator: Operator, seconds: float) -> None:
             time.sleep(seconds)
 
 
-def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
-    facts = fetch_facts(operator)
-    today = fetch_history(1, operator=operator)
-    deaths = DeadSet(operator).page(1, _DEATHS).rows
+def _screen(operator: api.Operator, console: Console) -> Iterator[RenderableType]:
+    facts = api.fetch_facts(operator)
+    today = api.fetch_history(1, operator=operator)
+    deaths = api.DeadSet(operator).page(1, _DEATHS).rows
     yield from _head(facts, sum(today.processed.values()), sum(today.failed.values()))
-    worst = judge(facts).facts[:_WORST]
+    worst = api.judge(facts).facts[:_WORST]
     for fact in worst:
         yield Text(printable(fact.what), style="red" if fact.severity == "critical" else "yellow")
     rows = max(_LEAST_ROWS, (console.height - 12 - len(worst) - len(deaths)) // 2)
     now = facts.at
     paused = {pause.name for pause in facts.pauses if pause.kind == "queue"}
-    rates = fetch_queue_rates(operator)
+    rates = api.fetch_queue_rates(operator)
     queues = sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))
     title = f"{count_text(len(queues), 'queue')}, the slowest first"
     cells: Iterable[Sequence[str]] = (

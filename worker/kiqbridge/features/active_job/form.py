@@ -30,15 +30,8 @@ from kiqbridge.features.active_job.values import (
 )
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten, shorten_argument
+from kiqbridge.wire import payload
 from kiqbridge.wire.active_job import KEY, NEW_WRAPPER, OLD_WRAPPER
-from kiqbridge.wire.payload import (
-    DEFAULT_OPTIONS,
-    MAX_DEPTH,
-    Profile,
-    check_json,
-    check_queue,
-    epoch_seconds,
-)
 
 _OWN_KEYS: Final = (KEY, "args", "kwargs", "job_id", "priority", "locale", "timezone")
 _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number"}
@@ -57,7 +50,7 @@ class ActiveJob:
     timezone: str | None
     rest: Mapping[str, Any]
 
-    def wrap(self, now: float, profile: Profile, *, bulk: bool = False) -> dict[str, Any]:
+    def wrap(self, now: float, profile: payload.Profile, *, bulk: bool = False) -> dict[str, Any]:
         """The item to push, its keys in the order of the adapter that it follows.
 
         Args:
@@ -112,8 +105,8 @@ def parse(item: Mapping[str, Any]) -> ActiveJob:
         raise PayloadError(
             f"args: {shorten_argument(args)} is not a list; write the arguments as a list"
         )
-    queue = item.get("queue", DEFAULT_OPTIONS["queue"])
-    check_queue(queue)
+    queue = item.get("queue", payload.DEFAULT_OPTIONS["queue"])
+    payload.check_queue(queue)
     job_id = item.get("job_id") or str(uuid.uuid4())
     for key, value, kind in (
         ("job_id", job_id, str),
@@ -164,11 +157,11 @@ def _keywords(item: Mapping[str, Any]) -> list[Any]:
 def _serialize(value: Any, field: str, depth: int) -> Any:
     kind = type(value)
     if kind in (str, int, float, bool) or value is None:
-        check_json(value, field)
+        payload.check_json(value, field)
         return value
-    if depth > MAX_DEPTH:
+    if depth > payload.MAX_DEPTH:
         raise PayloadError(
-            f"{field}: nested deeper than {MAX_DEPTH} levels, which Ruby refuses to read"
+            f"{field}: nested deeper than {payload.MAX_DEPTH} levels, which Ruby refuses to read"
         )
     if kind is list:
         return [
@@ -177,7 +170,7 @@ def _serialize(value: Any, field: str, depth: int) -> Any:
     if kind is dict:
         return _hash(value, field, depth)
     if kind is GlobalID:
-        check_json(str(value), field)
+        payload.check_json(str(value), field)
         return {GLOBAL_ID: str(value)}
     found = _range(value, field, depth) if kind is Range else _object(value, field)
     if found is None:
@@ -192,7 +185,7 @@ def _serialize(value: Any, field: str, depth: int) -> Any:
 
 def _hash(value: dict[Any, Any], field: str, depth: int) -> dict[str, Any]:
     if GLOBAL_ID in value or SERIALIZED in value:
-        check_json(value, field, depth)
+        payload.check_json(value, field, depth)
         return value
     markers = [key for key in value if key in (SYMBOL_KEYS, KEYWORDS, INDIFFERENT)]
     for key in value:
@@ -200,14 +193,14 @@ def _hash(value: dict[Any, Any], field: str, depth: int) -> dict[str, Any]:
             raise PayloadError(
                 f"{field}: key {shorten_argument(key)} is not a text; Active Job refuses it"
             )
-        check_json(str(key), field)
+        payload.check_json(str(key), field)
     result = {
         str(key): _serialize(child, f"{field}.{key}", depth + 1)
         for key, child in value.items()
         if key not in markers
     }
     for key in markers:  # the caller has noted the keys himself, for instance in JSON
-        check_json(value[key], f"{field}.{key}", depth + 1)
+        payload.check_json(value[key], f"{field}.{key}", depth + 1)
         result[key] = value[key]
     if not markers:
         result[SYMBOL_KEYS] = [str(key) for key in value if isinstance(key, Symbol)]
@@ -225,7 +218,7 @@ def _object(  # noqa: PLR0911 - one row for each serializer
 ) -> tuple[str, dict[str, Any]] | None:
     """Rails' serializer and what it writes beside its name."""
     if isinstance(value, Symbol):
-        check_json(str(value), field)
+        payload.check_json(str(value), field)
         return "Symbol", {"value": str(value)}
     if isinstance(value, datetime):
         return _time(value, field)
@@ -289,7 +282,7 @@ def _decimal(value: Decimal, field: str) -> str:
 
 def _instant(moment: float) -> str:
     """Epoch seconds as Rails 7.1+ writes a time: UTC with nanoseconds."""
-    epoch_seconds(moment)
+    payload.epoch_seconds(moment)
     try:
         whole = math.floor(moment)
         nanoseconds = int((moment - whole) * 1_000_000_000)

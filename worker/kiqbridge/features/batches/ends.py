@@ -16,6 +16,7 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.errors import PayloadError
+from kiqbridge.features.batches import steps
 from kiqbridge.features.batches.ops import (
     StepWriter,
     Stopped,
@@ -23,14 +24,6 @@ from kiqbridge.features.batches.ops import (
     guarded,
     result_op,
     results_over_op,
-)
-from kiqbridge.features.batches.steps import (
-    Launch,
-    gives_result,
-    launch_of,
-    member_of,
-    passes_value,
-    results_of,
 )
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
@@ -51,8 +44,8 @@ def effects_of(end: FlowEnd, client: Client) -> list[Effect]:
 def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     """The next step of a chain, or what an event has launched."""
     if "launch" in end.flow:
-        launch = launch_of(end.flow["launch"])
-        results = None if launch is None else results_of(launch)
+        launch = steps.launch_of(end.flow["launch"])
+        results = None if launch is None else steps.results_of(launch)
         if launch is not None and results is not None and _BID.fullmatch(results[0]):
             return _begin_behind(launch, *results, client)
         return _begin(end.flow["launch"], None, client, is_guarded=False)
@@ -62,7 +55,7 @@ def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     following = end.flow["next"]
     if bid is not None and isinstance(following, dict):
         following = {**following, "bid": bid}
-    output = end.output if passes_value(end.flow) else None
+    output = end.output if steps.passes_value(end.flow) else None
     if output is not None and end.encrypted:
         from kiqbridge.client.sealing import sealing  # noqa: PLC0415 - for few
 
@@ -70,7 +63,7 @@ def _begin_next(end: FlowEnd, client: Client) -> Sequence[Effect]:
     return _begin(following, output, client, is_guarded=True, encrypts=end.encrypted)
 
 
-def _begin_behind(launch: Launch, bid: str, count: int, client: Client) -> Sequence[Effect]:
+def _begin_behind(launch: steps.Launch, bid: str, count: int, client: Client) -> Sequence[Effect]:
     """The job behind a group, with what the group's jobs have returned; as a refusal says, not at all."""
     fields = (*(f"result:{place}" for place in range(count)), "refused")
     *texts, refused = client.pool.call("HMGET", client.keys.batch(bid), *fields)
@@ -95,7 +88,7 @@ def _count_end(end: FlowEnd, client: Client) -> Sequence[Effect]:
     is_done = end.outcome == "done" and ("next" not in end.flow or _goes_on(end))
     died = end.outcome in _DEATHS
     counted = end_op(client.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)
-    if is_done and gives_result(end.flow):
+    if is_done and steps.gives_result(end.flow):
         text = "" if end.encrypted else end.output or ""
         return [result_op(client.keys, bid, end.flow["place"], text), counted]
     return [counted]
@@ -105,7 +98,7 @@ def _goes_on(end: FlowEnd) -> bool:
     """Whether the next step is begun after this end."""
     if end.outcome != "done":
         return False
-    if passes_value(end.flow) and end.output is None:
+    if steps.passes_value(end.flow) and end.output is None:
         logger.error(
             "the next job of the chain is not begun: the value of this one has no JSON text of up to 256 KiB; "
             "return such a value, or make the chain without pass_result"
@@ -123,7 +116,7 @@ def _begin(
     encrypts: bool = False,
 ) -> Sequence[Effect]:
     """Begin steps; guarded where the end before them may be left twice, by a job that runs twice."""
-    launch = launch_of(value)
+    launch = steps.launch_of(value)
     if launch is None:
         logger.error("what follows in the chain cannot be read: it is not begun: %s", value)
         return ()
@@ -138,12 +131,12 @@ def _begin(
     return guarded(client.keys, launch, ops) if is_guarded else ops
 
 
-def _never_begun(launch: Launch, client: Client) -> Sequence[Effect]:
+def _never_begun(launch: steps.Launch, client: Client) -> Sequence[Effect]:
     """A callback of a child counts for the parent already, so its end does."""
     bid = _bid_of(launch)
     if bid is None:
         return ()
-    return [end_op(client.keys, bid, member_of(launch["steps"][0]), is_done=False)]
+    return [end_op(client.keys, bid, steps.member_of(launch["steps"][0]), is_done=False)]
 
 
 def _bid_of(flow: Mapping[str, object]) -> str | None:

@@ -9,13 +9,7 @@ from starlette.routing import Route
 from kiqbridge.api import Operator
 from kiqbridge.api.filters import parse_age, parse_terms
 from kiqbridge.errors import PayloadError
-from kiqbridge.features.done.reading import (
-    DoneFilter,
-    Position,
-    count_done,
-    parse_position,
-    scan_done,
-)
+from kiqbridge.features.done import reading
 from kiqbridge.features.done.record import DoneJob
 from kiqbridge.web.context import render, url, view_of
 from kiqbridge.web.pages.listing import named_by
@@ -46,7 +40,7 @@ def show(request: Request) -> Response:
     if path := named_by(request):
         return RedirectResponse(url(request, path), status_code=303)
     q = given.get("q", "").strip()
-    before = parse_position(given.get("before", ""))
+    before = reading.parse_position(given.get("before", ""))
     where = _filter(q)
     key = ("done", q, before)
     jobs, older = view.read(key, lambda: fetch(view.operator, where, before))
@@ -62,16 +56,16 @@ def show(request: Request) -> Response:
             "hint": "class:Mail outcome:dead longer:10s",
         },
         is_first=before is None,
-        total=view.read(("done count",), lambda: count_done(view.operator)),
+        total=view.read(("done count",), lambda: reading.count_done(view.operator)),
     )
 
 
 def fetch(
-    operator: Operator, where: DoneFilter, before: Position | None, rows: int = ROWS
-) -> tuple[list[DoneJob], Position | None]:
+    operator: Operator, where: reading.DoneFilter, before: reading.Position | None, rows: int = ROWS
+) -> tuple[list[DoneJob], reading.Position | None]:
     """The jobs that match, and the position behind which the next page begins; None: no more."""
     found, looked_at, last = list[DoneJob](), 0, None
-    for job, position in scan_done(where, operator, before=before, most=LOOKED_AT):
+    for job, position in reading.scan_done(where, operator, before=before, most=LOOKED_AT):
         if len(found) == rows:
             return found, last
         if job is not None:
@@ -80,9 +74,9 @@ def fetch(
     return found, last if looked_at >= LOOKED_AT else None
 
 
-def _filter(q: str) -> DoneFilter:
+def _filter(q: str) -> reading.DoneFilter:
     given, words = parse_terms(f"class:{q}" if q and ":" not in q else q, FIELDS)
     if words:
         raise PayloadError(f"Write what {words!r} is: {', '.join(FIELDS)}, as in class:Mail.")
     texts = {FIELDS[name]: text for name, text in given.items() if name != "longer"}
-    return DoneFilter(**texts, longer_than_s=parse_age("longer", given.get("longer", "0")))
+    return reading.DoneFilter(**texts, longer_than_s=parse_age("longer", given.get("longer", "0")))

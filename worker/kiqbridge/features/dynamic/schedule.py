@@ -15,14 +15,8 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.definition import Origin, ScheduleDefinition, read_moment
 from kiqbridge.schedule.expression import parse_duration, parse_expression, rate_text
+from kiqbridge.wire import payload
 from kiqbridge.wire.options import ScheduleTimes
-from kiqbridge.wire.payload import (
-    DEFAULT_OPTIONS,
-    check_payload,
-    check_queue,
-    is_number,
-    validate,
-)
 from kiqbridge.wire.tick_mark import MAX_NAME
 
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -135,7 +129,7 @@ def job_item(
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise PayloadError(f"args: {shorten(args)} is not a list; write the arguments as a list")
     declared = job if isinstance(job, JobDefinition) else definition_of(job)
-    options = DEFAULT_OPTIONS if declared is None else declared.options
+    options = payload.DEFAULT_OPTIONS if declared is None else declared.options
     given = list(args) if declared is None else declared.positional(tuple(args), {})
     name = job if declared is None else declared.name
     item = {**options, "class": name, "args": given, **attributes}
@@ -144,9 +138,9 @@ def job_item(
     if declared is not None and declared.rule is not None:
         rule = declared.rule
         rule.stamp(item, rule.name_of(item, declared.signature), is_taken=False)
-    validate(item)
-    check_queue(item["queue"])
-    check_payload(item)
+    payload.validate(item)
+    payload.check_queue(item["queue"])
+    payload.check_payload(item)
     if {"at", "jid", "tick"} & item.keys():
         raise PayloadError(
             "attributes: at, jid and tick are set anew for each occurrence; leave them out"
@@ -247,7 +241,7 @@ def _every(name: str, value: object) -> str:
             seconds = parse_duration(value)
         except ConfigError as error:
             raise ConfigError(f"schedule {name!r}: every: {error}") from error
-    elif is_number(value):
+    elif payload.is_number(value):
         seconds = value
     if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
         wanted = (

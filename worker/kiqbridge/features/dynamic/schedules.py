@@ -13,19 +13,9 @@ from kiqbridge.client import known_schedules
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError, near_names
-from kiqbridge.features.dynamic import by_hand
+from kiqbridge.features.dynamic import by_hand, store
 from kiqbridge.features.dynamic.due import next_instants
 from kiqbridge.features.dynamic.schedule import Schedule, check_expression
-from kiqbridge.features.dynamic.store import (
-    ANY,
-    BACK,
-    CHANGED,
-    Placement,
-    hold,
-    jobs_of_occurrence,
-    place,
-    save,
-)
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
@@ -88,13 +78,13 @@ class Schedules:
                 return "changed" if read.definition else "created"
             now = int(read.now)
             is_same_time = _counts_on(former, definition, read)
-            if save(
+            if store.save(
                 self._pool,
                 self._keys,
                 definition.name,
                 known=read.definition,
                 text=text,
-                cursor=BACK if is_same_time else now,
+                cursor=store.BACK if is_same_time else now,
                 # With other times, what has come due by the old ones and is only put off stays.
                 withdraw_after=None if is_same_time or not definition.enabled else now,
             ):
@@ -171,7 +161,7 @@ class Schedules:
         for read in self._reads(name):
             made = SchedulePause(**pause_terms(read.now, **options))
             state = ScheduleState(paused=made, skipped=_skipped(read))
-            if self._hold(name, read, state.to_text(), cursor=BACK, withdraw="all"):
+            if self._hold(name, read, state.to_text(), cursor=store.BACK, withdraw="all"):
                 return made
         raise busy(name)
 
@@ -233,18 +223,18 @@ class Schedules:
         for read in self._reads(name):
             known = self._required(name, read)
             instant = self._instant(known, read, counted=counted)
-            jobs = jobs_of_occurrence(
+            jobs = store.jobs_of_occurrence(
                 self._client, known.definition, instant, due=int(read.now), by=by, now=read.now
             )
-            placement = Placement(
+            placement = store.Placement(
                 name=name,
                 definition=known_schedules.digest_of(read.definition),
-                state=ANY,
-                cursor=ANY,
+                state=store.ANY,
+                cursor=store.ANY,
                 new_cursor=None,
                 occurrences=[jobs],
             )
-            [placed] = place(self._pool, self._keys, read.now, [placement])
+            [placed] = store.place(self._pool, self._keys, read.now, [placement])
             if placed > 0:
                 return known_schedules.ScheduleRun(
                     at=instant, jids=json_text.loads(jobs.entry)["jids"]
@@ -254,7 +244,7 @@ class Schedules:
                 raise PayloadError(
                     f"schedule {name!r}: its occurrence of {at} was enqueued already; run it without counting it"
                 )
-            if placed < CHANGED:
+            if placed < store.CHANGED:
                 raise KiqbridgeError(
                     f"schedule {name!r}: one of its keys holds another type; kiqbridge doctor names it"
                 )
@@ -321,7 +311,7 @@ class Schedules:
         self, name: str, read: known_schedules.StoredSchedule, state: bytes, **options: Any
     ) -> bool:
         """Write a state; False: another process was faster, read again."""
-        return hold(self._pool, self._keys, name, known=read.state, state=state, **options)
+        return store.hold(self._pool, self._keys, name, known=read.state, state=state, **options)
 
     def _instant(
         self,
@@ -334,7 +324,7 @@ class Schedules:
         if counted:
             instant = self.counted_instant(known, read.now)
             # If it was placed ahead already: back, to be placed for now.
-            self._hold(known.name, read, read.state, cursor=BACK, withdraw=[instant])
+            self._hold(known.name, read, read.state, cursor=store.BACK, withdraw=[instant])
             return instant
         return by_hand.free_instant(self._pool, self._keys, known, read.now)
 

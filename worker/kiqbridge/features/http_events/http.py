@@ -14,18 +14,13 @@ from typing import Any, Final
 from kiqbridge.aws.plain import trace_attributes
 from kiqbridge.aws.record import Delivery, Record, ignored
 from kiqbridge.aws.sources.reading import text_limit
+from kiqbridge.features.http_events import http_request
 from kiqbridge.features.http_events.http_answer import (
     HttpProblem,
     answered,
     problem_of,
     refused,
     respond,
-)
-from kiqbridge.features.http_events.http_request import (
-    Caller,
-    HttpRequest,
-    find_caller,
-    read_request,
 )
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source
@@ -38,7 +33,7 @@ _FINGERPRINT: Final = 8
 
 def read(event: Mapping[str, Any], auth: Sequence[str]) -> Delivery:
     """One record; what is wrong with the request is its error, and so the answer."""
-    request = read_request(event)
+    request = http_request.read_request(event)
     if request.method in _HEALTH:
         return ignored("http", "a health check", respond(request, 200, {"status": "ok"}))
     return Delivery(
@@ -48,10 +43,10 @@ def read(event: Mapping[str, Any], auth: Sequence[str]) -> Delivery:
 
 def failed(event: Mapping[str, Any], error: Exception) -> dict[str, Any]:
     """The answer when the function itself fails, for instance because a setting is wrong."""
-    return refused(read_request(event), problem_of(error))
+    return refused(http_request.read_request(event), problem_of(error))
 
 
-def _record(request: HttpRequest, auth: Sequence[str]) -> Record:
+def _record(request: http_request.HttpRequest, auth: Sequence[str]) -> Record:
     about: dict[str, Any] = {
         "source": "http",
         "where": "body",
@@ -85,17 +80,17 @@ def _record(request: HttpRequest, auth: Sequence[str]) -> Record:
     )
 
 
-def require_caller(request: HttpRequest, auth: Sequence[str]) -> Caller:
+def require_caller(request: http_request.HttpRequest, auth: Sequence[str]) -> http_request.Caller:
     """The caller, if its way of authentication is accepted.
 
     Raises:
         HttpProblem: 401 if the caller is not verified, 403 if that way is not accepted.
     """
-    caller = find_caller(request)
+    caller = http_request.find_caller(request)
     if caller is not None and caller.by in auth:
         return caller
     if "none" in auth:
-        return caller or Caller(by="none", name="", claims={})
+        return caller or http_request.Caller(by="none", name="", claims={})
     accepted = ", ".join(auth)
     if caller is not None:
         raise HttpProblem(
@@ -120,7 +115,9 @@ def _check_method(method: str) -> None:
         )
 
 
-def _shown(request: HttpRequest, caller: Caller, body: object) -> dict[str, Any]:
+def _shown(
+    request: http_request.HttpRequest, caller: http_request.Caller, body: object
+) -> dict[str, Any]:
     """What a mapping's expressions see."""
     return {
         "method": request.method,
@@ -135,7 +132,7 @@ def _shown(request: HttpRequest, caller: Caller, body: object) -> dict[str, Any]
     }
 
 
-def _content(request: HttpRequest) -> bytes:
+def _content(request: http_request.HttpRequest) -> bytes:
     """The bytes of the body.
 
     Raises:
@@ -193,7 +190,7 @@ def _parsed(content: bytes) -> Any:
         raise HttpProblem(400, f"body: is not JSON that Sidekiq would read: {error}") from error
 
 
-def _identity(request: HttpRequest, caller: Caller) -> Identity | None:
+def _identity(request: http_request.HttpRequest, caller: http_request.Caller) -> Identity | None:
     """The identity of a request by its key, within caller and address: no caller can find out another caller's keys."""
     key = request.headers.get("idempotency-key", "").strip()
     if key.startswith('"') and key.endswith('"') and len(key) > 1:

@@ -11,24 +11,8 @@ from typing import Any
 
 from kiqbridge.api import Operator
 from kiqbridge.api.operator import open_operator
+from kiqbridge.commands import arguments, output
 from kiqbridge.commands.acting import REFUSED, confirm
-from kiqbridge.commands.arguments import (
-    add,
-    add_changing,
-    add_json,
-    add_listing,
-    add_verb,
-    add_verbs,
-)
-from kiqbridge.commands.output import (
-    answer,
-    answer_table,
-    listed,
-    since_cell,
-    warn,
-    write_json,
-    write_line,
-)
 from kiqbridge.features.limiters.overview import list_limiters, read_limiter, reset_limiter
 from kiqbridge.features.limiters.store import KINDS, LimitState
 from kiqbridge.wire.amounts import span_text
@@ -39,25 +23,27 @@ _AT_ONCE = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs list and reset."""
-    verbs = add_verbs(parser)
+    verbs = arguments.add_verbs(parser)
     text = "list limiters: how much of each is taken, and how many jobs wait; the last used first"
-    listing = add_verb(verbs, "list", _list, text, "kiqbridge limiter list --json")
-    add_listing(listing, MOST, "for scripts that go through all of them")
+    listing = arguments.add_verb(verbs, "list", _list, text, "kiqbridge limiter list --json")
+    arguments.add_listing(listing, MOST, "for scripts that go through all of them")
     text = "show which jobs hold a limiter, and which wait for it"
-    show = add_verb(verbs, "show", _show, text, "kiqbridge limiter show concurrent erp")
-    add(show, "KIND", ", ".join(KINDS), choices=KINDS)
-    add(show, "NAME")
-    add_json(show)
+    show = arguments.add_verb(verbs, "show", _show, text, "kiqbridge limiter show concurrent erp")
+    arguments.add(show, "KIND", ", ".join(KINDS), choices=KINDS)
+    arguments.add(show, "NAME")
+    arguments.add_json(show)
     text = "free a limiter"
-    reset = add_verb(verbs, "reset", _reset, text, "kiqbridge limiter reset concurrent erp --yes")
-    add(reset, "KIND", ", ".join(KINDS), choices=KINDS)
-    add(reset, "NAME")
-    add_changing(reset, asks=True)
+    reset = arguments.add_verb(
+        verbs, "reset", _reset, text, "kiqbridge limiter reset concurrent erp --yes"
+    )
+    arguments.add(reset, "KIND", ", ".join(KINDS), choices=KINDS)
+    arguments.add(reset, "NAME")
+    arguments.add_changing(reset, asks=True)
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = listed(options, _rows(open_operator(via="cli")), _fields, MOST)
-    return answer_table(
+    found = output.listed(options, _rows(open_operator(via="cli")), _fields, MOST)
+    return output.answer_table(
         options,
         {"limiters": [_fields(each) for each in found]},
         ("kind", "!name", ">used", ">of", ">waits", "free again in"),
@@ -93,24 +79,26 @@ def _fields(state: LimitState) -> dict[str, Any]:
 def _show(options: argparse.Namespace) -> int:
     found = read_limiter(open_operator(via="cli"), options.kind, options.name)
     if found is None:
-        warn(f"limiter {options.kind} {options.name}: it was not entered within the last day")
+        output.warn(
+            f"limiter {options.kind} {options.name}: it was not entered within the last day"
+        )
         return REFUSED
     state = found.state
     if options.json:
         owners = [asdict(each) for each in found.owners]
-        write_json({**_fields(state), "owners": owners, "waiting": found.waiting})
+        output.write_json({**_fields(state), "owners": owners, "waiting": found.waiting})
         return 0
     full = ", full" if state.is_full else ""
-    write_line(
+    output.write_line(
         f"{state.kind} {state.name}: {state.used:g} of {state.limit:g} used{full}, {state.waits:,} wait"
     )
     for each in found.owners:
         owner = f"{each.job_class} {each.jid}" if each.jid else "no job"
-        write_line(
-            f"held by     {owner}  {each.process}  since {since_cell(each.since, time.time())}"
+        output.write_line(
+            f"held by     {owner}  {each.process}  since {output.since_cell(each.since, time.time())}"
         )
     for who in found.waiting:
-        write_line(f"waits       {who}")
+        output.write_line(f"waits       {who}")
     return 0
 
 
@@ -128,7 +116,7 @@ def _reset(options: argparse.Namespace) -> int:
             return REFUSED
         is_reset = reset_limiter(operator, kind, name)
     said = "would reset" if options.dry_run else "reset"
-    return answer(
+    return output.answer(
         options,
         {"dry_run": options.dry_run, "kind": kind, "name": name, "used": used, "reset": is_reset},
         [f"nothing is taken of {title}" if used is None else f"{said} {title}"],

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kiqbridge import seams
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.engine.settle.error_report import (
-    Failure,
-    RuleAnswers,
-    backtrace_lines,
-    error_class,
-    error_message,
-)
+from kiqbridge.engine.settle import error_report
 from kiqbridge.engine.settle.retry import PutOff
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.logs import tracebacks
@@ -179,17 +173,17 @@ job_forks.on_child(_close_in_child)
 
 def describe(
     error: BaseException,
-    answers: RuleAnswers | None = None,
+    answers: error_report.RuleAnswers | None = None,
     *,
     was_made: bool = True,
     put_off: PutOff | None = None,
-) -> Failure:
+) -> error_report.Failure:
     """An error of this child, and what the rules of its class and of features answered, for the worker."""
     printed = tracebacks.text_of(error).encode(errors="backslashreplace")
-    return Failure(
-        error_class=error_class(error),
-        message=error_message(error),
-        backtrace=backtrace_lines(error),
+    return error_report.Failure(
+        error_class=error_report.error_class(error),
+        message=error_report.error_message(error),
+        backtrace=error_report.backtrace_lines(error),
         mro=[f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__],
         traceback=printed.decode()[-TRACEBACK_LIMIT:],
         rule=answers.rule_for(error) if answers else None,

@@ -6,20 +6,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import seams
-from kiqbridge.api import (
-    Limits,
-    Operator,
-    ProcessSet,
-    WorkSet,
-    fetch_in_flight,
-    fetch_suspects,
-)
+from kiqbridge import api, seams
 from kiqbridge.api.works import fetch_stacks
 from kiqbridge.web.context import render, view_of
 from kiqbridge.web.pages.processes import compare
 
-LONG_S: Final = Limits().job_s
+LONG_S: Final = api.Limits().job_s
 """Seconds from which a running job is marked; the same as of the verdict."""
 SHOWN: Final = 200
 HELD_SHOWN: Final = 50
@@ -40,17 +32,17 @@ def show(request: Request) -> Response:
     )
 
 
-def fetch(operator: Operator) -> Mapping[str, Any]:
+def fetch(operator: api.Operator) -> Mapping[str, Any]:
     """What runs, by heartbeats, the longest running first; and what our workers hold besides."""
-    work = list(WorkSet(operator))
-    held = [each for each in fetch_in_flight(operator) if not each.begun]
+    work = list(api.WorkSet(operator))
+    held = [each for each in api.fetch_in_flight(operator) if not each.begun]
     running = {each.job.jid for each in work}
     jids = [each.job.jid for each in work[:SHOWN]]
     return {
         "work": work,
-        "processes": {each.identity: each for each in ProcessSet(operator)},
+        "processes": {each.identity: each for each in api.ProcessSet(operator)},
         "parts": [show(operator, jids) for show in seams.found("busy")],
         "stacks": fetch_stacks(work[:SHOWN], operator),
         "held": [each for each in held if each.job.jid not in running],
-        "suspects": fetch_suspects(operator, most=HELD_SHOWN),
+        "suspects": api.fetch_suspects(operator, most=HELD_SHOWN),
     }

@@ -10,15 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge.api import (
-    ClassCounts,
-    Filter,
-    Histogram,
-    TopJobs,
-    complete_until,
-    job_metrics,
-    top_jobs,
-)
+from kiqbridge import api
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.groups import Groups
 from kiqbridge.api.metrics import class_histograms
@@ -51,7 +43,7 @@ def show(request: Request) -> Response:
     span = span_of(request)
     wanted = request.query_params.get("q", "").strip()
 
-    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup], float | None]:
+    def load() -> tuple[list[api.ClassCounts], Mapping[str, Any], list[Markup], float | None]:
         found, until = fetch_top(view, span)
         classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
         plots = {
@@ -103,11 +95,11 @@ def show_class(request: Request) -> Response:
     name = request.path_params["job_class"]
     minutes = MINUTES.get(span, LONGEST)
 
-    def load() -> tuple[ClassCounts, Histogram, Markup]:
+    def load() -> tuple[api.ClassCounts, api.Histogram, Markup]:
         top, _ = fetch_top(view, span)
-        measured = job_metrics(name, minutes, operator=view.operator)
+        measured = api.job_metrics(name, minutes, operator=view.operator)
         known = measured.counts.job_class
-        nothing = ClassCounts(job_class=known, total=type(measured.counts.total)(), series={})
+        nothing = api.ClassCounts(job_class=known, total=type(measured.counts.total)(), series={})
         counts = top.classes.get(known, nothing)
         plot = throughput(top, [counts], title=f"Executions of {known}")
         return counts, measured.histogram, plot
@@ -123,7 +115,7 @@ def show_class(request: Request) -> Response:
         took=took,
         took_span=_took_span(span),
         plot=plot,
-        where=str(Filter.of_class(name)),
+        where=str(api.Filter.of_class(name)),
         pause=view.paused("class").get(name),
         pauses=PAUSES,
         errors=_errors_of(view, name) if counts.total.failures else [],
@@ -169,25 +161,27 @@ def span_of(request: Request) -> str:
     return span if span in SPANS else SPANS[0]
 
 
-def fetch_top(view: View, span: str) -> tuple[TopJobs, float | None]:
+def fetch_top(view: View, span: str) -> tuple[api.TopJobs, float | None]:
     """What all classes did, shared by all who look, and up to when that is complete."""
 
-    def load() -> tuple[TopJobs, float | None]:
-        until = complete_until(view.operator)  # before: what is written meanwhile is not claimed
+    def load() -> tuple[api.TopJobs, float | None]:
+        until = api.complete_until(
+            view.operator
+        )  # before: what is written meanwhile is not claimed
         minutes, hours = MINUTES.get(span, 0), HOURS.get(span)
-        return begun(top_jobs(minutes, hours=hours, operator=view.operator)), until
+        return begun(api.top_jobs(minutes, hours=hours, operator=view.operator)), until
 
     return view.read(("top jobs", span), load, FRESH_S)
 
 
-def begun(found: TopJobs) -> TopJobs:
+def begun(found: api.TopJobs) -> api.TopJobs:
     """The same from where anything was measured on, so that no plot begins with nothing."""
     first = min((min(each.series) for each in found.classes.values() if each.series), default=0.0)
     known = [at for at in found.buckets if at >= first]
     return replace(found, buckets=found.buckets[-max(len(known), FEWEST) :])
 
 
-def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:
+def throughput(found: api.TopJobs, classes: Sequence[api.ClassCounts], *, title: str) -> Markup:
     """Executions and failures over the span, and what was deployed.
 
     The bucket that still grows is not drawn, but counts in the sum, which is that of the lists and cards.
@@ -208,12 +202,12 @@ def _took_span(span: str) -> str:
     return f"{MINUTES.get(span, LONGEST) // 60} h"
 
 
-def _values(counts: ClassCounts, found: TopJobs, name: str = "executions") -> list[int]:
+def _values(counts: api.ClassCounts, found: api.TopJobs, name: str = "executions") -> list[int]:
     """By bucket, without the last one: it still grows, and would be drawn as a fall."""
     buckets = found.buckets[:-1]
     return [getattr(counts.series[at], name) if at in counts.series else 0 for at in buckets]
 
 
-def _trend(counts: ClassCounts, found: TopJobs) -> Markup:
+def _trend(counts: api.ClassCounts, found: api.TopJobs) -> Markup:
     [folded], _ = fold([Series("", _values(counts, found))], found.bucket_s)
     return sparkline(folded.values, label=f"Executions of {counts.job_class} over the span")

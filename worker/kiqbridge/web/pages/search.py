@@ -11,19 +11,12 @@ from starlette.responses import RedirectResponse, Response
 
 from kiqbridge.api import Queue, Stats
 from kiqbridge.web.context import View, render, url, view_of
+from kiqbridge.web.pages import listing
 from kiqbridge.web.pages.acting import Place, token_of
 from kiqbridge.web.pages.job_sets import SCREENS
-from kiqbridge.web.pages.listing import (
-    CHUNK,
-    FILTERED_FRESH_S,
-    Rows,
-    fetch_rows,
-    named_by,
-    parse_listing,
-)
 from kiqbridge.web.pages.queues import place_in
 
-LOOK_AT: Final = CHUNK
+LOOK_AT: Final = listing.CHUNK
 """Jobs of each place: a round trip, and six milliseconds if all of them match."""
 QUEUES: Final = 20
 """The longest ones that are looked through."""
@@ -42,21 +35,21 @@ class Hits:
 
     place: Place
     title: str
-    rows: Rows[Any]
+    rows: listing.Rows[Any]
 
 
 def show(request: Request) -> Response:
     """The jobs, by place; or the way to write what is sought."""
     view = view_of(request)
-    if path := named_by(request):
+    if path := listing.named_by(request):
         return RedirectResponse(url(request, path), status_code=303)
-    asked = parse_listing(request.query_params, view)
+    asked = listing.parse_listing(request.query_params, view)
 
     def load() -> tuple[list[Hits], list[str]]:
         known = dict(Stats(view.operator).queues)
         names = sorted(known, key=lambda name: -known[name].size)
         hits = [
-            Hits(place=place, title=title, rows=fetch_rows(read, asked, view.now, LOOK_AT))
+            Hits(place=place, title=title, rows=listing.fetch_rows(read, asked, view.now, LOOK_AT))
             for place, title in _places(view, names, asked.where.queue)
             for read in [partial(place.page, newest_first=True)]
         ]
@@ -64,7 +57,7 @@ def show(request: Request) -> Response:
         return hits, [each for each in names if word and word in each.casefold()][:QUEUES]
 
     hits, queues = (
-        view.read(("search", asked.q), load, FILTERED_FRESH_S) if asked.where else ([], [])
+        view.read(("search", asked.q), load, listing.FILTERED_FRESH_S) if asked.where else ([], [])
     )
     return render(
         request,
