@@ -5,7 +5,7 @@ sidekiq-cron, which only says when it fired last. 200 schedules are four round t
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -22,6 +22,7 @@ from kiqbridge.schedule.words import words_of
 from kiqbridge.store.ledger import LedgerEntry, read_ledgers
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.names import text_of
 
 LATE_S: Final = 60.0
@@ -254,7 +255,7 @@ class ScheduleSet:
             RedisUnavailable: look at its state before it is repeated.
         """
         skipped: Sequence[int] = self._schedules.skip_next(name, count)
-        self._audit("skip", name, ", ".join(map(_instant, skipped)), len(skipped))
+        self._audit("skip", name, ", ".join(map(instant_text, skipped)), len(skipped))
         return skipped
 
     @property
@@ -277,8 +278,8 @@ def schedule_view(
         "name": definition.name,
         "expression": "; ".join((definition.expression, *definition.also)),
         "origin": definition.origin,
-        "classes": _distinct(job.get("class") or job.get("active_job") for job in definition.jobs),
-        "queues": _distinct(job.get("queue", "default") for job in definition.jobs),
+        "classes": definition.classes,
+        "queues": definition.queues,
         "description": definition.description,
         "occurrences": occurrences,
         "definition": definition,
@@ -364,11 +365,3 @@ def _kind(entry: LedgerEntry, *, was_missed: bool) -> Kind:
     if entry.lateness_s > LATE_S:
         return "late"
     return "duplicate" if entry.attempts > 1 else "on time"
-
-
-def _distinct(values: Iterable[object]) -> list[str]:
-    return list(dict.fromkeys(str(value) for value in values))
-
-
-def _instant(at: int) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"

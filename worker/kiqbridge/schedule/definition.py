@@ -87,6 +87,17 @@ class ScheduleDefinition:
             )
         return self._parsed[0]
 
+    @property
+    def classes(self) -> list[str]:
+        """The classes of its jobs, each once."""
+        names = (str(job.get("class") or job.get("active_job")) for job in self.jobs)
+        return list(dict.fromkeys(names))
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of its jobs, each once."""
+        return list(dict.fromkeys(str(job.get("queue", "default")) for job in self.jobs))
+
     def _read(self, text: str) -> ScheduleExpression:
         found = parse_expression(text, self.timezone, start=self.start, end=self.end)
         if isinstance(found, Rate) and found.bounds.start is None:

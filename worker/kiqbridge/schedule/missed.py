@@ -1,8 +1,7 @@
 """A tick that did not come, as it is reported by who finds it to who is notified."""
 
-from datetime import UTC, datetime
-
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.tick_mark import Missed
 
 
@@ -31,4 +30,4 @@ class MissedTick:
     @property
     def instant(self) -> str:
         """Its instant in ISO 8601 and UTC."""
-        return f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return instant_text(self.at)

@@ -68,15 +68,12 @@ class SourcedSchedule:
     @property
     def classes(self) -> str:
         """The classes of its jobs, or the function of a rule that enqueues none."""
-        names = [str(job.get("class") or job.get("active_job")) for job in self.definition.jobs]
-        return ", ".join(dict.fromkeys(names)) or f"function {self.function}"
+        return ", ".join(self.definition.classes) or f"function {self.function}"
 
     @property
     def queues(self) -> str:
         """The queues of its jobs."""
-        return ", ".join(
-            dict.fromkeys(str(job.get("queue", "default")) for job in self.definition.jobs)
-        )
+        return ", ".join(self.definition.queues)
 
 
 def sourced(

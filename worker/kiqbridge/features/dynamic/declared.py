@@ -306,24 +306,18 @@ def declared_schedules(
         app: the setting; empty: that of a schedule is the package or file that declares it.
         identity: of this process.
     """
+    fleets = client.fleets
     apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     return DeclaredSchedules(
         client,
         [
             (apps[each.name], each.schedule)
             for each in registry
-            if each.schedule is not None and _is_here(client, each.schedule)
+            if each.schedule is not None
+            and (fleets is None or all(map(fleets.has, each.schedule.queues)))
         ],
         apps=set(apps.values()),
         identity=identity,
-    )
-
-
-def _is_here(client: Client, schedule: ScheduleDefinition) -> bool:
-    """Whether the jobs of a schedule have queues of this worker's fleet."""
-    fleets = client.fleets
-    return fleets is None or all(
-        fleets.has(str(job.get("queue", "default"))) for job in schedule.jobs
     )
 
 

@@ -6,7 +6,6 @@ then runs.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, Unpack
 
 from kiqbridge.client import known_schedules
@@ -21,6 +20,7 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import PauseOptions, pause_terms, server_time
 from kiqbridge.wire import json_text
+from kiqbridge.wire.amounts import instant_text
 
 Change = Literal["created", "changed", "unchanged"]
 
@@ -65,8 +65,8 @@ class Schedules:
         definition = schedule.definition if isinstance(schedule, Schedule) else schedule
         check_expression(definition)
         if self._client.fleets is not None:
-            for job in definition.jobs:
-                self._client.fleets.check_own(str(job.get("queue", "default")))
+            for queue in definition.queues:
+                self._client.fleets.check_own(queue)
         text = json_text.dumps(definition.to_document())
         for read in self._reads(definition.name):
             former = known_schedules.parsed(definition.name, read.definition)
@@ -240,7 +240,7 @@ class Schedules:
                     at=instant, jids=json_text.loads(jobs.entry)["jids"]
                 )
             if placed == 0 and counted:
-                at = f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                at = instant_text(instant)
                 raise PayloadError(
                     f"schedule {name!r}: its occurrence of {at} was enqueued already; run it without counting it"
                 )

@@ -328,9 +328,8 @@ def _fault_of_replacement(theirs: SidekiqCronJob, ours: Sequence[KnownSchedule],
 
 def _fault_of(ours: KnownSchedule, job_class: str, now: float) -> str:
     definition = ours.definition
-    classes = {job.get("class", job.get("active_job")) for job in definition.jobs}
-    if job_class not in classes:
-        return f"{ours.name} enqueues {', '.join(map(str, classes))}"
+    if job_class not in definition.classes:
+        return f"{ours.name} enqueues {', '.join(definition.classes)}"
     if not definition.enabled:
         return f"{ours.name} is disabled"
     if ours.state.pause_at(now) is not None:

@@ -48,8 +48,9 @@ def simulate(
     for low in range(start - start % DAY_S, end, DAY_S):
         for index, instants in coming.items():
             definition, instant = definitions[index], following[index]
+            state = states[index] if states else ScheduleState()
             while instant < min(low + DAY_S, end):
-                if not states or not is_held(states[index], instant):
+                if state.pause_at(instant) is None and instant not in state.skipped:
                     waiting.append((instant + definition.put_off_s(instant)) * count + index)
                 instant = next(instants, end)
             following[index] = instant
@@ -59,13 +60,6 @@ def simulate(
         del waiting[:cut]
     if waiting:
         yield [divmod(each, count) for each in waiting]
-
-
-def is_held(state: ScheduleState, instant: int) -> bool:
-    """Whether an occurrence (epoch seconds) is paused, or to be skipped."""
-    pause = state.paused
-    is_paused = pause is not None and (pause.until is None or instant < pause.until)
-    return is_paused or instant in state.skipped
 
 
 def occurrences(when: ScheduleExpression, start: int, end: int) -> Iterator[int]:
