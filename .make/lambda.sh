@@ -40,7 +40,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/shell_command kiqbridge/features/spill/replay.py kiqbridge/features/suspects kiqbridge/features/systemd
     kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py kiqbridge/features/results/keeping.py
-    kiqbridge/features/unique/begin.py kiqbridge/features/unique/locks.py
+    kiqbridge/features/unique/locks.py
     kiqbridge/features/*/doctor.py kiqbridge/features/batches/signatures.py kiqbridge/features/done/keeper.py
     kiqbridge/features/lint/heat_map.py kiqbridge/store/tracking_connection.py kiqbridge/store/wake_connection.py
     croniter/tests dateutil/zoneinfo/dateutil-zoneinfo.tar.gz

@@ -36,7 +36,7 @@ from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records
 from kiqbridge.features.transfer.writing import Restorer
 from kiqbridge.features.unique import locks
-from kiqbridge.features.unique.begin import ask_lock
+from kiqbridge.features.unique.locks import ask_lock
 from kiqbridge.flow import Batch, Debounce, Throttle, Unique, limiter
 from kiqbridge.store import scripts
 from kiqbridge.store.begin import begin

@@ -29,7 +29,7 @@ from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.settling import settle
 from kiqbridge.errors import NotUnique
 from kiqbridge.features.gone_jobs.search import MISSES, SEARCH_S, GoneJobs
-from kiqbridge.features.unique.begin import ask_lock
+from kiqbridge.features.unique.locks import ask_lock
 from kiqbridge.flow import Unique
 from kiqbridge.store.begin import begin
 from kiqbridge.store.due_jobs import promote

@@ -15,7 +15,7 @@ from kiqbridge.contrib.sqlalchemy import after_commit
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.settle.ending import ending
 from kiqbridge.errors import NotUnique, PushOutcomeUnknown, RedisRefused, RedisUnavailable
-from kiqbridge.features.unique.begin import ask_lock
+from kiqbridge.features.unique.locks import ask_lock
 from kiqbridge.features.unique.mark import lock_of
 from kiqbridge.flow import Unique, find_owner
 from kiqbridge.store.begin import begin

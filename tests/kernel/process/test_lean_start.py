@@ -88,7 +88,7 @@ NOT_LOADED = {
     "subprocess",
     "concurrent.futures",
     # features that no declared job uses
-    "kiqbridge.features.unique.begin",
+    "kiqbridge.features.unique.locks",
     # what is installed, but was not asked for
     "boto3",
     "botocore",

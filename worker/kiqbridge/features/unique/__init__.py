@@ -19,7 +19,7 @@ FEATURE = Feature(
     ],
     pages="page:routes",
     tabs=[Tab("/locks", "Locks", "Flow", after="/limiters", key="k")],
-    begins={"lock": "begin:ask_lock"},
+    begins={"lock": "locks:ask_lock"},
     consequences="locks:unlock",
     effects=["unlock"],
     open_jobs="locks",

@@ -1,4 +1,6 @@
-"""Locks of unique jobs, looked after: those whose jobs are gone, or have ended (the seams `open_jobs`, `consequences`).
+"""Locks of unique jobs: asked for before one begins, looked after when its job is gone or has ended.
+
+The seams `begins`, `open_jobs` and `consequences`.
 
 `kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
 jids of jobs that another one has replaced, until when that must be known. Pushes take locks (rule.py).
@@ -8,20 +10,41 @@ is gone is freed.
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.features.gone_jobs.search import AGAIN_S
 from kiqbridge.features.unique.freeing import Lock, looked_at
 from kiqbridge.features.unique.mark import lock_of
+from kiqbridge.features.unique.rule import LOOK_S
 from kiqbridge.store import scripts
+from kiqbridge.store.begin import Answer, Ask
 from kiqbridge.store.effects import Effect
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import FLOW
+
+_WORK: Final = "beginning unique jobs under their locks, without which they begin at once,"
+
+
+def ask_lock(keys: Keys, payload: Mapping[str, Any]) -> Ask | None:
+    """Ask for its lock, which is freed if the job holds it until it begins; None: it has none."""
+    mark = lock_of(payload)
+    if mark is None:
+        return None
+    take = "" if mark.take_s is None else repr(mark.take_s)
+    args: list[str | float] = [mark.name, str(payload.get("jid")), mark.until, take, LOOK_S]
+
+    def why(answer: Answer) -> str:
+        if answer.more[0] == "replaced":
+            return f"a later job has replaced it (unique, lock {mark.name})"
+        return f"job {answer.more[0]} has its lock {mark.name} (unique)"
+
+    return Ask(Effect("lock", [keys.locks, keys.locks_look, keys.replaced], args), _WORK, why)
+
 
 logger = logging.getLogger(__name__)
 
