@@ -3,8 +3,7 @@
 import pytest
 from support.enqueue_function import read_event
 
-from kiqbridge.features.http_events.http import require_caller
-from kiqbridge.features.http_events.http_answer import HttpProblem
+from kiqbridge.features.http_events.http import HttpProblem, require_caller
 from kiqbridge.features.http_events.http_request import (
     Integration,
     find_caller,
