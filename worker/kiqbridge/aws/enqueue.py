@@ -18,11 +18,10 @@ from typing import Any, Protocol, Self
 from kiqbridge import seams
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
-from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.plain import trace_attributes
-from kiqbridge.aws.push import FleetPusher, HeldBack, Pusher, Pushing, in_order
+from kiqbridge.aws.push import DepthGate, FleetPusher, HeldBack, Pusher, Pushing, in_order
 from kiqbridge.aws.record import Record, Result, answer_of, leaves
 from kiqbridge.aws.requests import ArgumentSchemas, EventMapper, Mapped, read_jobs, stamped
 from kiqbridge.aws.sources.reading import texts_limited

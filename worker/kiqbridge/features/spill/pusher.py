@@ -17,8 +17,7 @@ from dataclasses import field, replace
 from typing import Any, Final
 
 from kiqbridge import errors
-from kiqbridge.aws.depth import DepthGate
-from kiqbridge.aws.push import HeldBack, Pusher, Pushing, held_back
+from kiqbridge.aws.push import DepthGate, HeldBack, Pusher, Pushing, held_back
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
