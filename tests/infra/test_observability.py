@@ -11,7 +11,7 @@ from samtranslator.yaml_helper import yaml_parse
 from support.enqueue_function import Context, load_app, read_metrics
 
 from kiqbridge.aws.environment import Metrics, make_logger
-from kiqbridge.aws.report import Report
+from kiqbridge.aws.handler import Report
 from kiqbridge.features.doctor.examination import CATALOGUE
 
 ROOT = check_template.TEMPLATE.parent

@@ -11,10 +11,10 @@ from support.enqueue_function import INVOKED, REQUEST, Context, read_event, read
 
 from kiqbridge import EventError, RedisUnavailable
 from kiqbridge.aws.enqueue import Enqueuer, Handled
+from kiqbridge.aws.handler import JOBS_A_LINE
 from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
-from kiqbridge.aws.report import JOBS_A_LINE
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.wire.guards import Identity, Source
 
