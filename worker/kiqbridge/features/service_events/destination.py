@@ -3,7 +3,7 @@
 If it succeeded and what the function returned is a job, that job is enqueued. What a function was invoked
 with when it failed is no job: a mapping decides. The identity is the function, the request's id,
 which Lambda keeps at each attempt, and how it ended. The records come directly, or through a queue, a
-topic or a bus (`carried`, `bus`).
+topic or a bus (`queues`, `bus`).
 """
 
 from collections.abc import Mapping
