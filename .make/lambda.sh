@@ -38,7 +38,7 @@ IN_NO_FUNCTION='
     kiqbridge/features/gone_jobs kiqbridge/features/transfer
     kiqbridge/features/process_pool/[!_]* kiqbridge/features/reservations/[!_]*
     kiqbridge/features/shell_command kiqbridge/features/spill/replay.py kiqbridge/features/suspects kiqbridge/features/systemd
-    kiqbridge/features/step_functions/[!_rt]* kiqbridge/features/step_functions/reporter.py
+    kiqbridge/features/step_functions/[!_r]* kiqbridge/features/step_functions/reporter.py
     kiqbridge/features/*/*command.py kiqbridge/features/limiters/over_limit.py kiqbridge/features/results/keeping.py
     kiqbridge/features/unique/locks.py
     kiqbridge/features/*/doctor.py kiqbridge/features/batches/signatures.py kiqbridge/features/done/keeper.py

@@ -8,11 +8,12 @@ from kiqbridge.engine.settle.output import JobOutput
 from kiqbridge.features.step_functions.report import (
     MAX_CAUSE,
     MAX_ERROR,
+    Task,
     TaskReport,
     failure_report,
     success_report,
+    task_of,
 )
-from kiqbridge.features.step_functions.task import Task, task_of
 from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.payload import MAX_TASK_TOKEN
 

@@ -8,7 +8,7 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.features.step_functions.report import JobOutput, success_report
+from kiqbridge.features.step_functions.report import JobOutput, Task, success_report
 from kiqbridge.features.step_functions.reporter import (
     BATCH,
     LONGEST_PAUSE_S,
@@ -16,7 +16,6 @@ from kiqbridge.features.step_functions.reporter import (
     TaskReporter,
 )
 from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, OutputRefused
-from kiqbridge.features.step_functions.task import Task
 from kiqbridge.wire.keys import Keys
 
 REPORTS = "kb:reports"
