@@ -4,7 +4,7 @@ from support.watched_environment import KEYS_OF_JOBS, Watched, variables_read_by
 
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.features.monitor.minute import MonitorSettings
-from kiqbridge.features.spill.key import spill_key_of
+from kiqbridge.features.spill.form import spill_key_of
 
 POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")
 

@@ -20,7 +20,7 @@ from kiqbridge import EventError, PayloadError, PushOutcomeUnknown, RedisUnavail
 from kiqbridge.aws.job_forms import JobRequest
 from kiqbridge.aws.record import Answering, Record
 from kiqbridge.features.spill import queues as spill_queue
-from kiqbridge.features.spill.key import KEPT_S, SpillKey
+from kiqbridge.features.spill.form import KEPT_S, SpillKey
 from kiqbridge.features.spill.pusher import OPEN_S
 from kiqbridge.wire.json_text import loads
 

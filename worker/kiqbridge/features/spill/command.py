@@ -23,7 +23,7 @@ from kiqbridge.commands.output import answer, write_json, write_line
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
-from kiqbridge.features.spill.key import spill_key_of
+from kiqbridge.features.spill.form import spill_key_of
 from kiqbridge.features.spill.queues import dead_letters_of, name_of
 from kiqbridge.features.spill.replay import ReplayPusher, dead_letter_of
 

@@ -25,8 +25,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.features.spill import form
-from kiqbridge.features.spill.form import SPILLED, Message, message_of
-from kiqbridge.features.spill.key import spill_key_of
+from kiqbridge.features.spill.form import SPILLED, Message, message_of, spill_key_of
 from kiqbridge.features.spill.queues import MAX_BYTES, SpillQueues
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire.bulk import BATCH_SIZE

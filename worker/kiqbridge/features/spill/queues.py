@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kiqbridge.features.spill.form import SIGNATURE, Message, signature_of
-from kiqbridge.features.spill.key import SpillKey
+from kiqbridge.features.spill.form import SIGNATURE, Message, SpillKey, signature_of
 
 MAX_BYTES: Final = 1_048_576
 """Bytes of a message, and of all messages of one call together (SQS' quota since August 2025)."""

@@ -16,8 +16,7 @@ from kiqbridge.aws.record import Answering, Delivery, Record, Result, alias_in
 from kiqbridge.client.client import Client
 from kiqbridge.errors import EventError
 from kiqbridge.features.spill import form
-from kiqbridge.features.spill.form import ENVELOPE
-from kiqbridge.features.spill.key import SpillKey
+from kiqbridge.features.spill.form import ENVELOPE, SpillKey
 from kiqbridge.features.spill.queues import REASON, name_in
 from kiqbridge.wire import json_text
 from kiqbridge.wire.guards import Identity, Source, keep_s
