@@ -17,7 +17,7 @@ from support.waiting import wait_until
 from kiqbridge import Client, RedisRefused, Schedule, Schedules
 from kiqbridge.errors import QueueTooDeep
 from kiqbridge.features.missed_ticks.missed import check_missed
-from kiqbridge.features.publishing.store import publish_manifest, stands
+from kiqbridge.features.publishing.function import publish_manifest, stands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -30,7 +30,7 @@ from kiqbridge.features.gone_jobs.places import places
 from kiqbridge.features.imports.sidekiq_cron import set_cron_status
 from kiqbridge.features.limiters.store import Lock, note_terms, renew_lock
 from kiqbridge.features.missed_ticks.missed import check_missed
-from kiqbridge.features.publishing.store import publish_manifest
+from kiqbridge.features.publishing.function import publish_manifest
 from kiqbridge.features.transfer.form import Place, Record
 from kiqbridge.features.transfer.reading import Taker, find_held, give_back
 from kiqbridge.features.transfer.state import StateSource, mark_away, put_records

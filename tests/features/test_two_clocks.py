@@ -18,7 +18,7 @@ from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.push import Pusher
 from kiqbridge.features.missed_ticks.missed import check_missed
-from kiqbridge.features.publishing.store import publish_manifest
+from kiqbridge.features.publishing.function import publish_manifest
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.project import template_text
 
+from kiqbridge.features.publishing.function import publish_manifest
 from kiqbridge.features.publishing.manifest import build_manifest
-from kiqbridge.features.publishing.store import publish_manifest
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -6,7 +6,7 @@ import pytest
 from support.http_endpoint import webhook
 from support.waiting import wait_until
 
-from kiqbridge.features.publishing.store import publish_manifest
+from kiqbridge.features.publishing.function import publish_manifest
 from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.slow

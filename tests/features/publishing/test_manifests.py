@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kiqbridge.errors import ConfigError, RedisRefused
-from kiqbridge.features.publishing.store import publish_manifest, stands
+from kiqbridge.features.publishing.function import publish_manifest, stands
 from kiqbridge.store.manifests import read_manifests
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.project import template_text
 
-from kiqbridge.features.publishing.store import outcome_of, publish_manifest
+from kiqbridge.features.publishing.function import outcome_of, publish_manifest
 from kiqbridge.store.manifests import StandingManifest, read_manifests
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -30,7 +30,12 @@ from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.git import git
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.publishing import store
+from kiqbridge.features.publishing.function import (
+    Published,
+    outcome_of,
+    parts_of,
+    publish_manifest,
+)
 from kiqbridge.features.publishing.manifest import Manifest, build_manifest
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers
@@ -69,14 +74,14 @@ def run(options: argparse.Namespace) -> int:
     client = open_operator(via="cli").client
     all_of_it = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
     # Of several fleets the schedules of this one.
-    parts = store.parts_of(client, all_of_it)
+    parts = parts_of(client, all_of_it)
     [published] = [part for _, there, part in parts if there.keys is client.keys]
     if options.dry_run:
         # What publishing it would be; how many it would remove is not known.
         standing = read_manifests(client.pool, client.keys).get(stack)
         version = int(published["version"])
-        done = store.Published(
-            outcome=store.outcome_of(
+        done = Published(
+            outcome=outcome_of(
                 standing, version, str(published["hash"]), rollback=options.rollback
             ),
             stack=stack,
@@ -87,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         about = {"stack": stack, "by": f"cli:{user_at_host()}", "rollback": options.rollback}
-        done = store.publish_manifest(client.pool, client.keys, published, **about)
+        done = publish_manifest(client.pool, client.keys, published, **about)
     document = {**asdict(done), "dry_run": options.dry_run}
     if options.dry_run:
         del document["removed"]

@@ -15,21 +15,10 @@ The first message that is signed or checked reads the secret, and loads what tha
 
 import contextlib
 import hmac
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
-
-from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.redis_access import aws_variables
-from kiqbridge.config.setting import read
-from kiqbridge.errors import RedisMisconfigured, RedisUnavailable
-from kiqbridge.store import deadline
-
-
-
 import json
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,14 +27,15 @@ from kiqbridge.aws.record import Answering, Delivery, Record, Sender
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.config.redis_access import aws_variables
+from kiqbridge.config.setting import read as read_setting
+from kiqbridge.errors import EventError, PayloadError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
+from kiqbridge.store import deadline
 from kiqbridge.wire import json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, Source, own_key
-
-if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from kiqbridge.config.credentials.stored_address import StoredText
@@ -146,7 +136,7 @@ def _signature(key: bytes, body: str) -> str:
 
 def spill_key_of(environ: Mapping[str, str]) -> SpillKey | None:
     """The key that the environment names, None if it names none; nothing is read."""
-    arn = read(ForFunctions.spill_key_secret_arn, environ)
+    arn = read_setting(ForFunctions.spill_key_secret_arn, environ)
     return SpillKey(arn, aws_variables(environ)) if arn else None
 
 
@@ -248,7 +238,7 @@ def _kept(item: Mapping[str, Any], now: float) -> Mapping[str, Any]:
     return kept
 
 
-def read(event: Mapping[str, Any], key: "SpillKey | None") -> Delivery:
+def read(event: Mapping[str, Any], key: SpillKey | None) -> Delivery:
     """A record for each message of a batch; one that fails stays in the queue, and SQS delivers it again.
 
     Args:
@@ -268,7 +258,7 @@ def read(event: Mapping[str, Any], key: "SpillKey | None") -> Delivery:
     )
 
 
-def _record(message: Mapping[str, Any], index: int, key: "SpillKey | None") -> Record:
+def _record(message: Mapping[str, Any], index: int, key: SpillKey | None) -> Record:
     where = f"Records[{index}].body"
     content = None
     body = str(message.get("body"))
@@ -297,7 +287,7 @@ def signature_of(message: Mapping[str, Any]) -> str:
     return str(mapping_or_empty(attribute).get("stringValue") or "")
 
 
-def _fault(message: Mapping[str, Any], body: str, key: "SpillKey | None") -> str:
+def _fault(message: Mapping[str, Any], body: str, key: SpillKey | None) -> str:
     """Why a message is not taken for one that was spilled; "" = it is."""
     signature = signature_of(message)
     name = ForFunctions.spill_key_secret_arn.env[0]
