@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 FROM_ELSEWHERE = {
     "overview.md": "README.md",
     "stacks.md": "infra/README.md",
+    "ruby.md": "contrib/ruby/README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
 }

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -60,7 +61,6 @@ ONLY_READ = {
     "sam": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/features/spill/test_replay.py has one",
     "python manage.py": "it needs a project; tests/features/process_pool/test_django_worker.py has one",
-    "pip": "it would change the environment of these tests",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
     "install": "it would change this machine",
@@ -118,6 +118,7 @@ class Project:
         self.folder = folder
         self.redis_url = redis_url
         self.template = lay_out(folder)
+        shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
         for block in BLOCKS:
             path = file_of(block)
             if path is not None:
@@ -484,7 +485,6 @@ def run_lambda_invoke(command: Command, project: Project) -> None:
 COMMANDS = {
     "make": read_make,
     "make up": run_up,
-    "pip": read_words,
     "docker": read_docker,
     "aws": read_aws,
     "sam": read_words,
@@ -516,6 +516,8 @@ COMMANDS = {
     "kiqbridge quiet": run_signal,
     "kiqbridge stop": run_signal,
     "kiqbridge job": read_kiqbridge,
+    "kiqbridge jobs": run_reading,
+    "kiqbridge limiter": run_reading,
     "kiqbridge class": run_pauses,
     "kiqbridge recover": run_recover,
     "kiqbridge enqueue": run_enqueue,
@@ -761,7 +763,7 @@ def missing_commands(path: Path) -> list[str]:
 def flags_of(verb: str, below: str = "") -> str:
     """The help of a verb, which names itself, its flags and its arguments, and of a verb below it."""
     _, shown = ran(verb, "--help")
-    if not re.search(rf"^    {re.escape(below)} ", shown, re.MULTILINE):
+    if not re.search(rf"^    {re.escape(below)}(?: |$)", shown, re.MULTILINE):
         return shown
     return shown + ran(verb, below, "--help")[1]
 
@@ -821,7 +823,7 @@ def test_the_table_of_options_has_each_option_of_a_job_and_of_a_push():
     text = (ROOT / "docs/reference/job_options.md").read_text(encoding="utf-8")
     marked = re.findall(r"^\| (`.*?) \|.* s?\s?p \|$", text, re.MULTILINE)
 
-    assert sorted(first_cells("job_options.md")) == sorted(
+    assert sorted(first_cells("job_options.md", "# Options of a job\n")) == sorted(
         JobDeclaration.__annotations__.keys() | pushed
     )
     assert {name for cell in marked for name in re.findall(r"`(\w+)`", cell)} == set(pushed)

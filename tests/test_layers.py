@@ -413,7 +413,7 @@ LAYER_HAS = (
         if place
     ),
 )
-"""What the functions but that of the page begin with, and what a user's may import (docs/how_to/begin_an_app.md)."""
+"""What the functions but that of the page begin with, and what a user's may import (docs/how_to/development.md)."""
 PAGES_OF_FEATURES = [
     f"features/{each.name}/{place.partition(':')[0]}"
     for each in shipped()

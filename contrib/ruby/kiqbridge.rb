@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Unique jobs, throttles and pauses of Kiqbridge for a Ruby application: one file, which needs nothing but sidekiq.
-# Tested with Sidekiq 6.4 and 7.3; docs/how_to/rails.md names each interface that it uses, and says what is known of 8.
+# Tested with Sidekiq 6.4 and 7.3; contrib/ruby/README.md names each interface that it uses, and says what is known of 8.
 #
 #   # config/initializers/sidekiq.rb
 #   require_relative "../../lib/kiqbridge"

@@ -16,5 +16,5 @@ def test_the_tests_of_the_documents_pass(tmp_path):
     output = run_pytest(tmp_path)
 
     count = sum(text.count("def test_") for text in texts)
-    assert count >= 5
+    assert count >= 3
     assert output.count("PASSED test_document_") == count, output

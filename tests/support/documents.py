@@ -24,9 +24,16 @@ _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
 def documents() -> list[Path]:
-    """The README, that of infra/, CONTRIBUTING, SECURITY, and all that lies under docs/."""
+    """The README, those of infra/ and contrib/ruby/, CONTRIBUTING, SECURITY, and all that lies under docs/."""
     readmes = [
-        ROOT / name for name in ("README.md", "infra/README.md", "CONTRIBUTING.md", "SECURITY.md")
+        ROOT / name
+        for name in (
+            "README.md",
+            "infra/README.md",
+            "contrib/ruby/README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+        )
     ]
     return [*readmes, *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -103,7 +103,7 @@ class TestSettings:
             ("result_expires", None, "at most a year"),
             ("task_serializer", "pickle", "JSON"),
             ("accept_content", ["pickle"], "JSON"),
-            ("beat_schedule", {"x": {}}, "docs/how_to/migrate.md"),
+            ("beat_schedule", {"x": {}}, "docs/how_to/celery.md"),
             ("worker_pool", "gevent", "docs/reference/settings.md"),
         ],
     )

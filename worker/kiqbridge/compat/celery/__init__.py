@@ -9,7 +9,7 @@
     fetch.apply_async(("https://example.com",), countdown=60, queue="slow")
 
 A task is a declared job whose wire name is Celery's name of the task, `package.module.function`. What has no
-counterpart is refused with what to write in its place; docs/how_to/migrate.md lists what is accepted without effect.
+counterpart is refused with what to write in its place; docs/how_to/celery.md lists what is accepted without effect.
 """
 
 from importlib import import_module

@@ -36,7 +36,7 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 _MOST_LINES: Final = 100
 
 _MODULES: Final[Mapping[str, str]] = {
-    "schedules": "write @app.task(cron=…), see docs/how_to/migrate.md#beat",
+    "schedules": "write @app.task(cron=…), see docs/how_to/celery.md#beat",
     "signals": "use server.on of kiqbridge: startup, shutdown, and so on; around each job server.middleware",
     "canvas": "import chain, group, chord and signature from kiqbridge.compat.celery",
     "contrib": "see kiqbridge.contrib and kiqbridge.testing",
@@ -66,7 +66,7 @@ def listed(fault: str) -> str:
         return fault
     shown = "".join(f"\n  {each}" for each in found[:_MOST_LINES])
     more = f"\n  and {len(found) - _MOST_LINES} more" if len(found) > _MOST_LINES else ""
-    return f"{fault}\n{len(found)} lines are to be edited (docs/how_to/migrate.md):{shown}{more}"
+    return f"{fault}\n{len(found)} lines are to be edited (docs/how_to/celery.md):{shown}{more}"
 
 
 def check_body(function: Callable[..., Any], name: str) -> None:
@@ -224,7 +224,7 @@ def _faults_of_import(node: ast.ImportFrom | ast.Import) -> Iterator[str]:
 
 def _fault_of_module(name: str) -> str:
     place = name.removeprefix(f"{OURS}.")
-    hint = _MODULES.get(place.partition(".")[0], "see docs/how_to/migrate.md")
+    hint = _MODULES.get(place.partition(".")[0], "see docs/how_to/celery.md")
     return f"celery's {place} has no counterpart here: {hint}"
 
 

@@ -49,7 +49,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "result_backend": "results are kept in the Redis of the jobs; write redis://",
     "result_expires": "each result is kept for a time of at most a year; give seconds, or a timedelta",
-    "beat_schedule": "declare its schedules with @app.task(cron=…) or in the template (docs/how_to/migrate.md)",
+    "beat_schedule": "declare its schedules with @app.task(cron=…) or in the template (docs/how_to/celery.md)",
     "task_serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "accept_content": "arguments are JSON; leave it out",
     "broker_url": "give it to Celery(broker=…), or set REDIS_URL",

@@ -95,7 +95,7 @@ ALARMS: Final = _rule(
     id="alarms",
     reports="a template with functions of Kiqbridge and no alarm",
     why="no alarm reports dead letters, failed ticks and queues that grow",
-    do="nest infra/observability.yaml (CreateObservability=true), or write alarms (docs/how_to/runbooks.md)",
+    do="nest infra/observability.yaml (CreateObservability=true), or write alarms (infra/README.md)",
 )
 RUNTIME: Final = _rule(
     id="runtime",
