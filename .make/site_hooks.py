@@ -25,8 +25,14 @@ FROM_ELSEWHERE = {
 }
 """Page of the site → the file that it is made of."""
 
-BOOSTS = {"how_to": 3, "tutorial": 2, "reference": 1.5, "decisions": 0.2}
-"""Folder → how much more a hit of the search counts there; 1 elsewhere."""
+BOOSTS = {
+    "how_to/deploy.md": 6,
+    "how_to/schedules.md": 6,
+    "how_to/": 3,
+    "tutorial/": 2,
+    "reference/": 1.5,
+}
+"""How a path begins → how much more a hit of the search counts there; 1 elsewhere. Decisions are not found: they say why, not how."""
 RECORDING = re.compile(
     r'<div class="recording">.*?<code>(?P<text>.*?)</code></pre></div>\s*</div>', re.DOTALL
 )
@@ -120,7 +126,9 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -
     if own in ADDED:
         markdown = f"{markdown}\n{ADDED[own]()}"
     source = FROM_ELSEWHERE.get(own, f"docs/{own}")
-    page.meta.setdefault("search", {"boost": BOOSTS.get(own.partition("/")[0], 1)})
+    boost = next((boost for path, boost in BOOSTS.items() if own.startswith(path)), 1)
+    is_decision = own.startswith("decisions/")
+    page.meta.setdefault("search", {"exclude": True} if is_decision else {"boost": boost})
     if day := _changes().get(source):
         page.meta.setdefault("revision_date", day)
     heading = re.search(r"^# (.+)$", markdown, re.MULTILINE)

@@ -800,6 +800,33 @@ def test_the_table_of_our_keys_has_each_key():
     assert names(" ".join(first_cells)) == names(source)
 
 
+HOW_TOS = sorted((ROOT / "docs/how_to").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", HOW_TOS, ids=lambda path: path.stem)
+def test_a_how_to_is_one_page_of_at_most_sixty_lines_that_begins_with_a_command_or_code(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    until_block = list(itertools.takewhile(lambda line: not line.startswith("```"), lines))
+
+    assert len(lines) <= 60
+    assert lines[0].startswith("# ")
+    assert len(" ".join(until_block[1:]).split()) <= 40, "command or code first, then why"
+
+
+def test_there_are_at_most_sixty_pages_and_the_how_tos_are_short():
+    """Without the protocol and the decisions."""
+    pages = [
+        path
+        for path in (ROOT / "docs").rglob("*.md")
+        if path.name != "protocol.md" and path.parent.name != "decisions"
+    ]
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in HOW_TOS)
+
+    assert len(pages) <= 60
+    assert len(HOW_TOS) <= 30
+    assert words <= 13_800
+
+
 def first_cells(page: str, section: str = "") -> list[str]:
     """What the rows of a page of the reference, or of a section, are about: the names in their first cells."""
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")

@@ -2,13 +2,11 @@
 
 import ast
 import functools
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from support.documents import ROOT
+from support.site import build_site
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +40,7 @@ MADE = [
     ("explanation/proofs.html", 'id="test_a_thousand_deliveries_of_a_tick_enqueue_one_job"'),
     ("overview.html", 'src="images/web-now.png"'),
     ("stacks.html", "CreateRedis"),
+    ("ruby.html", "Kiqbridge.install"),
     ("changelog.html", "Changelog"),
     ("explanation/choose.html", 'href="../reliability.html"'),
     ("contributing.html", 'href="architecture.html"'),
@@ -51,18 +50,7 @@ MADE = [
 
 @pytest.fixture
 def site(tmp_path):
-    folder = tmp_path / "site"
-    build = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
-        cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-    assert build.returncode == 0, build.stderr
-    return folder
+    return build_site(tmp_path / "site")
 
 
 def test_it_builds_has_all_pages_and_loads_nothing_from_elsewhere(site):
