@@ -9,7 +9,7 @@ from support.failing_starts import FailingStarts, assert_begins_late
 
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.features.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.features.step_functions.reporter import CallFailed, NobodyWaits
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits
 
 
 class Service:

@@ -13,11 +13,9 @@ from kiqbridge.features.step_functions.reporter import (
     BATCH,
     LONGEST_PAUSE_S,
     OLDEST_S,
-    CallFailed,
-    NobodyWaits,
-    OutputRefused,
     TaskReporter,
 )
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.wire.keys import Keys
 
 REPORTS = "kb:reports"

@@ -17,7 +17,7 @@ from typing import Final
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.features.step_functions.report import Task, may_have_task, task_of
-from kiqbridge.features.step_functions.reporter import CallFailed, NobodyWaits, StepFunctions
+from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, StepFunctions
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import LazyRole, Until
