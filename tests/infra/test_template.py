@@ -16,8 +16,8 @@ from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
 from kiqbridge.features.check import command as check
 from kiqbridge.features.check.inputs import Application
-from kiqbridge.features.check.view import View
 from kiqbridge.schedule.template import read_schedules
+from kiqbridge.schedule.template_view import View
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "template.yaml"

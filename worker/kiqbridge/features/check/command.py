@@ -20,13 +20,13 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.features.check.events import event_problems
 from kiqbridge.features.check.inputs import Application, input_problems
 from kiqbridge.features.check.rights import right_problems
-from kiqbridge.features.check.view import View
 from kiqbridge.features.mappings import declared
 from kiqbridge.features.mappings.check import check as check_mappings
 from kiqbridge.features.mappings.document import find, load
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import allow_list_problems, read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
+from kiqbridge.schedule.template_view import View
 from kiqbridge.schedule.yaml_nodes import TemplateError, TemplateFault
 
 _JOBS: Final = ("jobs", "worker/jobs")

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from kiqbridge.errors import did_you_mean
 from kiqbridge.features.check.rights import OPEN, accepts, may
-from kiqbridge.features.check.view import Event, View, at
+from kiqbridge.schedule.template_view import Event, View, at
 from kiqbridge.schedule.yaml_nodes import Problem
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from kiqbridge.aws.job_forms import OWN_KEYS
 from kiqbridge.client.registry import Registry
 from kiqbridge.errors import did_you_mean
-from kiqbridge.features.check.view import View
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.schedule.template_view import View
 from kiqbridge.schedule.yaml_nodes import Problem
 from kiqbridge.wire import active_job
 from kiqbridge.wire.options import JobOptions, PushOptions

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from kiqbridge.features.check.view import View, at
+from kiqbridge.schedule.template_view import View, at
 from kiqbridge.schedule.yaml_nodes import Problem
 
 OPEN: Final = "anybody on the internet may invoke the function: write AuthType: AWS_IAM"

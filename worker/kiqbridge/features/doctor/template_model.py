@@ -9,31 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-
-from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
-from kiqbridge.schedule.yaml_nodes import TemplateFault, entries, scalar
+from kiqbridge.schedule.cloudformation import NO_VALUE
+from kiqbridge.schedule.template_view import Either, View, name_in
 
 NESTED: Final = "AWS::CloudFormation::Stack"
 FUNCTIONS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    """The values of an `Fn::If`."""
-
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A value that only AWS knows.
-
-    Attributes:
-        resource: logical id of the resource that it is of; empty if it is of none.
-    """
-
-    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +69,7 @@ class Model:
 
     def find(self, value: object, kind: str) -> Resource | None:
         """The resource of a type that a value refers to, None if that is not one of the template."""
-        names = {each.resource for each in alternatives(value) if isinstance(each, Unknown)}
+        names = set(map(name_in, alternatives(value)))
         return next((each for each in self.of(kind) if each.name in names), None)
 
 
@@ -160,20 +140,18 @@ class _Reader:
     def resources(self, path: Path, parameters: Mapping[str, str]) -> Iterator[Resource]:
         """Of a file, and of what it nests."""
         self.seen.add(path.resolve())
-        template = Template(path, parameters)
+        view = View(path, parameters, decides=False)
         shown = path.resolve().relative_to(self.base)
-        shared = _section(template, "Globals", "Function")
-        for name, entry in template.section("Resources").items():
-            parts = _plain(template, entry.node)
-            kind = parts.get("Type") if isinstance(parts, dict) else None
+        shared = mapping_of(view.shared.get("Function"))
+        for name, resource in view.resources.items():
+            kind, own = resource.get("Type"), resource["Properties"]
             if not isinstance(kind, str):
                 continue
-            own = mapping_of(parts.get("Properties"))
             yield Resource(
                 name=name,
                 kind=kind,
                 properties=_merged(shared, own) if kind == FUNCTIONS[0] else own,
-                place=f"{shown}:{entry.line} {name}",
+                place=f"{shown}:{view.line_of(name)} {name}",
             )
             if kind == NESTED:
                 file = path.parent / next(iter(texts_of(own.get("TemplateURL"))), "")
@@ -192,36 +170,3 @@ def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, A
     path = "Environment", "Variables"
     variables = {**mapping_of(at(shared, *path)), **mapping_of(at(own, *path))}
     return {**shared, **own, "Environment": {"Variables": variables}}
-
-
-def _section(template: Template, *names: str) -> Mapping[str, Any]:
-    section = template.section(names[0])
-    return mapping_of(_plain(template, section[names[1]].node)) if names[1] in section else {}
-
-
-def _plain(template: Template, node: Node) -> Any:
-    call = call_of(node)
-    if call is not None:
-        return _called(template, node, *call)
-    if isinstance(node, SequenceNode):
-        return [_plain(template, each) for each in node.value]
-    if isinstance(node, MappingNode):
-        found = {
-            key: _plain(template, entry.node) for key, entry in entries(node, "a value").items()
-        }
-        return {key: value for key, value in found.items() if value is not NO_VALUE}
-    return scalar(node)
-
-
-def _called(template: Template, node: Node, name: str, argument: Node) -> Any:
-    """The value of a function of CloudFormation, as far as it is known."""
-    if name == "If" and isinstance(argument, SequenceNode):
-        return Either(tuple(_plain(template, each) for each in argument.value[1:]))
-    if name == "GetAtt":
-        first = argument.value[0] if isinstance(argument, SequenceNode) else argument
-        return Unknown(str(first.value).partition(".")[0])
-    try:
-        return template.resolve(node)
-    except TemplateFault:
-        is_name = name == "Ref" and isinstance(argument, ScalarNode)
-        return Unknown(str(argument.value) if is_name else "")

@@ -1,4 +1,7 @@
-"""A template as it is written: functions, events and resources, with what is known without AWS filled in."""
+"""A template as it is written: functions, events and resources, with what is known without AWS filled in.
+
+`kiqbridge check` reads it as it would be deployed, the doctor with both sides of each condition.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +18,13 @@ from kiqbridge.schedule.yaml_nodes import Entry, Problem, TemplateFault, compose
 
 _FUNCTION: Final = "AWS::Serverless::Function"
 _ATTRIBUTE: Final = re.compile(r"\$\{(\w+)\.([\w.]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """The values of an `Fn::If` that is not decided."""
+
+    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +57,16 @@ class View:
     Args:
         path: the file.
         parameters: answers to its parameters; others have their defaults.
+        decides: whether conditions are decided; else what stands behind one counts as there, and an `Fn::If` is an
+            `Either`.
 
     Raises:
         TemplateFault: the file is no template.
     """
 
-    def __init__(self, path: Path, parameters: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, parameters: Mapping[str, str], *, decides: bool = True) -> None:
         self.path = path
+        self._decides = decides
         self._template = Template(path, parameters)
         self._resources = self._template.section("Resources")
         self.resources: dict[str, dict[str, Any]] = {}
@@ -68,7 +81,8 @@ class View:
 
     def _is_made(self, resource: Mapping[str, Any]) -> bool:
         condition = resource.get("Condition")
-        return not isinstance(condition, str) or self._template.holds(condition, 1)
+        is_free = not self._decides or not isinstance(condition, str)
+        return is_free or self._template.holds(condition, 1)
 
     def parameter(self, name: str) -> Any:
         """The value of a parameter; None if the template has none of this name, or it is not known."""
@@ -81,10 +95,8 @@ class View:
 
     def name_of(self, reference: object) -> str | None:
         """The resource of this template that a Ref or GetAtt names."""
-        if not isinstance(reference, Mapping):
-            return None
-        name, *_ = reference.get("Fn::GetAtt") or [reference.get("Ref")]
-        return name if isinstance(name, str) and name in self.resources else None
+        name = name_in(reference)
+        return name if name in self.resources else None
 
     def resource(self, reference: object) -> dict[str, Any] | None:
         """The properties of that resource."""
@@ -151,6 +163,9 @@ class View:
         """A value as JSON would hold it; functions that only AWS can resolve are in their long form."""
         call = call_of(node)
         if call is not None:
+            name, argument = call
+            if name == "If" and not self._decides and isinstance(argument, SequenceNode):
+                return Either(tuple(map(self.plain, argument.value[1:])))
             with suppress(TemplateFault):
                 return self._template.resolve(node)
             return self._long_form(*call)
@@ -186,6 +201,14 @@ def _texts(node: Node) -> Iterator[str]:
     else:
         for _, value in argument.value:
             yield from _texts(value)
+
+
+def name_in(reference: object) -> str | None:
+    """What a Ref or GetAtt names."""
+    if not isinstance(reference, Mapping):
+        return None
+    name, *_ = reference.get("Fn::GetAtt") or [reference.get("Ref")]
+    return name if isinstance(name, str) else None
 
 
 def at(value: Any, *keys: str) -> Any:
