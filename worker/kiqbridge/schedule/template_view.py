@@ -81,8 +81,9 @@ class View:
 
     def _is_made(self, resource: Mapping[str, Any]) -> bool:
         condition = resource.get("Condition")
-        is_free = not self._decides or not isinstance(condition, str)
-        return is_free or self._template.holds(condition, 1)
+        if self._decides and isinstance(condition, str):
+            return self._template.holds(condition, 1)
+        return True
 
     def parameter(self, name: str) -> Any:
         """The value of a parameter; None if the template has none of this name, or it is not known."""
