@@ -5,12 +5,14 @@ import threading
 
 from support.jobs import own_declarations
 from support.launched import launched
+from support.pages import Browser
 from support.waiting import wait_until
 
 from kiqbridge import job
-from kiqbridge.api import WorkSet
+from kiqbridge.api import WorkSet, history_of
 from kiqbridge.api.works import fetch_stacks
 from kiqbridge.commands.worker_command import _obey
+from kiqbridge.web import create_app
 
 PLENTY_S = 60
 
@@ -58,6 +60,14 @@ def test_the_stack_of_a_running_job_is_kept_until_it_has_ended(redis, redis_url,
             [(place, stack)] = fetch_stacks([work], operator).items()
             assert place == (work.process, work.tid)
             assert "waits_for_what_never_comes" in stack.text
+            life = history_of(work.job.jid, operator)
+            assert [each.place for each in life.found] == ["in flight", "working"]
+            assert (life.status, life.stack) == ("running", stack)
+            page = Browser(create_app(operator=operator, role="operator")).open(
+                f"/jobs/{work.job.jid}"
+            )
+            assert f"The job runs in {work.process} {work.tid}." in page.text
+            assert "waits_for_what_never_comes" in page.text and "was taken" not in page.text
             assert 0 < redis.ttl(f"kb:stacks:{work.process}") <= 600
 
             free.set()

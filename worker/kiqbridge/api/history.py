@@ -165,8 +165,10 @@ class _Reading:
         for _ in range(2):  # a job that moves may be missed once
             looked = search(self._jid, self._operator, most=most, cursor=cursor)
             places = {each.place: each for each in looked.found}
-            shown = places.get("working")
-            if shown and shown.name.partition(" ")[0] in claiming_processes(self._operator):
+            shown, held = places.get("working"), places.get("in flight")
+            process = shown.seen.process if shown else ""
+            still_runs = held is not None and held.seen.process == process
+            if shown and not still_runs and process in claiming_processes(self._operator):
                 del places["working"]  # it has ended since that heartbeat
             found = sorted(
                 (each for each in looked.found if each.place in places),

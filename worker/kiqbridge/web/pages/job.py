@@ -63,7 +63,11 @@ def show(request: Request) -> Response:
         history=history,
         query=dict(given),
         found=found,
-        places=[(place_of(each), _address(each), each) for each in found],
+        places=[
+            (place_of(each), _address(each), each)
+            for each in found
+            if each.place != "in flight" or not any(other.place == "working" for other in found)
+        ],
         screen=screen,
         labels=screen.actions if screen else ACTIONS,
         token=token_of(job),
