@@ -59,10 +59,12 @@ def test_the_stack_of_a_running_job_is_kept_until_it_has_ended(redis, redis_url,
 
             [(place, stack)] = fetch_stacks([work], operator).items()
             assert place == (work.process, work.tid)
+            assert stack.text.startswith(f'  File "{__file__}", line ')
             assert "waits_for_what_never_comes" in stack.text
             life = history_of(work.job.jid, operator)
             assert [each.place for each in life.found] == ["in flight", "working"]
             assert (life.status, life.stack) == ("running", stack)
+            assert f"Began in {work.process} {work.tid}" in [each.label for each in life.events]
             page = Browser(create_app(operator=operator, role="operator")).open(
                 f"/jobs/{work.job.jid}"
             )

@@ -135,6 +135,11 @@ class _Reading:
         if found:
             end = end if found[0].place == "dead" else None
             events += _of_text(found[0], tick, self._now)
+            events += [
+                Event(at=each.seen.run_at, label=f"Began in {each.name}")
+                for each in found
+                if each.place == "working"
+            ]
         elif tick is not None and not any(each.label == _of_tick(tick).label for each in events):
             events.insert(0, _of_tick(tick))
         attempts = sorted(_attempts(parts, job), key=lambda each: each.at)

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 KEPT_S: Final = 600
 _MOST: Final = 8_000
 """Characters of a stack that are kept, the innermost calls."""
+_CALLS_JOB: Final = 'engine/perform/invocation.py", line '
+_FRAME: Final = "\n  File "
 
 
 def dump_threads(
@@ -32,7 +34,7 @@ def dump_threads(
     found: dict[str, str] = {}
     for ident, name, stack in frames.stacks():
         logger.warning("thread %s %s\n%s", ident, name, stack)
-        found[name.removeprefix("kiqbridge-")] = stack
+        found[name.removeprefix("kiqbridge-")] = _of_job(stack)
     for tid, stack in elsewhere.items():
         logger.warning("for thread %s: %s", tid, stack)
         found[tid] = stack
@@ -46,3 +48,10 @@ def dump_threads(
         pool.run(("DEL", key), ("HSET", key, *kept), ("EXPIRE", key, KEPT_S))
     except KiqbridgeError as error:
         logger.warning("the stacks of the threads that run jobs are in the log only: %s", error)
+
+
+def _of_job(stack: str) -> str:
+    """The calls of the job alone, without those of the worker that lead to it; all, if it calls nothing."""
+    _, _, rest = stack.rpartition(_CALLS_JOB)
+    _, frame, calls = rest.partition(_FRAME)
+    return f"{frame[1:]}{calls}" or stack
