@@ -6,7 +6,7 @@ from support.running_system import System, fill_schedules
 
 from kiqbridge.api import ScheduleView
 from kiqbridge.api.schedules import Occurrence
-from kiqbridge.web.pages.week import OFTEN, week_of
+from kiqbridge.web.pages.schedules import OFTEN, week_of
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.features.lint.plan import plan
+from kiqbridge.features.lint.plan_command import plan
 from kiqbridge.features.lint.simulation import DAY_S
 from kiqbridge.schedule.definition import ScheduleDefinition
 

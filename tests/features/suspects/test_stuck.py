@@ -4,14 +4,14 @@ import pytest
 from support.notes import Notes
 
 from kiqbridge.engine.settle.metrics import Measured
-from kiqbridge.features.suspects.stuck import stuck_after_s
+from kiqbridge.features.suspects.roles import stuck_after_s
 
 JOBS = """
 from kiqbridge import job
-from kiqbridge.features.suspects import stuck
+from kiqbridge.features.suspects import roles
 from support.noting import hold, note
 
-stuck.LEAST_S = 0.3  # not five minutes
+roles.LEAST_S = 0.3  # not five minutes
 
 @job(retry=False)
 def mostly_short(hangs):

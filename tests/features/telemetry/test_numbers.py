@@ -21,10 +21,14 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.features.telemetry.catalogue import METRICS, MOST_CLASSES, MOST_QUEUES
 from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.features.telemetry.otel import OtelPush
-from kiqbridge.features.telemetry.process import label_of, process_families
 from kiqbridge.features.telemetry.prometheus import PrometheusPort, as_text, prometheus_text
 from kiqbridge.features.telemetry.statsd_push import StatsdPush
-from kiqbridge.features.telemetry.worker import require_extras, send_zeros_for_gone
+from kiqbridge.features.telemetry.worker import (
+    label_of,
+    process_families,
+    require_extras,
+    send_zeros_for_gone,
+)
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -196,7 +200,7 @@ def test_a_process_shows_its_durations_as_a_histogram():
 
 
 def test_a_class_keeps_its_series_so_that_no_counter_falls(monkeypatch):
-    monkeypatch.setattr("kiqbridge.features.telemetry.process._named", {})
+    monkeypatch.setattr("kiqbridge.features.telemetry.worker._named", {})
     first = [label_of(f"Job{number}") for number in range(MOST_CLASSES + 5)]
 
     assert first[MOST_CLASSES:] == ["others"] * 5

@@ -13,7 +13,7 @@ from kiqbridge import RedisUnavailable, configure
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.client.server import server
 from kiqbridge.contrib.django import after_commit
-from kiqbridge.contrib.django.settings import read_settings
+from kiqbridge.contrib.django.apps import read_settings
 
 pytestmark = pytest.mark.any_server
 

@@ -10,12 +10,15 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from kiqbridge.config.client_settings import ForClients
+from kiqbridge.config.setting import read
 from kiqbridge.dev import child_process
 from kiqbridge.dev.local_data import LocalData
-from kiqbridge.errors import ConfigError, RedisUnavailable
+from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 
 HOST: Final = "127.0.0.1"
@@ -165,3 +168,25 @@ def free_port(wanted: int = 0) -> int:
             return free_port()
         port: int = probe.getsockname()[1]
         return port
+
+
+def external_url(environ: Mapping[str, str]) -> str | None:
+    """Its address; None = the environment names none.
+
+    Raises:
+        RedisUnavailable: it is not there.
+    """
+    if not (environ.get("REDIS_URL") or environ.get("REDIS_PROVIDER")):
+        return None
+    url: str = read(ForClients.redis_url, environ)
+    try:
+        RedisPool(url).call("PING")
+    except (RedisRefused, RedisUnavailable) as error:
+        raise RedisUnavailable(f"{error}. {why_external(environ)}") from error
+    return url
+
+
+def why_external(environ: Mapping[str, str]) -> str:
+    """Why the embedded server is not used."""
+    variable = "REDIS_PROVIDER" if environ.get("REDIS_PROVIDER") else "REDIS_URL"
+    return f"{variable} is set here, so that server is used, not the embedded one; for that one: unset {variable}"

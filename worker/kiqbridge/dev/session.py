@@ -24,9 +24,8 @@ from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
-from kiqbridge.dev.embedded_server import EmbeddedServer
+from kiqbridge.dev.embedded_server import EmbeddedServer, external_url, why_external
 from kiqbridge.dev.end_inbox import EndInbox
-from kiqbridge.dev.external_server import external_url, why_external
 from kiqbridge.dev.firing import (
     Agenda,
     SimulatedClock,

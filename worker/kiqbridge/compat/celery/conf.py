@@ -1,11 +1,15 @@
-"""The settings of an application: Celery's names, of which each means something here, or is refused."""
+"""The settings of an application: Celery's names, of which each means something here, or is refused.
+
+`task_always_eager` is also for what is more than a call of one task: chains, groups, batches, and jobs of `@job`. While it
+is set, the default client has no server: what is pushed through it is performed in memory before the push returns
+(kiqbridge.testing, loaded when it is needed).
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kiqbridge.compat.celery import eager
 from kiqbridge.compat.celery.options import INSTEAD, instead_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.runtime.redaction import shorten
@@ -13,6 +17,40 @@ from kiqbridge.wire.queues import fault_of_name
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import replace_default_client
+
+_made: Client | None = None
+"""What stands in for the default client."""
+_former: Client | None = None
+"""What it stands in for; None: nothing was configured."""
+
+
+def switch_on(propagates: Callable[[], bool]) -> None:
+    """From now on nothing that the default client pushes goes to a server.
+
+    Args:
+        propagates: whether an error is raised in the place of the push.
+    """
+    global _made, _former  # noqa: PLW0603 - one default client for the process
+    from kiqbridge.testing.eager import eager_client  # noqa: PLC0415 - for tests only
+
+    made = eager_client(propagates)
+    former = replace_default_client(made)
+    if former is None or former is not _made:
+        _former = former
+    _made = made
+
+
+def switch_off() -> None:
+    """Undo `switch_on`; a client that was configured since then stays."""
+    global _made, _former  # noqa: PLW0603 - as above
+    former = replace_default_client(_former)
+    if former is not _made:
+        replace_default_client(former)
+    _made = _former = None
 
 
 Rule = Callable[..., object]
@@ -141,32 +179,20 @@ class Conf:
         task_ignore_result: keep none unless a task says `ignore_result=False`.
     """
 
-    OWN: ClassVar = frozenset(
-        [
-            "task_default_queue",
-            "task_routes",
-            "task_always_eager",
-            "task_eager_propagates",
-            "result_backend",
-            "result_expires",
-            "task_ignore_result",
-        ]
-    )
-
-    _routes: Routes
-    _listed: Callable[[str], str]
-    _is_eager: bool
-    _on_routed: Callable[[], object]
+    OWN: ClassVar = frozenset([
+        "task_default_queue", "task_routes", "task_always_eager", "task_eager_propagates",
+        "result_backend", "result_expires", "task_ignore_result",
+    ])  # fmt: skip
 
     def __init__(
         self,
         on_routed: Callable[[], object] = lambda: None,
         listed: Callable[[str], str] = str,
     ) -> None:
-        object.__setattr__(self, "_routes", Routes(None))
-        object.__setattr__(self, "_on_routed", on_routed)
-        object.__setattr__(self, "_listed", listed)
-        object.__setattr__(self, "_is_eager", False)
+        self._routes = Routes(None)
+        self._on_routed = on_routed
+        self._listed = listed
+        self._is_eager = False
         self.task_default_queue = "default"
         self.task_routes: Any = None
         self.task_always_eager = False
@@ -198,10 +224,10 @@ class Conf:
         elif name == "result_expires":
             is_kept = bool(value)
         elif name == "task_routes":
-            object.__setattr__(self, "_routes", Routes(value))
+            self._routes = Routes(value)
             is_kept = True
         else:
-            is_kept = name in self.OWN
+            is_kept = name in self.OWN or name.startswith("_")  # which is no setting
         if is_kept:
             object.__setattr__(self, name, value)
             if name == "task_always_eager":
@@ -219,11 +245,11 @@ class Conf:
     def follow_eager(self) -> None:
         """Let the default client do what `task_always_eager` says; called when that, or the client, has changed."""
         if self.task_always_eager:
-            object.__setattr__(self, "_is_eager", True)
-            eager.switch_on(lambda: self.task_eager_propagates)
+            self._is_eager = True
+            switch_on(lambda: self.task_eager_propagates)
         elif self._is_eager:
-            object.__setattr__(self, "_is_eager", False)
-            eager.switch_off()
+            self._is_eager = False
+            switch_off()
 
     def route_of(
         self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -20,7 +20,6 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.features.telemetry.catalogue import Family, load
 from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.features.telemetry.otel import OtelPush
-from kiqbridge.features.telemetry.process import process_families
 from kiqbridge.features.telemetry.prometheus import PrometheusPort
 from kiqbridge.features.telemetry.statsd_push import StatsdPush
 from kiqbridge.runtime.kinds import kind_of
@@ -29,6 +28,56 @@ from kiqbridge.runtime.threads import BoundedCall
 
 if TYPE_CHECKING:
     from kiqbridge.engine.parts import EngineParts
+
+
+from collections.abc import Mapping
+from typing import Any
+
+from kiqbridge import __version__
+from kiqbridge.engine.settle.metrics import Measured
+from kiqbridge.features.telemetry import catalogue
+from kiqbridge.wire.measures import BUCKETS
+
+
+def process_families(identity: str, numbers: ProcessNumbers) -> list[catalogue.Family]:
+    """All metrics of a process; of many classes those that ran first, the rest together as `others`."""
+    return catalogue.families(
+        "worker",
+        {
+            "info": {(identity, __version__): 1},
+            "jobs_processed": numbers.processed,
+            "jobs_failed": numbers.failed,
+            "busy": numbers.busy,
+            "concurrency": numbers.concurrency,
+            "quiet": numbers.is_quiet,
+            "redis_round_trip_seconds": numbers.round_trip_s,
+            "lost_threads": numbers.lost_threads,
+            **_classes(numbers.classes),
+        },
+    )
+
+
+_named: Final[dict[str, None]] = {}
+
+
+def label_of(name: str) -> str:
+    """The label of a class: its name for the first `MOST_CLASSES` that come, and for ever; of further ones `OTHERS`."""
+    if name not in _named and len(_named) < catalogue.MOST_CLASSES:
+        _named[name] = None
+    return name if name in _named else catalogue.OTHERS
+
+
+def _classes(classes: Mapping[str, Measured]) -> dict[str, Mapping[str, Any]]:
+    durations: dict[str, catalogue.Distribution] = {}
+    failures: dict[str, int] = {}
+    for name, measured in classes.items():
+        label = label_of(name)
+        counts, sum_s = durations.get(label, ([0] * BUCKETS, 0.0))
+        added = [count + measured.histogram.get(at, 0) for at, count in enumerate(counts)]
+        durations[label] = catalogue.Distribution(added, sum_s + measured.ms / 1000)
+        failures[label] = failures.get(label, 0) + measured.failed
+    return {"job_duration_seconds": durations, "class_failed": failures}
+
 
 logger = logging.getLogger(__name__)
 

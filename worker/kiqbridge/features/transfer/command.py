@@ -23,7 +23,7 @@ from kiqbridge.features.transfer import reading
 from kiqbridge.features.transfer.file import ExportFile, read_lines, whole_file
 from kiqbridge.features.transfer.form import Chunk, End, Header, Line, Place, State
 from kiqbridge.features.transfer.form import write_line as as_text
-from kiqbridge.features.transfer.left import count_left
+from kiqbridge.features.transfer.reading import count_left
 from kiqbridge.features.transfer.saving import ExportWriter, header_of, new_id
 from kiqbridge.features.transfer.state import StateSource
 from kiqbridge.features.transfer.writing import Restorer
