@@ -109,7 +109,7 @@ def copy_without(folder: Path, gone: Sequence[str]) -> None:
             # A block of `if TYPE_CHECKING:` may hold nothing else.
             text = path.read_text("utf-8")
             for public in re.findall(rf"from {named}\w+ import (\w+)$", text, re.MULTILINE):
-                text = re.sub(rf'^    "{public}",\n', "", text, flags=re.MULTILINE)  # of __all__
+                text = re.sub(rf' "{public}",', "", text)  # of __all__
             text = re.sub(rf"^( +)from {named}.*", r"\1pass", text, flags=re.MULTILINE)
             path.write_text(re.sub(rf"^.*{named}.*\n", "", text, flags=re.MULTILINE), "utf-8")
 

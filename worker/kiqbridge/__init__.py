@@ -63,40 +63,13 @@ _HOMES = {
 }
 
 __all__ = [
-    "ArgumentMismatch",
-    "Client",
-    "ConfigError",
-    "CurrentJob",
-    "Depends",
-    "EventError",
-    "IterableJob",
-    "Job",
-    "JobHandle",
-    "JobInterrupted",
-    "JobNotFound",
-    "JobRefused",
-    "JobTimeout",
-    "KiqbridgeError",
-    "NotAllowed",
-    "PayloadError",
-    "ProcessDied",
-    "PushNotReplicated",
-    "PushOutcomeUnknown",
-    "RedisRefused",
-    "RedisUnavailable",
-    "RemoteJob",
-    "Schedule",
-    "Schedules",
-    "Server",
-    "__version__",
-    "configure",
-    "current_job",
-    "interrupted",
-    "job",
-    "locale",
-    "log_context",
-    "server",
-]
+    "ArgumentMismatch", "Client", "ConfigError", "CurrentJob", "Depends", "EventError",
+    "IterableJob", "Job", "JobHandle", "JobInterrupted", "JobNotFound", "JobRefused", "JobTimeout",
+    "KiqbridgeError", "NotAllowed", "PayloadError", "ProcessDied", "PushNotReplicated",
+    "PushOutcomeUnknown", "RedisRefused", "RedisUnavailable", "RemoteJob", "Schedule", "Schedules",
+    "Server", "__version__", "configure", "current_job", "interrupted", "job", "locale",
+    "log_context", "server",
+]  # fmt: skip
 
 
 def _names_to_redact() -> Any:

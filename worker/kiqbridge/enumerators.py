@@ -14,14 +14,6 @@ from kiqbridge.features.iterable.enumerators import (
 )
 
 __all__ = [
-    "async_batches",
-    "async_pages",
-    "async_restartable",
-    "batches",
-    "csv_rows",
-    "lines",
-    "numbers",
-    "pages",
-    "restartable",
-    "sequence",
-]
+    "async_batches", "async_pages", "async_restartable", "batches", "csv_rows", "lines", "numbers",
+    "pages", "restartable", "sequence",
+]  # fmt: skip

@@ -5,11 +5,6 @@ from kiqbridge.features.results.kept import Result
 from kiqbridge.features.results.waiting import aawait_result, await_result, fetch_result
 
 __all__ = [
-    "JobFailed",
-    "Result",
-    "ResultOmitted",
-    "ResultTimeout",
-    "aawait_result",
-    "await_result",
+    "JobFailed", "Result", "ResultOmitted", "ResultTimeout", "aawait_result", "await_result",
     "fetch_result",
-]
+]  # fmt: skip

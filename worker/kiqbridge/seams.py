@@ -234,22 +234,13 @@ def judge_of(error: type) -> tuple[type, Claim] | None:
     return None
 
 
-def found(
-    seam: Literal[
-        "host",
-        "prepare",
-        "jobs",
-        "worker",
-        "missed",
-        "now",
-        "busy",
-        "history",
-        "pages",
-        "source",
-        "schedules",
-    ],
-    config: object = None,
-) -> Iterator[Claim]:
+_Seam = Literal[
+    "host", "prepare", "jobs", "worker", "missed", "now", "busy", "history", "pages", "source",
+    "schedules",
+]  # fmt: skip
+
+
+def found(seam: _Seam, config: object = None) -> Iterator[Claim]:
     """What features name at a seam.
 
     Args:

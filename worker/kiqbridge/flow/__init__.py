@@ -37,22 +37,9 @@ _OF_FEATURES: dict[str, str] = {
 """Names that features bring: the module of each."""
 
 __all__ = [
-    "Batch",
-    "BatchSet",
-    "BatchStatus",
-    "Call",
-    "Chain",
-    "Debounce",
-    "FlowHandle",
-    "Group",
-    "Throttle",
-    "Unique",
-    "call",
-    "chain",
-    "current_batch",
-    "find_owner",
-    "group",
-]
+    "Batch", "BatchSet", "BatchStatus", "Call", "Chain", "Debounce", "FlowHandle", "Group",
+    "Throttle", "Unique", "call", "chain", "current_batch", "find_owner", "group",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

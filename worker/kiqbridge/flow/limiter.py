@@ -11,14 +11,6 @@ from kiqbridge.features.limiters.limiter import (
 from kiqbridge.features.limiters.within import Limiter, Per, Within, unlimited
 
 __all__ = [
-    "Limiter",
-    "OverLimit",
-    "Per",
-    "Within",
-    "bucket",
-    "concurrent",
-    "leaky",
-    "points",
-    "unlimited",
+    "Limiter", "OverLimit", "Per", "Within", "bucket", "concurrent", "leaky", "points", "unlimited",
     "window",
-]
+]  # fmt: skip

@@ -30,20 +30,9 @@ _OF_FEATURES: dict[str, str] = {
 """Names that features bring: the module of each."""
 
 __all__ = [
-    "EndlessJobs",
-    "FakeJobs",
-    "FakeJobsMixin",
-    "NotInMemory",
-    "PerformedJob",
-    "RealJobs",
-    "RecordedJob",
-    "VirtualClock",
-    "drain",
-    "fake",
-    "inline",
-    "override",
-    "real_jobs",
-]
+    "EndlessJobs", "FakeJobs", "FakeJobsMixin", "NotInMemory", "PerformedJob", "RealJobs",
+    "RecordedJob", "VirtualClock", "drain", "fake", "inline", "override", "real_jobs",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -36,23 +36,10 @@ _OF_FEATURES: dict[str, str] = {
 """Names that features bring: the module of each."""
 
 __all__ = [
-    "AsyncResult",
-    "Celery",
-    "EagerResult",
-    "GroupResult",
-    "MaxRetriesExceededError",
-    "Request",
-    "Retry",
-    "Signature",
-    "Task",
-    "chain",
-    "chord",
-    "current_task",
-    "get_task_logger",
-    "group",
-    "shared_task",
-    "signature",
-]
+    "AsyncResult", "Celery", "EagerResult", "GroupResult", "MaxRetriesExceededError", "Request",
+    "Retry", "Signature", "Task", "chain", "chord", "current_task", "get_task_logger", "group",
+    "shared_task", "signature",
+]  # fmt: skip
 
 edits.install()
 

@@ -15,12 +15,9 @@ TimeoutError = ResultTimeout  # noqa: A001 - Celery's name
 """Raised by `AsyncResult.get(timeout=…)`."""
 
 __all__ = [
-    "MaxRetriesExceededError",
-    "Retry",
-    "SoftTimeLimitExceeded",
-    "TimeLimitExceeded",
+    "MaxRetriesExceededError", "Retry", "SoftTimeLimitExceeded", "TimeLimitExceeded",
     "TimeoutError",
-]
+]  # fmt: skip
 
 
 class Retry(Exception):  # noqa: N818 - Celery's name

@@ -40,14 +40,7 @@ _EXHAUSTED_LOOKS = 3
 """How many looks in a row without a free file descriptor end the process; a short shortage does not."""
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "sleep", "time_ns", "monotonic_ns")
-_LIMITS = (
-    "RLIMIT_NOFILE",
-    "RLIMIT_NPROC",
-    "RLIMIT_AS",
-    "RLIMIT_DATA",
-    "RLIMIT_FSIZE",
-    "RLIMIT_CPU",
-)
+_LIMITS = tuple(f"RLIMIT_{each}" for each in ("NOFILE", "NPROC", "AS", "DATA", "FSIZE", "CPU"))
 
 
 class Start(NamedTuple):

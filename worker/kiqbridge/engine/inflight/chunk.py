@@ -79,28 +79,10 @@ class Chunk:
     """
 
     __slots__ = (
-        "_copies",
-        "_done",
-        "_ended",
-        "_has_left",
-        "_held",
-        "_last_revoked",
-        "_lock",
-        "_notifications",
-        "_on_free",
-        "_returning",
-        "_running",
-        "_waiting",
-        "home",
-        "lease",
-        "list_key",
-        "on_return",
-        "queue",
-        "sequence",
-        "size",
-        "tid",
-        "writing",
-    )
+        "_copies", "_done", "_ended", "_has_left", "_held", "_last_revoked", "_lock",
+        "_notifications", "_on_free", "_returning", "_running", "_waiting", "home", "lease",
+        "list_key", "on_return", "queue", "sequence", "size", "tid", "writing",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -41,15 +41,9 @@ class RailsJob:
     scheduled_at: Any
 
 
-_AS_THEY_ARE = [
-    "job_id",
-    "queue_name",
-    "priority",
-    "locale",
-    "timezone",
-    "enqueued_at",
-    "scheduled_at",
-]
+_AS_THEY_ARE = (
+    *("job_id", "queue_name", "priority", "locale", "timezone", "enqueued_at", "scheduled_at"),
+)
 _RUNNING: ContextVar[Mapping[str, Any] | None] = ContextVar("kiqbridge_rails_job", default=None)
 
 
