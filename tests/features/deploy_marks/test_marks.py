@@ -13,7 +13,8 @@ from support.vectors import FILES, of_kind, recorded_state, state_of
 
 from kiqbridge import Client, PayloadError
 from kiqbridge.errors import RedisRefused
-from kiqbridge.features.deploy_marks.marks import minute_of, write_mark
+from kiqbridge.features.deploy_marks.marks import mark as write_mark
+from kiqbridge.features.deploy_marks.marks import minute_of
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

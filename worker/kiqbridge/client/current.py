@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge.runtime.records import dataclass
+from kiqbridge.wire.payload import retries_of
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
@@ -77,12 +78,11 @@ def current_job() -> CurrentJob | None:
     if (running := INLINE.get() or CONTEXT.get()) is None:
         return None
     payload, queue = running
-    retries = payload.get("retry_count")
     return CurrentJob(
         jid=str(payload.get("jid")),
         job_class=str(payload.get("class")),
         queue=queue,
-        attempt=retries + 2 if isinstance(retries, int) else 1,
+        attempt=retries_of(payload) + 1,
     )
 
 

@@ -23,6 +23,7 @@ from kiqbridge.client.default_client import add_default_middleware
 from kiqbridge.client.server import server
 from kiqbridge.engine.settle.error_report import failure_of
 from kiqbridge.runtime import redaction
+from kiqbridge.wire.payload import retries_of
 
 __all__ = ["KiqbridgeIntegration"]
 
@@ -169,7 +170,7 @@ def _scope(
             transaction.set_data("messaging.system", "sidekiq")
             transaction.set_data("messaging.destination.name", queue)
             transaction.set_data("messaging.message.id", payload.get("jid"))
-            transaction.set_data("messaging.message.retry.count", _retries(payload))
+            transaction.set_data("messaging.message.retry.count", retries_of(payload))
             try:
                 yield
             except Exception as error:
@@ -196,7 +197,7 @@ def _describe(
         "class": name,
         "jid": payload.get("jid"),
         "queue": queue,
-        "retry_count": _retries(payload),
+        "retry_count": retries_of(payload),
     }
     if integration.sends_arguments:
         job["args"] = redaction.current().value(payload.get("args"))
@@ -205,12 +206,6 @@ def _describe(
     scope.set_tag("jid", str(payload.get("jid")))
     scope.set_tag("queue", queue)
     return name
-
-
-def _retries(payload: Mapping[str, Any]) -> int:
-    """How often it was tried again: 0 at the first execution."""
-    count = payload.get("retry_count")
-    return count + 1 if isinstance(count, int) else 0
 
 
 def _capture(error: BaseException, *, handled: bool) -> None:

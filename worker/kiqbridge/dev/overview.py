@@ -31,14 +31,7 @@ _RULE_HEADINGS: Final = ("RULE", "JOB", "EXPRESSION", "NEXT FIRING")
 _SCHEDULE_HEADINGS: Final = ("SCHEDULE", "JOB", "EXPRESSION", "NEXT FIRING")
 _LEDGER_HEADINGS: Final = ("INSTANT", "SCHEDULE", "BY", "LATE", "ATTEMPTS", "JOBS")
 _SUM_HEADINGS: Final = (
-    "RULE",
-    "TICKS",
-    "JOBS",
-    "DONE",
-    "FAILED",
-    "NOT RUN",
-    "OPEN",
-    "WORST LATENESS",
+    *("RULE", "TICKS", "JOBS", "DONE", "FAILED", "NOT RUN", "OPEN", "WORST LATENESS"),
 )
 _FAILED: Final = ("dead", "discarded")
 _NOT_RUN: Final = ("skipped", "expired", "cancelled")
@@ -69,13 +62,6 @@ class JobPlaces:
             return "waits for a Ruby worker"
         # A wrapper that is named itself and misspelt names alike: the worker will say more.
         return "" if job_class in self.registry else "no Python job has this name"
-
-    def unserved(self) -> list[tuple[str, str]]:
-        """Declared jobs whose queue is not served here: class and queue."""
-        declared = [
-            (each.name, str(each.options.get("queue", "default"))) for each in self.registry
-        ]
-        return [(name, queue) for name, queue in declared if queue not in self.served]
 
     def waiting(self, queue: str) -> str:
         """How many jobs wait in a queue that is not served here."""
@@ -198,9 +184,11 @@ class Overview:
 
     def show_unserved(self) -> None:
         """A line for each declared job that no process would perform."""
-        for name, queue in self.places.unserved():
-            text = f"  {name} would wait: kiqbridge.yml does not name its queue {queue}; add it to :queues:"
-            self.console.text(text)
+        for each in self.places.registry:
+            queue = str(each.options.get("queue", "default"))
+            if queue not in self.places.served:
+                text = f"  {each.name} would wait: kiqbridge.yml does not name its queue {queue}; add it to :queues:"
+                self.console.text(text)
 
     def _rule_row(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
         jobs = "; ".join(map(self._described_job, rule.jobs))

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.guard import ROLES, Caller, Role, RoleRules, parse_role
-from kiqbridge.web.limits import network_of
+from kiqbridge.web.limits import keep, network_of
 from kiqbridge.web.passwords import check_hash, is_right
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.tokens import TokenReader, TokenRefused, TokenRules, name_of
@@ -178,9 +178,8 @@ class Verifier:
             if not is_right(password, None if user is None else user.password_hash):
                 return Refused(reason=f"wrong password for {shown(name)}", is_attempt=True)
             with self._lock:
-                self._remembered[self._mark(authorization)] = time.monotonic() + REMEMBERED_S
-                if len(self._remembered) > MAX_REMEMBERED:
-                    self._remembered.popitem(last=False)
+                until = time.monotonic() + REMEMBERED_S
+                keep(self._remembered, self._mark(authorization), until, MAX_REMEMBERED)
         if user is None:  # no longer possible, but a user is needed for the role
             return Refused(reason=f"no user {shown(name)}", is_attempt=True)
         return Caller(name=name, role=user.role, way="basic")

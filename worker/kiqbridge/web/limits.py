@@ -5,7 +5,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
+
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
 
 MAX_BUCKETS: Final = 10_000
 ATTEMPTS: Final = 5
@@ -43,9 +46,7 @@ class Buckets:
             level = self._level(key)
             if level < 1:
                 return (1 - level) / self._per_s
-            self._levels[key] = (level - 1, self._clock())
-            if len(self._levels) > MAX_BUCKETS:
-                self._levels.popitem(last=False)
+            keep(self._levels, key, (level - 1, self._clock()), MAX_BUCKETS)
             return 0.0
 
     def give_back(self, key: str) -> None:
@@ -90,15 +91,20 @@ class Attempts:
         own = network_of(address)
         with self._lock:
             is_proven = _pair(own, name) in self._proven
-            self._proven[_pair(own, name)] = None
-            self._proven.move_to_end(_pair(own, name))
-            if len(self._proven) > MAX_BUCKETS:
-                self._proven.popitem(last=False)
+            keep(self._proven, _pair(own, name), None, MAX_BUCKETS)
         if is_proven:
             self._by_name.give_back(_pair(own, name))
         else:
             self._by_network.give_back(own)
             self._by_name.give_back(_pair(network_of(address, _WIDE_BITS), name))
+
+
+def keep(kept: OrderedDict[Key, Kept], key: Key, value: Kept, most: int) -> None:
+    """Put a value as the newest; of more than so many the oldest goes."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
 
 
 def network_of(address: str, bits: Mapping[int, int] = _OWN_BITS) -> str:

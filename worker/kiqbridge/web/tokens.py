@@ -19,7 +19,7 @@ from typing import Any, Final
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.runtime.direct_opener import direct_opener
 from kiqbridge.web.guard import values_of_claim
-from kiqbridge.web.limits import Buckets
+from kiqbridge.web.limits import Buckets, keep
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 KNOWN_ALGORITHMS: Final = (
@@ -143,23 +143,16 @@ class FetchedKeys:
             found = self._fetch(address)
         except BaseException as error:
             with self._lock:
-                self._keep(self._missing, address, time.monotonic(), MAX_MISSING)
+                keep(self._missing, address, time.monotonic(), MAX_MISSING)
                 del self._flights[address]
             flight.set_exception(error)
             raise
         with self._lock:
             self._missing.pop(address, None)
-            self._keep(self._known, address, (time.monotonic(), found), MAX_KEYS)
+            keep(self._known, address, (time.monotonic(), found), MAX_KEYS)
             del self._flights[address]
         flight.set_result(found)
         return found
-
-    @staticmethod
-    def _keep(kept: OrderedDict[str, Any], address: str, value: Any, most: int) -> None:
-        kept[address] = value
-        kept.move_to_end(address)
-        if len(kept) > most:
-            kept.popitem(last=False)
 
 
 class TokenReader:

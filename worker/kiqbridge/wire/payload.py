@@ -350,6 +350,12 @@ def is_number(value: object) -> TypeGuard[int | float]:
         return False
 
 
+def retries_of(payload: Mapping[str, Any]) -> int:
+    """How often a job was tried again: 0 at its first run."""
+    count = payload.get("retry_count")
+    return count + 1 if type(count) is int and count >= 0 else 0
+
+
 TICK_HORIZON_S = 17 * 86_400
 """How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
 

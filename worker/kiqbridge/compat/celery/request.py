@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 from kiqbridge.client.current import CONTEXT, INLINE
 from kiqbridge.compat.celery.exceptions import Retry
 from kiqbridge.compat.celery.options import OF_REQUEST
+from kiqbridge.wire.payload import retries_of
 
 
 class Request:
@@ -122,11 +123,10 @@ def current_request() -> Request:
 
 def _request_of_job() -> Request:
     payload, queue = INLINE.get() or CONTEXT.get() or ({}, "")
-    count = payload.get("retry_count")
     return Request(
         payload.get("class"),
         id=payload.get("jid"),
-        retries=count + 1 if isinstance(count, int) else 0,
+        retries=retries_of(payload),
         args=payload.get("args", ()),
         queue=queue,
     )

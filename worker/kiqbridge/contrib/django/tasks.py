@@ -24,7 +24,7 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.payload import new_jid, read_timestamp, run_time
+from kiqbridge.wire.payload import new_jid, read_timestamp, retries_of, run_time
 
 try:
     from django.core.exceptions import ImproperlyConfigured
@@ -232,9 +232,7 @@ def _moment(value: object) -> datetime | None:
 
 def _workers(payload: Mapping[str, Any]) -> list[str]:
     """One entry for each attempt, of which the last is this process; who made the others is not kept."""
-    count = payload.get("retry_count")
-    earlier = count + 1 if isinstance(count, int) else 0
-    return [*["unknown"] * earlier, f"{socket.gethostname()}:{os.getpid()}"]
+    return [*["unknown"] * retries_of(payload), f"{socket.gethostname()}:{os.getpid()}"]
 
 
 _SIGNATURE = inspect.Signature(

@@ -32,7 +32,7 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.job_text import JobText, is_watched, watched_payload
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK, Profile
+from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK, Profile, retries_of
 from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, failed_text, unreadable_job
 from kiqbridge.wire.showable import KEPT_IN, showable
 from kiqbridge.wire.tick_mark import EndKind, JobEnd, tick_mark_of
@@ -327,7 +327,6 @@ def _tick_end(ended: EndedJob) -> Sequence[Effect]:
     if mark is None:
         return ()
     payload, error = ended.payload, ended.error
-    count = payload.get("retry_count")
     end = JobEnd(
         at=mark.at,
         jid=str(payload.get("jid", "")),
@@ -335,7 +334,7 @@ def _tick_end(ended: EndedJob) -> Sequence[Effect]:
         ended_at=ended.at,
         took_s=ended.took_s,
         error=error_class(error) if error is not None and ended.outcome in _FAILED else "",
-        retries=count + 1 if type(count) is int and count >= 0 else 0,
+        retries=retries_of(payload),
     )
     ledger = [ended.keys.ends(mark.schedule), ended.keys.ticks(mark.schedule)]
     return [Effect("ledger", ledger, [mark.at, end.to_text()])]

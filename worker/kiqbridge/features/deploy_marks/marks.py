@@ -38,17 +38,13 @@ def minute_of(now: float) -> str:
 
 
 def mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
-    """Mark a deployment at `now` (epoch seconds); the rules are those of `Client.deploy_mark`."""
-    return write_mark(redis, keys, parse_label(label), now)
-
-
-def write_mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
-    """Mark a deployment in the minute of `now` (epoch seconds), in one script.
+    """Mark a deployment in the minute of `now` (epoch seconds), in one script; the rules are those of `Client.deploy_mark`.
 
     Raises:
+        PayloadError: as `parse_label`.
         RedisUnavailable, RedisRefused: nothing was written.
     """
-    at = minute_of(now)
+    label, at = parse_label(label), minute_of(now)
     day = time.strftime("%Y%m%d", time.gmtime(now))
     known_at, standing, new = redis.script(
         _MARK,

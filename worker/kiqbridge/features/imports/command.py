@@ -38,7 +38,7 @@ from kiqbridge.features.imports.events import (
     write_all,
 )
 from kiqbridge.features.imports.gems import Definition, read_definitions
-from kiqbridge.features.imports.kinds import guess_kind, read_as
+from kiqbridge.features.imports.kinds import READERS, guess_kind
 from kiqbridge.features.imports.record import Imported, Kind, Reading
 from kiqbridge.features.imports.sidekiq_cron import (
     SidekiqCronJob,
@@ -119,7 +119,7 @@ def _read(options: argparse.Namespace, reading: Reading) -> Imported:
     if kind is None:
         kind, reason = guess_kind(_source(options), text)
         sys.stderr.write(f"read as {kind}: {reason}\n")
-    return read_as(kind, text, reading)
+    return READERS[kind](text, reading)
 
 
 class _Found:

@@ -11,13 +11,13 @@ from kiqbridge.features.imports.crontab_file import read_crontab
 from kiqbridge.features.imports.gems import read_sidekiq_cron_file, read_sidekiq_scheduler
 from kiqbridge.features.imports.record import Imported, ImportKindError, Kind, Reading
 
-_READERS: Final[Mapping[Kind, Callable[[str, Reading], Imported]]] = {
+READERS: Final[Mapping[Kind, Callable[[str, Reading], Imported]]] = {
     "crontab": lambda text, reading: read_crontab(text, reading, has_user=False),
     "system-crontab": lambda text, reading: read_crontab(text, reading, has_user=True),
     "sidekiq-cron": read_sidekiq_cron_file,
     "sidekiq-scheduler": read_sidekiq_scheduler,
 }
-KINDS: Final = tuple(_READERS)
+"""What reads a file of a kind; raises ImportKindError if it is none."""
 
 _CRON_LINE: Final = re.compile(r"(@[a-z]+|[0-9*][0-9*,/-]*)(\s+\S+)+")
 _SYSTEM_USERS: Final = frozenset({"root", "www-data", "nobody", "daemon", "postgres", "deploy"})
@@ -31,15 +31,6 @@ _SIGNS: Final[tuple[tuple[Kind, str, str], ...]] = (
     ),
     ("sidekiq-cron", "its schedules have a cron", r"(^|[{,]|- )\s*['\"]?:?cron['\"]?:\s+\S"),
 )
-
-
-def read_as(kind: Kind, text: str, reading: Reading) -> Imported:
-    """Read a file.
-
-    Raises:
-        ImportKindError: it is none of this kind.
-    """
-    return _READERS[kind](text, reading)
 
 
 def guess_kind(name: str, text: str) -> tuple[Kind, str]:
@@ -61,7 +52,7 @@ def guess_kind(name: str, text: str) -> tuple[Kind, str]:
         if re.search(pattern, "\n".join(lines), re.MULTILINE):
             return kind, reason
     raise ImportKindError(
-        f"{name}: neither its name nor its content says what it is; give --kind, one of {', '.join(KINDS)}"
+        f"{name}: neither its name nor its content says what it is; give --kind, one of {', '.join(READERS)}"
     )
 
 
