@@ -253,9 +253,7 @@ def found(seam: _Seam, config: object = None) -> Iterator[Claim]:
 
 
 def brought(
-    seam: Literal["worker", "missed", "pages", "schedules"],
-    *args: object,
-    config: object = None,
+    seam: Literal["worker", "missed", "pages", "schedules"], *args: object, config: object = None
 ) -> Iterator[Any]:
     """What features bring at a seam; a feature of others that fails is logged, and brings nothing there."""
     for claim in found(seam, config):

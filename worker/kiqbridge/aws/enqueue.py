@@ -111,10 +111,7 @@ class Enqueuer:
 
     @classmethod
     def from_environment(
-        cls,
-        environ: Mapping[str, str],
-        folder: Path | None = None,
-        pusher: Pushing | None = None,
+        cls, environ: Mapping[str, str], folder: Path | None = None, pusher: Pushing | None = None
     ) -> Self:
         """Compose one from REDIS_…, KIQBRIDGE_… and the mappings; connects at the first push.
 

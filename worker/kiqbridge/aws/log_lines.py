@@ -8,9 +8,7 @@ from kiqbridge.runtime import lean_imports
 
 # Its front loads metrics and tracing, of which nothing is used here, and its logger what reads JMESPath.
 lean_imports.load(
-    "aws_lambda_powertools",
-    ("logging",),
-    late=("aws_lambda_powertools.utilities.jmespath_utils",),
+    "aws_lambda_powertools", ("logging",), late=("aws_lambda_powertools.utilities.jmespath_utils",)
 )
 
 from aws_lambda_powertools.logging import Logger  # noqa: E402

@@ -29,12 +29,7 @@ from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.wire.options import (
-    FLOW_OPTIONS,
-    PushOptions,
-    unknown_pushed,
-    with_attributes,
-)
+from kiqbridge.wire.options import FLOW_OPTIONS, PushOptions, unknown_pushed, with_attributes
 from kiqbridge.wire.payload import run_time
 
 P = ParamSpec("P")
@@ -266,10 +261,7 @@ class JobPusher(Generic[P]):
         return {**self._options, "args": arguments, **self._class}
 
     def _push_at(
-        self,
-        when: float | datetime | timedelta,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        self, when: float | datetime | timedelta, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> JobHandle | None:
         item = self._item(args, kwargs)
         if not self._is_set:

@@ -109,11 +109,7 @@ script_of("push")  # read before a job comes
 
 
 def script_part(
-    name: str,
-    jobs: Sequence[GuardedPush],
-    writer: JobWriter,
-    now: float,
-    limits: Mapping[str, int],
+    name: str, jobs: Sequence[GuardedPush], writer: JobWriter, now: float, limits: Mapping[str, int]
 ) -> tuple[scripts.Script, list[str], list[str | bytes | float]]:
     """A script that pushes jobs, and their keys and arguments for it (parts/push_jobs.lua)."""
     own = writer.keys

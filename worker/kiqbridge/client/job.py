@@ -49,9 +49,7 @@ def job(
     **options: Unpack[declaration.JobDeclaration],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
-    function: Callable[P, R] | None = None,
-    /,
-    **options: Unpack[declaration.JobDeclaration],
+    function: Callable[P, R] | None = None, /, **options: Unpack[declaration.JobDeclaration]
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
 

@@ -89,8 +89,7 @@ class Chain(Generic[M]):
     def insert_after(self, anchor: M, entry: M) -> None:
         """Add an entry directly inside the anchor, or at the end without such an anchor."""
         self._put(
-            entry,
-            lambda: self._entries.index(anchor) + 1 if anchor in self._entries else len(self),
+            entry, lambda: self._entries.index(anchor) + 1 if anchor in self._entries else len(self)
         )
 
     def _put(self, entry: M, place: Callable[[], int]) -> None:

@@ -42,9 +42,7 @@ class ForClients:
         help="the cache for REDIS_IAM_USER: replicationgroup:NAME, or NAME alone, or serverlesscache:NAME",
     )
 
-    namespace = Setting(
-        help="prefix of all keys; in a cluster with braces, such as {app}",
-    )
+    namespace = Setting(help="prefix of all keys; in a cluster with braces, such as {app}")
 
     fleets = Setting(
         feature="fleets",
@@ -55,8 +53,7 @@ class ForClients:
     )
 
     fleet = Setting(
-        feature="fleets",
-        help="fleet whose namespace and address are used; commands have --fleet",
+        feature="fleets", help="fleet whose namespace and address are used; commands have --fleet"
     )
 
     profile = Setting(
@@ -68,8 +65,7 @@ class ForClients:
 
     max_payload_bytes = Setting(
         parse=whole_number(
-            0,
-            hint="write how many bytes the text of a job may have, 0 for no limit",
+            0, hint="write how many bytes the text of a job may have, 0 for no limit"
         ),
         default=DEFAULT_MAX_PAYLOAD_BYTES,
         help="bytes of a job's text above which clients refuse it, and workers put it into the dead set; 0 = no limit",
@@ -83,8 +79,7 @@ class ForClients:
 
     wait_replicas = Setting(
         parse=whole_number(
-            0,
-            hint="write how many replicas shall confirm a push, 0 to wait for none",
+            0, hint="write how many replicas shall confirm a push, 0 to wait for none"
         ),
         default=0,
         help="how many replicas must confirm a push; 0 = none",

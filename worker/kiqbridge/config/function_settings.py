@@ -123,8 +123,7 @@ class ForFunctions:
     )
 
     spill_queue_url = Setting(
-        feature="spill",
-        help="SQS queue that takes jobs while Redis is away; empty = none",
+        feature="spill", help="SQS queue that takes jobs while Redis is away; empty = none"
     )
 
     spill_fifo_queue_url = Setting(

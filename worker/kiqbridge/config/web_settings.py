@@ -47,9 +47,7 @@ class ForWeb:
         help="users with a password, as NAME:ROLE:HASH; `kiqbridge web --hash-password` makes a hash",
     )
 
-    web_users_file = Setting(
-        help="file with such users, one a line",
-    )
+    web_users_file = Setting(help="file with such users, one a line")
 
     web_secret = Setting(
         default_text="random, so that a restart ends all sessions",
@@ -80,9 +78,7 @@ class ForWeb:
     )
 
     web_jwt_algorithms = Setting(
-        parse=words,
-        default="RS256,ES256,EdDSA",
-        help="algorithms of signatures that are accepted",
+        parse=words, default="RS256,ES256,EdDSA", help="algorithms of signatures that are accepted"
     )
 
     web_jwt_issuer = Setting(
@@ -125,9 +121,7 @@ class ForWeb:
     )
 
     web_writes_per_minute = Setting(
-        parse=whole_number(1),
-        default=120,
-        help="actions that one caller may start in a minute",
+        parse=whole_number(1), default=120, help="actions that one caller may start in a minute"
     )
 
     web_max_body_bytes = Setting(

@@ -220,9 +220,7 @@ def push_committed(postponed: Sequence[Postponed]) -> None:
             _report([{**job.payload, **each} for job, each in zip(jobs, at, strict=True)], error)
 
 
-def _together(
-    postponed: Sequence[Postponed],
-) -> list[tuple[DeferringClient, list[PreparedJob]]]:
+def _together(postponed: Sequence[Postponed]) -> list[tuple[DeferringClient, list[PreparedJob]]]:
     """What is pushed together: plain jobs of one client; one that has a rule by itself."""
     plain: dict[int, tuple[DeferringClient, list[PreparedJob]]] = {}
     ruled: list[tuple[DeferringClient, list[PreparedJob]]] = []

@@ -28,10 +28,7 @@ class LocalFunctions:
     _own: Mapping[str, str] = field(init=False, default_factory=dict)
 
     def take(
-        self,
-        rules: Sequence[TemplateSchedule],
-        environ: Mapping[str, str],
-        own: Mapping[str, str],
+        self, rules: Sequence[TemplateSchedule], environ: Mapping[str, str], own: Mapping[str, str]
     ) -> None:
         """End all that there are, and make those of the rules; `start` starts them.
 

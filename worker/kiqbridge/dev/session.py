@@ -231,10 +231,7 @@ class Dev:
                 self._console.line("error", "", f"the embedded Valkey has ended; see {log}")
                 return 1
             overview.look(
-                time.monotonic(),
-                now,
-                is_asked=inbox.take_request(),
-                is_ready=worker.lines.is_ready,
+                time.monotonic(), now, is_asked=inbox.take_request(), is_ready=worker.lines.is_ready
             )
             inbox.wait(min(self._pause_s(overview.look_again_s), worker.pause_s))
         return 0

@@ -88,11 +88,7 @@ class Health:
         self._started_at = lease_now()
         self._unstarted: set[str] = set()
         self._monitor = Monitor(
-            Bounds(
-                stuck_s=config.stuck_after_s,
-                end_s=config.end_stuck_after_s,
-                stop_s=stop_s,
-            ),
+            Bounds(stuck_s=config.stuck_after_s, end_s=config.end_stuck_after_s, stop_s=stop_s),
             is_watching=lambda: phase.running.is_set() and not phase.stopping.is_set(),
             ended=self.ended_threads,
             revive=self._restart_thread,

@@ -268,11 +268,7 @@ class Heartbeat(Role):
             if text is not job.text:  # a job that runs for long is read once, not at each beat
                 shown = shown_text(job).decode("utf-8", "replace")
             self._shown[tid] = job.text, shown
-            work = {
-                "queue": job.queue,
-                "payload": shown,
-                "run_at": int(job.run_at),
-            }
+            work = {"queue": job.queue, "payload": shown, "run_at": int(job.run_at)}
             fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]
         commands: list[Command] = [("MULTI",)]
         identity = self._info.identity

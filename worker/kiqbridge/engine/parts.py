@@ -142,9 +142,7 @@ class EngineParts:
         self.missed_watch = MissedWatch(lambda: seams.brought("missed", self))
         self.notify = self.missed_watch.notify
         self.leader = Leader(
-            self._make_chores,
-            connection=self.connect(),
-            leads=lambda: self.poller.leads,
+            self._make_chores, connection=self.connect(), leads=lambda: self.poller.leads
         )
         self.pauses = PauseWatch(
             keys=self.keys, connection=self.connect(), track=self.pool.raw_connection
@@ -157,10 +155,7 @@ class EngineParts:
             self.connect(), self.keys, self.settler, self.outage, self.notifications
         )
         self.run_marks = RunMarks(
-            self.keys,
-            connect=self.connect,
-            identity=self.identity,
-            cancel=self.client.cancel,
+            self.keys, connect=self.connect, identity=self.identity, cancel=self.client.cancel
         )
         self.gate = Gate(
             paused=self.pauses,

@@ -30,9 +30,7 @@ _MAX_SUFFIX = 40
 
 # The password may hold an unescaped slash or @: everything up to the last @ before a blank or quote,
 # unless what follows the colon is a port. Never over the start of another address.
-_IN_ADDRESS = re.compile(
-    r"""(://[^\s/@:'"<>\\]*):(?!\d+[/?#])((?:(?!://)[^\s'"<>\\])+)@""",
-)
+_IN_ADDRESS = re.compile(r"""(://[^\s/@:'"<>\\]*):(?!\d+[/?#])((?:(?!://)[^\s'"<>\\])+)@""")
 _IN_QUERY = re.compile(r"""([?&](?:sentinel_)?password=)[^&\s'"<>\\]+""")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_NAME = re.compile(r"[^a-z0-9*]+")

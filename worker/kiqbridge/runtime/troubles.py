@@ -7,12 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from kiqbridge.errors import (
-    KiqbridgeError,
-    PushNotReplicated,
-    PushOutcomeUnknown,
-    QueueTooDeep,
-)
+from kiqbridge.errors import KiqbridgeError, PushNotReplicated, PushOutcomeUnknown, QueueTooDeep
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +91,7 @@ class Troubles:
             logger.warning("%s works again", name)
 
     def tried(
-        self,
-        name: str,
-        act: Callable[[], object],
-        is_ending: Callable[[], bool] = lambda: False,
+        self, name: str, act: Callable[[], object], is_ending: Callable[[], bool] = lambda: False
     ) -> bool:
         """Call this; False: it failed, which is logged and set as `failed` says.
 

@@ -127,11 +127,7 @@ class DayFields:
 
 
 def parse_crontab(
-    line: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
+    line: str, timezone: str = "UTC", *, start: datetime | None = None, end: datetime | None = None
 ) -> Cron:
     """Read a line of a crontab.
 

@@ -29,11 +29,7 @@ _LINE: Final = re.compile(r"[0-9*,@L-]|CRON_TZ=", re.IGNORECASE)
 
 
 def parse_expression(
-    text: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
+    text: str, timezone: str = "UTC", *, start: datetime | None = None, end: datetime | None = None
 ) -> cron.ScheduleExpression:
     """Read an expression of any form; see `cron.parse` for the arguments.
 

@@ -55,11 +55,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "the address has a password, and the server wants none",
         "leave the password out of the address, or set one on the server",
     ),
-    (
-        NO_LOGIN,
-        "the server wants a password, and the address has none",
-        _ACCESS,
-    ),
+    (NO_LOGIN, "the server wants a password, and the address has none", _ACCESS),
     (
         "DB index is out of range",
         "the server has no database of the number at the end of the address",
@@ -70,11 +66,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "a server in cluster mode has database 0 only",
         "write /0 at the end of the address",
     ),
-    (
-        "MOVED ",
-        "it is a node of a cluster, and our keys lie on another one",
-        _CLUSTER,
-    ),
+    ("MOVED ", "it is a node of a cluster, and our keys lie on another one", _CLUSTER),
     (
         "cluster support disabled",
         "the server is not in cluster mode",
@@ -91,11 +83,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "the server's certificate is for another host name or address",
         "write the name in the address for which it was made, or ssl_check_hostname=false behind it",
     ),
-    (
-        "certificate has expired",
-        "the server's certificate has expired",
-        "renew it on the server",
-    ),
+    ("certificate has expired", "the server's certificate has expired", "renew it on the server"),
     ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not trusted", _AUTHORITY),
     (
         "WRONG_VERSION_NUMBER",

@@ -85,12 +85,7 @@ def promote(
 
 
 def bury(
-    connection: RedisConnection,
-    keys: Keys,
-    source: str,
-    members: Sequence[Buried],
-    *,
-    now: float,
+    connection: RedisConnection, keys: Keys, source: str, members: Sequence[Buried], *, now: float
 ) -> int:
     """Move members that cannot become jobs to the dead set, beside their twins; returns how many left.
 

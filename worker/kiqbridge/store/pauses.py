@@ -79,11 +79,7 @@ class PauseOptions(TypedDict, total=False):
 
 
 def pause(
-    pool: RedisPool,
-    keys: Keys,
-    kind: Kind,
-    name: str,
-    **options: Unpack[PauseOptions],
+    pool: RedisPool, keys: Keys, kind: Kind, name: str, **options: Unpack[PauseOptions]
 ) -> Pause:
     """Pause a queue or a class, or change its pause; returns what is in force now.
 
@@ -212,12 +208,7 @@ def _check_name(kind: Kind, name: object) -> None:
 
 
 def pause_terms(
-    now: float,
-    *,
-    reason: str = "",
-    by: str = "",
-    for_s: object = None,
-    until: object = None,
+    now: float, *, reason: str = "", by: str = "", for_s: object = None, until: object = None
 ) -> dict[str, Any]:
     """Reason, author, begin and end of a pause that begins `now`, by the clock of Redis (epoch seconds).
 

@@ -93,11 +93,7 @@ class RedisSource:
     version = 0
 
     def __init__(
-        self,
-        factory: redis_address.Factory,
-        address: str,
-        *,
-        max_age_s: float | None = None,
+        self, factory: redis_address.Factory, address: str, *, max_age_s: float | None = None
     ) -> None:
         self.known: redis_address.Factory | None = factory
         self.address = address

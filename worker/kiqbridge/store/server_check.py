@@ -59,11 +59,7 @@ def is_clustered(info: Mapping[str, str]) -> bool:
 
 
 def check_server(
-    run: Callable[..., list[Any]],
-    prefix: str,
-    address: str,
-    *,
-    follows_slots: bool = True,
+    run: Callable[..., list[Any]], prefix: str, address: str, *, follows_slots: bool = True
 ) -> None:
     """Refuse a server that cannot hold our jobs; one that does not report its version is accepted.
 

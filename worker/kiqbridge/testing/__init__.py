@@ -24,9 +24,7 @@ from kiqbridge.testing.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from kiqbridge.features.depends.override import override
 
-_OF_FEATURES: dict[str, str] = {
-    "override": "kiqbridge.features.depends.override",
-}
+_OF_FEATURES: dict[str, str] = {"override": "kiqbridge.features.depends.override"}
 """Names that features bring: the module of each."""
 
 __all__ = [

@@ -123,10 +123,7 @@ def create_app(
     app = Starlette(
         routes=routes(),
         middleware=protections(safe, by=whose.by),
-        exception_handlers={
-            HTTPException: _answer_http_error,
-            KiqbridgeError: _answer_our_error,
-        },
+        exception_handlers={HTTPException: _answer_http_error, KiqbridgeError: _answer_our_error},
     )
     app.state.site = Site(
         operator=replace(whose, via="web"),

@@ -185,9 +185,7 @@ class Conf:
     ])  # fmt: skip
 
     def __init__(
-        self,
-        on_routed: Callable[[], object] = lambda: None,
-        listed: Callable[[str], str] = str,
+        self, on_routed: Callable[[], object] = lambda: None, listed: Callable[[str], str] = str
     ) -> None:
         self._routes = Routes(None)
         self._on_routed = on_routed

@@ -74,11 +74,7 @@ class IamTokens(CredentialProvider):
         except RedisUnavailable as error:
             raise RedisConnectionError(str(error)) from error
         signer = Signer(keys=keys, region=self._region, service="elasticache", now=self._clock())
-        token = signer.presigned(
-            host=self._cache,
-            params=self._params,
-            expires_s=TOKEN_LIFE_S,
-        )
+        token = signer.presigned(host=self._cache, params=self._params, expires_s=TOKEN_LIFE_S)
         return self._user, token
 
 

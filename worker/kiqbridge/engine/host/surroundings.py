@@ -16,13 +16,7 @@ from kiqbridge.engine.host.status import Status, read_statuses
 from kiqbridge.runtime.clock import lease_now
 
 
-def attach(
-    events: Events,
-    *,
-    tag: str,
-    notifier: Notifier,
-    look: Callable[[], Status],
-) -> None:
+def attach(events: Events, *, tag: str, notifier: Notifier, look: Callable[[], Status]) -> None:
     """Notify who has started the process, and set its title from now on; that it is ready is sent by the engine.
 
     Args:

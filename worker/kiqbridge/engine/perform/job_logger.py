@@ -88,11 +88,7 @@ def job_context(
     payload: Mapping[str, Any], queue: str, attributes: Sequence[str] = LOGGED_ATTRIBUTES
 ) -> dict[str, Any]:
     """What every line about a job carries."""
-    context = {
-        "class": _shown_class(payload),
-        "jid": payload.get("jid"),
-        "queue": queue,
-    }
+    context = {"class": _shown_class(payload), "jid": payload.get("jid"), "queue": queue}
     for name in attributes:
         value = payload.get(name)
         if value:
@@ -104,11 +100,7 @@ class LineFormatter(logging.Formatter):
     """`TIME pid=1 tid=2 class=A jid=3 INFO: message`, coloured on a terminal."""
 
     def __init__(
-        self,
-        *,
-        colour: bool,
-        attributes: Sequence[str] = LOGGED_ATTRIBUTES,
-        with_time: bool = True,
+        self, *, colour: bool, attributes: Sequence[str] = LOGGED_ATTRIBUTES, with_time: bool = True
     ) -> None:
         super().__init__()
         self._colour = colour

@@ -50,10 +50,5 @@ def shown_text(job: RunningJob) -> bytes:
 
 def _unreadable(job: RunningJob) -> bytes:
     return unreadable_job(
-        job.text,
-        error_class="",
-        error_message="",
-        queue=job.queue,
-        now=job.run_at,
-        profile="7",
+        job.text, error_class="", error_message="", queue=job.queue, now=job.run_at, profile="7"
     )

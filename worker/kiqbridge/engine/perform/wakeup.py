@@ -30,10 +30,7 @@ class IdleGate:
     """
 
     def __init__(
-        self,
-        listening: "Listening | None" = None,
-        *,
-        shares: Callable[[], bool] = lambda: False,
+        self, listening: "Listening | None" = None, *, shares: Callable[[], bool] = lambda: False
     ) -> None:
         self._listening = listening
         self._shares = shares

@@ -108,12 +108,7 @@ def _goes_on(end: FlowEnd) -> bool:
 
 
 def _begin(
-    value: object,
-    output: str | None,
-    client: Client,
-    *,
-    is_guarded: bool,
-    encrypts: bool = False,
+    value: object, output: str | None, client: Client, *, is_guarded: bool, encrypts: bool = False
 ) -> Sequence[Effect]:
     """Begin steps; guarded where the end before them may be left twice, by a job that runs twice."""
     launch = steps.launch_of(value)

@@ -217,10 +217,7 @@ class Attempts:
         self._replies[-1] = known if is_less and not self._repeatable and not is_refused else reply
 
     def _indices(self, sent: Sequence[range]) -> list[int]:
-        return [
-            *(i for group in sent for i in group),
-            *range(self._count, len(self._commands)),
-        ]
+        return [*(i for group in sent for i in group), *range(self._count, len(self._commands))]
 
 
 def _groups(commands: Sequence[Command], count: int) -> Iterator[range]:

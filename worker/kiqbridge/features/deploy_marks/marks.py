@@ -52,8 +52,5 @@ def mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
         [at, label, LOCK_TTL_S, MARKS_TTL_S],
     )
     return DeployMark(
-        label=label,
-        at=known_at.decode(),
-        standing=standing.decode(errors="replace"),
-        new=bool(new),
+        label=label, at=known_at.decode(), standing=standing.decode(errors="replace"), new=bool(new)
     )

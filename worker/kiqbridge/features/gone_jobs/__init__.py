@@ -6,7 +6,4 @@ open, that costs one command a minute. It must never end a job that is still som
 
 from kiqbridge.feature import Chore, Feature
 
-FEATURE = Feature(
-    package=__name__,
-    chores=[Chore("jobs that are gone", 1.0, "search:look_for")],
-)
+FEATURE = Feature(package=__name__, chores=[Chore("jobs that are gone", 1.0, "search:look_for")])

@@ -155,12 +155,7 @@ class GoneJobs:
         ended: how many jobs it has ended for those who wait for their end.
     """
 
-    def __init__(
-        self,
-        keys: Keys,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, keys: Keys, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.ended = 0
         self._keys = keys
         self._kinds: Sequence[OpenJobs] = [*seams.functions("open_jobs"), OpenTicks()]

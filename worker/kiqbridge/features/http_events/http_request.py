@@ -204,9 +204,7 @@ def _of_claims(claims: Mapping[str, Any]) -> Caller:
 def _of_iam(claims: Mapping[str, Any], user: object) -> Caller:
     """A role is one caller in all its sessions: `AROA…:SESSION` differs at each of them."""
     return Caller(
-        by="iam",
-        name=f"{claims.get('accountId')} {str(user).partition(':')[0]}",
-        claims=claims,
+        by="iam", name=f"{claims.get('accountId')} {str(user).partition(':')[0]}", claims=claims
     )
 
 

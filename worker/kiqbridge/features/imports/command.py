@@ -258,11 +258,7 @@ def _read_from_redis(reading: Reading) -> Imported:
     definitions = [
         Definition(
             name=each.name,
-            members={
-                **fields_of(each, names),
-                "class": each.job_class,
-                "args": list(each.args),
-            },
+            members={**fields_of(each, names), "class": each.job_class, "args": list(each.args)},
             line=place,
             source=f"{each.name}: {each.cron} {each.job_class}",
         )

@@ -59,9 +59,7 @@ def lint(
     )
 
 
-def _read(
-    schedules: Sequence[SourcedSchedule],
-) -> tuple[list[Finding], list[SourcedSchedule]]:
+def _read(schedules: Sequence[SourcedSchedule]) -> tuple[list[Finding], list[SourcedSchedule]]:
     unreadable, readable = [], []
     for each in schedules:
         try:

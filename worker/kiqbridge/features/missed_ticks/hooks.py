@@ -269,9 +269,7 @@ def _text(ticks: Sequence[MissedTick]) -> str:
 
 
 def _send(
-    opener: urllib.request.OpenerDirector,
-    request: urllib.request.Request,
-    where: str,
+    opener: urllib.request.OpenerDirector, request: urllib.request.Request, where: str
 ) -> None:
     try:
         with opener.open(request, timeout=TIMEOUT_S):

@@ -30,12 +30,7 @@ from kiqbridge.commands.arguments import add, add_changing, add_example
 from kiqbridge.commands.git import git
 from kiqbridge.commands.output import answer
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.publishing.function import (
-    Published,
-    outcome_of,
-    parts_of,
-    publish_manifest,
-)
+from kiqbridge.features.publishing.function import Published, outcome_of, parts_of, publish_manifest
 from kiqbridge.features.publishing.manifest import Manifest, build_manifest
 from kiqbridge.schedule import ANSWERS, TEMPLATE
 from kiqbridge.schedule.check import read_answers

@@ -126,9 +126,7 @@ def publish_manifest(
     args: list[str | bytes | int] = [stack, version, digest, json_text.dumps(entry)]
     args += ["1" if rollback else "", len(documents), *documents, *documents.values()]
     kind, before, removed = connection.script(
-        scripts.load("publish_manifest", __file__),
-        [keys.schedules, keys.manifests],
-        args,
+        scripts.load("publish_manifest", __file__), [keys.schedules, keys.manifests], args
     )
     return Published(
         outcome=cast("PublishKind", kind.decode()),

@@ -166,9 +166,7 @@ def sqs_client(url: str) -> Any:
         region_name=region[1] if region else None,
         endpoint_url=f"{parts.scheme}://{parts.netloc}",
         config=Config(
-            connect_timeout=1,
-            read_timeout=3,
-            retries={"mode": "standard", "total_max_attempts": 2},
+            connect_timeout=1, read_timeout=3, retries={"mode": "standard", "total_max_attempts": 2}
         ),
     )
 

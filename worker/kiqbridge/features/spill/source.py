@@ -45,10 +45,7 @@ def _depth(url: str) -> SpillQueue:
 
         found: Mapping[str, Any] = sqs_client(url).get_queue_attributes(
             QueueUrl=url,
-            AttributeNames=[
-                "ApproximateNumberOfMessages",
-                "ApproximateNumberOfMessagesNotVisible",
-            ],
+            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )["Attributes"]
     except ModuleNotFoundError as error:
         return SpillQueue(

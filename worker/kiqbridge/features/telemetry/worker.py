@@ -127,10 +127,7 @@ class Telemetry(Role):
         if config.prometheus_port:
             count = config.processes if isinstance(config.processes, int) else os.cpu_count() or 1
             self._port = PrometheusPort(
-                self._own,
-                host=config.prometheus_host,
-                port=config.prometheus_port,
-                count=count,
+                self._own, host=config.prometheus_host, port=config.prometheus_port, count=count
             )
         self._failure = ""
         super().__init__("telemetry", self._push_on)
