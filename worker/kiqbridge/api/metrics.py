@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram, read_histogram
 from kiqbridge.api.processes import Process, ProcessSet
-from kiqbridge.store.replies import pairs_of
+from kiqbridge.store.replies import count_in, pairs_of
 from kiqbridge.wire import measures
 from kiqbridge.wire.names import text_of
 
@@ -367,16 +367,9 @@ _Measured = TypeVar("_Measured", Counts, Histogram)
 
 
 def _add(counts: dict[str, Counts], name: str, reply: Sequence[bytes | None]) -> None:
-    executions, failures, ms = map(_number, reply)
+    executions, failures, ms = map(count_in, reply)
     new = Counts(executions=executions, failures=failures, ms=ms)
     counts[name] = counts.get(name, Counts()) + new
-
-
-def _number(reply: bytes | None) -> int:
-    try:
-        return int(reply or 0)
-    except ValueError:
-        return 0
 
 
 def _within(count: int, most: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.store.process_set import BEAT_TTL_S, remove_gone, send_signal
-from kiqbridge.store.replies import pairs_of
+from kiqbridge.store.replies import number_in, pairs_of
 from kiqbridge.wire.active_job import performed_class
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
@@ -147,7 +147,7 @@ class Process:
     @property
     def beat_at(self) -> float:
         """Of its last heartbeat, epoch seconds by the clock of its machine."""
-        return _float(self.fields.get("beat"))
+        return number_in(self.fields.get("beat"))
 
     def silent_s(self, now: float) -> float:
         """Seconds since its last heartbeat; `now` (epoch seconds) counts only if its hash has no term.
@@ -165,7 +165,7 @@ class Process:
     @property
     def started_at(self) -> float:
         """Epoch seconds."""
-        return _float(self.info.get("started_at"))
+        return number_in(self.info.get("started_at"))
 
     def is_silent(self, now: float) -> bool:
         """Whether its heartbeat is late at `now` (epoch seconds): what runs in it is not known any more."""
@@ -342,14 +342,7 @@ def _texts(field: str) -> list[str] | None:
 
 
 def _int(value: object) -> int:
-    return int(_float(value))
-
-
-def _float(value: object) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return 0.0
+    return int(number_in(value))
 
 
 def _weights(value: Any) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.store.manifests import StandingManifest, manifests_of
+from kiqbridge.store.replies import number_in
 from kiqbridge.wire.guards import WITH_QUEUE, Source
 from kiqbridge.wire.names import text_of
 
@@ -94,7 +95,7 @@ def fetch_sources(operator: Operator | None = None) -> Sources:
 def parse_guard(field: str, value: str) -> Guard:
     """A guard out of its field (wire/guards.py) and its value `UNTIL JID`."""
     until_text, _, jid = value.partition(" ")
-    until = _number(until_text)
+    until = number_in(until_text)
     origin, _, rest = field.partition(":")
     source = origin.removesuffix(WITH_QUEUE)
     if source not in set(Source):
@@ -117,10 +118,3 @@ def parse_guard(field: str, value: str) -> Guard:
         enqueued_at=until - Source(source).keep_s,
         until=until,
     )
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

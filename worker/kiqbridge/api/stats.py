@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.store.replies import count_in
 from kiqbridge.wire.job_record import JobRecord
 from kiqbridge.wire.names import text_of
 
@@ -45,7 +46,7 @@ class Stats:
             ("SMEMBERS", keys.processes),
             ("SMEMBERS", keys.queues),
         )
-        self.processed, self.failed = _count(processed), _count(failed)
+        self.processed, self.failed = count_in(processed), count_in(failed)
         self.scheduled_size, self.retry_size, self.dead_size = scheduled, retry, dead
         self.processes_size = len(processes)
         names = sorted(text_of(name) for name in queues)
@@ -59,7 +60,7 @@ class Stats:
         ]
         replies = pool.run(*commands) if commands else []
         busy = replies[2 * len(names) :]
-        self.workers_size = sum(map(_count, busy))
+        self.workers_size = sum(map(count_in, busy))
         found = {
             name: QueueStats(
                 size=size, latency=JobRecord(text).latency(self.fetched_at) if text else 0.0
@@ -107,13 +108,6 @@ def fetch_history(
         for name in ("processed", "failed")
     ]
     processed, failed = (
-        dict(zip(dates, map(_count, counts), strict=True)) for counts in whose.pool.run(*commands)
+        dict(zip(dates, map(count_in, counts), strict=True)) for counts in whose.pool.run(*commands)
     )
     return History(processed=processed, failed=failed)
-
-
-def _count(reply: object) -> int:
-    try:
-        return int(reply)  # type: ignore[call-overload, no-any-return]
-    except (TypeError, ValueError):
-        return 0

@@ -102,6 +102,22 @@ def pairs_of(reply: Any) -> dict[bytes, bytes]:
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+def count_in(reply: Any) -> int:
+    """The integer that a reply holds; 0 = none, or a text that is no integer."""
+    try:
+        return int(reply or 0)
+    except (TypeError, ValueError):
+        return 0
+
+
+def number_in(reply: Any) -> float:
+    """The number that a reply, or a member of a document, holds; 0 = none, or a text that is no number."""
+    try:
+        return float(reply or 0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
 def first_score(reply: Any) -> float:
     """The first score that ZRANGE … WITHSCORES answers: of pairs with RESP 3, of a flat list with RESP 2."""
     first = reply[0]

@@ -12,6 +12,7 @@ from typing import Any, Self
 from kiqbridge.api.operator import Operator
 from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.store.pauses import server_time
+from kiqbridge.store.replies import number_in
 from kiqbridge.wire.names import text_of
 
 
@@ -91,7 +92,7 @@ def fetch_alerts(operator: Operator) -> AlertState:
         muted={
             name.removeprefix("mute "): until
             for name, text in fields.items()
-            if name.startswith("mute ") and (until := _number(text)) > now
+            if name.startswith("mute ") and (until := number_in(text)) > now
         },
     )
 
@@ -132,10 +133,3 @@ def _rules(text: bytes) -> Mapping[str, Mapping[str, Any]]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _number(text: bytes) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.store.replies import number_in
 from kiqbridge.wire import json_text
 
 
@@ -64,15 +65,8 @@ def _iteration(jid: str, reply: Sequence[bytes | None]) -> Iteration:
         found = None
     return Iteration(
         jid=jid,
-        executions=int(_number(executions)),
-        runtime_s=_number(runtime),
+        executions=int(number_in(executions)),
+        runtime_s=number_in(runtime),
         cursor=found,
-        cancelled_at=_number(cancelled) or None,
+        cancelled_at=number_in(cancelled) or None,
     )
-
-
-def _number(reply: bytes | None) -> float:
-    try:
-        return float(reply or 0)
-    except ValueError:
-        return 0.0

@@ -1,7 +1,6 @@
 """The numbers of the fleet, out of Redis: the same in every process that reads them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.gauges import read_gauges
@@ -11,6 +10,7 @@ from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.verdict_rules import judge
 from kiqbridge.engine.inflight.incarnations import list_registered
 from kiqbridge.features.telemetry import catalogue
+from kiqbridge.store.replies import count_in
 
 
 def fleet_families(operator: Operator) -> list[catalogue.Family]:
@@ -38,8 +38,8 @@ def fleet_families(operator: Operator) -> list[catalogue.Family]:
             "redis_up": 1,
             **read_gauges(facts),
             "jobs_in_flight": sum(each.held_jobs for each in registered),
-            "jobs_processed": _count(processed),
-            "jobs_failed": _count(failed),
+            "jobs_processed": count_in(processed),
+            "jobs_failed": count_in(failed),
             "processes": {"python": ours, "ruby": len(processes) - ours},
             "problems": {name: severities.count(name) for name in ("critical", "warning")},
             "findings": {rule.id: kinds.count(rule.id) for rule in RULEBOOK},
@@ -71,10 +71,3 @@ def _classes(classes: Mapping[str, Counts]) -> dict[str, Mapping[str, float]]:
         "class_recent_executions": {name: counts.executions for name, counts in kept.items()},
         "class_recent_failures": {name: counts.failures for name, counts in kept.items()},
     }
-
-
-def _count(reply: Any) -> int:
-    try:
-        return int(reply or 0)
-    except ValueError:
-        return 0
