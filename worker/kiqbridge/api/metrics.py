@@ -9,7 +9,7 @@ import calendar
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram, read_histogram
@@ -30,9 +30,8 @@ _AT_ONCE: Final = 250
 """Commands of one round trip, so that no reply grows large."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What was measured of a class.
+class Counts(NamedTuple):
+    """What was measured of a class. A page has tens of thousands of them.
 
     Attributes:
         executions: those that failed included.
@@ -47,7 +46,7 @@ class Counts:
     def __bool__(self) -> bool:
         return self.executions > 0
 
-    def __add__(self, other: "Counts") -> "Counts":
+    def __add__(self, other: "Counts") -> "Counts":  # type: ignore[override] # these are numbers
         return Counts(
             executions=self.executions + other.executions,
             failures=self.failures + other.failures,
@@ -247,8 +246,10 @@ class MetricReading:
         self.processes: Sequence[Process] | None = None
         self.commands: list[tuple[str, ...]] = []
         self._takers: list[Callable[[Any], None]] = []
+        self._fields: dict[bytes, tuple[str, int | None]] = {}
+        self._last: tuple[Any, Mapping[str, Counts]] = None, {}
         self._marks: dict[float, str] = {}
-        self._histograms: dict[tuple[str, int], list[Histogram]] = {}
+        self._histograms: dict[tuple[str, int], Sequence[bytes | None]] = {}
 
     def ask_minute(self, start: float, only: str = "") -> None:
         """The counters of a minute in both forms, of all classes or one."""
@@ -273,7 +274,7 @@ class MetricReading:
 
         def ask(form: int, found: Iterable[str]) -> None:
             def take(replies: Sequence[bytes | None]) -> None:
-                self._histograms[name, form] = list(map(read_histogram, replies))
+                self._histograms[name, form] = replies
 
             self._ask(("MGET", *found), take)
 
@@ -307,11 +308,15 @@ class MetricReading:
         nothing = Counts()
         series = {}
         for start in starts:
-            seven, eight = (self.asked[start][form].get(name, nothing) for form in (7, 8))
-            each = self._one_of_both(seven, eight, lambda each: (each.executions, each.ms))
+            forms = self.asked[start]
+            each = seven = forms[7].get(name, nothing)
+            eight = forms[8].get(name, nothing)
+            if seven is not eight:
+                each = self._one_of_both(seven, eight, lambda each: (each.executions, each.ms))
             if each.executions or each.ms:
                 series[start] = each
-        return ClassCounts(job_class=name, total=sum(series.values(), nothing), series=series)
+        total = Counts(*map(sum, zip(*series.values(), strict=True)))
+        return ClassCounts(job_class=name, total=total, series=series)
 
     def totals(self) -> dict[str, Counts]:
         """Class → what it did in all buckets."""
@@ -320,7 +325,14 @@ class MetricReading:
     def histogram(self, name: str) -> Histogram:
         """Durations in all minutes that were asked for, out of both forms."""
         both = zip(self._histograms[name, 7], self._histograms[name, 8], strict=True)
-        minutes = (self._one_of_both(*each, lambda each: each.count) for each in both)
+        minutes = (
+            read_histogram(seven)
+            if seven == eight
+            else self._one_of_both(
+                read_histogram(seven), read_histogram(eight), lambda each: each.count
+            )
+            for seven, eight in both
+        )
         counts = [each.counts for each in minutes if each]
         return Histogram(tuple(map(sum, zip(*counts, strict=True)))) if counts else Histogram()
 
@@ -345,13 +357,32 @@ class MetricReading:
         return max(seven, eight, key=size)
 
     def _add_all(self, counts: dict[str, Counts], reply: Any) -> None:
-        rows: dict[str, dict[str, bytes]] = {}
-        for raw, count in pairs_of(reply).items():
-            name, _, kind = text_of(raw).rpartition("|")
-            rows.setdefault(name, {})[kind] = count
-        for name, row in rows.items():
-            _add(counts, name, [row.get(each) for each in _FIELDS])
-        self.names.update(rows)
+        former, found = self._last
+        if former != reply:  # else the other form of the same minute, which our workers write alike
+            found = self._counts(reply)
+            self._last = reply, found
+            self.names.update(found)
+        for name, each in found.items():
+            counts[name] = counts[name] + each if name in counts else each
+
+    def _counts(self, reply: Any) -> dict[str, Counts]:
+        fields, rows, found = self._fields, dict[str, list[int]](), pairs_of(reply)
+        try:
+            numbers = list(map(int, found.values()))
+        except ValueError:
+            numbers = list(map(_number, found.values()))
+        for raw, number in zip(found, numbers, strict=True):
+            known = fields.get(raw)
+            if known is None:
+                name, _, kind = text_of(raw).rpartition("|")
+                known = fields[raw] = name, _FIELDS.index(kind) if kind in _FIELDS else None
+            name, place = known
+            row = rows.get(name)
+            if row is None:
+                row = rows[name] = [0, 0, 0]
+            if place is not None:
+                row[place] = number
+        return {name: Counts(*row) for name, row in rows.items()}
 
     def _add_marks(self, reply: Any) -> None:
         for stamp, label in pairs_of(reply).items():

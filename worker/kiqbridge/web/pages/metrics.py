@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -204,8 +205,8 @@ def _took_span(span: str) -> str:
 
 def _values(counts: api.ClassCounts, found: api.TopJobs, name: str = "executions") -> list[int]:
     """By bucket, without the last one: it still grows, and would be drawn as a fall."""
-    buckets = found.buckets[:-1]
-    return [getattr(counts.series[at], name) if at in counts.series else 0 for at in buckets]
+    series, value_of, nothing = counts.series, attrgetter(name), api.Counts()
+    return [value_of(series.get(at, nothing)) for at in found.buckets[:-1]]
 
 
 def _trend(counts: api.ClassCounts, found: api.TopJobs) -> Markup:
