@@ -13,6 +13,7 @@ from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.batches import doctor
 from kiqbridge.features.batches.doctor import LOST
 from kiqbridge.features.doctor.examination import examine
+from kiqbridge.features.gone_jobs import places as gone_places
 from kiqbridge.flow import Batch, BatchSet, call, chain, group
 from kiqbridge.wire.flow_mark import FlowEnd
 
@@ -244,7 +245,8 @@ def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(browser, batch, r
 def test_the_doctor_goes_on_where_its_last_look_ended_and_says_how_far_it_is(
     batch, redis, operator, monkeypatch
 ):
-    monkeypatch.setattr(doctor, "MOST_PARTS", 4)
+    monkeypatch.setattr(gone_places, "MOST_READ", 960)
+    monkeypatch.setattr(gone_places, "LOOK", 250)
     for bid in redis.zrange("kb:flow:batches", 0, -1):
         redis.hset(b"kb:flow:batch:" + bid, "created_at", time.time() - 700)
     redis.lpush("queue:default", *(f'{{"jid":"{number}"}}' for number in range(2000)))
@@ -260,9 +262,9 @@ def test_the_doctor_goes_on_where_its_last_look_ended_and_says_how_far_it_is(
     *parts, end = looks()
     assert [severity for [(severity, _)] in parts] == ["healthy"] * 2
     assert parts[0][0][1].endswith(
-        "; looked at 480 of 2,003 jobs; the next look goes on behind them"
+        "; looked at 960 of 2,003 jobs; the next look goes on behind them"
     )
-    assert "1,440 of 2,003" in parts[1][0][1]
+    assert "1,920 of 2,003" in parts[1][0][1]
     assert end == []
     redis.ltrim("queue:default", 0, 1999)  # its jobs are gone
     *parts, end = looks()

@@ -192,7 +192,7 @@ def test_a_slow_link_is_found(good, raw, monkeypatch):
     # The clock of the measurement runs a hundred times as fast; a link that is slow in truth takes seconds.
     ticks = iter(range(10**6))
     monkeypatch.setattr(
-        "kiqbridge.features.doctor.redis_state.time.perf_counter", lambda: next(ticks) * 0.03
+        "kiqbridge.features.doctor.system.time.perf_counter", lambda: next(ticks) * 0.03
     )
 
     finding = only(good.url, "latency")

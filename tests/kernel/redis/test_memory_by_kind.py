@@ -71,7 +71,9 @@ def test_bytes_are_those_of_all_keys_also_where_only_some_were_measured(
     session, queues = found.kinds[:2]
     assert (session.kind, session.is_ours) == ("foreign session:*", False)
     assert session.keys == pytest.approx(10_000, rel=0.01)
-    assert session.bytes == pytest.approx(10_000 * redis.memory_usage("session:1"), rel=0.01)
+    # The allocator gives some of them a larger block, so that one alone says little.
+    some = sum(redis.memory_usage(f"session:{number}") for number in range(0, 10_000, 50))
+    assert session.bytes == pytest.approx(50 * some, rel=0.01)
     assert (queues.largest, queues.largest_bytes) == (
         "queue:mail",
         pytest.approx(redis.memory_usage("queue:mail"), rel=0.1),

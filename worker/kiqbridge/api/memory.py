@@ -7,7 +7,7 @@ value of a foreign key may be missed.
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from kiqbridge.wire.names import bytes_of, text_of
 MOST_S: Final = 1.0
 MOST_STEPS: Final = 20
 STEP: Final = 1000
+MOST_GIVEN: Final = 1_500
 """Bounds of a reading: seconds, steps of SCAN and keys of each; a step is two round trips."""
 
 MOST_FOREIGN: Final = 5
@@ -126,19 +127,23 @@ def kind_of(name: str, prefix: str) -> tuple[str, bool]:
 
 
 def fetch_memory_by_kind(
-    operator: Operator | None = None, *, most_s: float = MOST_S
+    operator: Operator | None = None,
+    *,
+    most_s: float = MOST_S,
+    scanned: tuple[Sequence[bytes], bool] | None = None,
 ) -> MemoryByKind:
     """Measure what the keys of this database take, in at most some 50 round trips.
 
     Args:
         operator: default `default_operator()`.
         most_s: seconds after which no further keys are looked at.
+        scanned: names of keys that SCAN has just answered, and whether these are all: of them `MOST_GIVEN` are looked at.
 
     Raises:
         RedisUnavailable: nothing was read.
         RedisRefused: this user may not ask for it: INFO, SCAN or MEMORY USAGE is not allowed.
     """
-    return _Measuring(operator or default_operator()).measure(most_s)
+    return _Measuring(operator or default_operator()).measure(most_s, scanned)
 
 
 class _Measuring:
@@ -149,7 +154,7 @@ class _Measuring:
         self._may_ask_foreign: bool | None = None
         self._kinds: dict[str, KindOfKeys] = {}
 
-    def measure(self, most_s: float) -> MemoryByKind:
+    def measure(self, most_s: float, scanned: tuple[Sequence[bytes], bool] | None) -> MemoryByKind:
         end = time.monotonic() + most_s
         info, queues = self._pool.run(
             ("INFO",), ("SSCAN", self._keys.queues, 0, "COUNT", MOST_QUEUES)
@@ -159,15 +164,12 @@ class _Measuring:
         self._count(self._sizes(self._named(map(text_of, queues[1]))), 1.0)
         named = sum(each.keys for each in self._kinds.values())
         others: dict[str, int] = {}
-        cursor: bytes | int = 0
-        for _ in range(MOST_STEPS):
-            cursor, found = self._pool.call("SCAN", cursor, "COUNT", STEP)
+        for found, is_last in self._pages() if scanned is None else _given(*scanned):
             names = [name for name in map(text_of, found) if name not in self._seen]
             self._seen.update(names)
             others |= self._sizes(names)
-            if cursor == b"0":
+            if is_last:
                 total = named + len(others)
-                break
             if time.monotonic() > end:
                 break
         factor = max(1.0, (total - named) / len(others)) if others else 1.0
@@ -178,6 +180,15 @@ class _Measuring:
             looked_at=named + len(others),
             total=max(total, named + len(others)),
         )
+
+    def _pages(self) -> Iterator[tuple[Sequence[bytes], bool]]:
+        """Names of keys, and whether these are the last ones."""
+        cursor: bytes | int = 0
+        for _ in range(MOST_STEPS):
+            cursor, found = self._pool.call("SCAN", cursor, "COUNT", STEP)
+            yield found, cursor == b"0"
+            if cursor == b"0":
+                return
 
     def _named(self, queues: Iterable[str]) -> list[str]:
         """Keys that may be large, and are not left to chance."""
@@ -221,6 +232,10 @@ class _Measuring:
             known.keys += round(len(found) * factor)
             # The largest one stands for itself alone: a huge value must not be taken for many.
             known.bytes += most + round((sum(found.values()) - most) * factor)
+
+
+def _given(names: Sequence[bytes], is_whole: bool) -> Iterator[tuple[Sequence[bytes], bool]]:  # noqa: FBT001 - as the pair
+    yield names[:MOST_GIVEN], is_whole and len(names) <= MOST_GIVEN
 
 
 def _merged(kinds: Iterable[KindOfKeys]) -> list[KindOfKeys]:

@@ -370,7 +370,7 @@ class MetricReading:
         try:
             numbers = list(map(int, found.values()))
         except ValueError:
-            numbers = list(map(_number, found.values()))
+            numbers = list(map(count_in, found.values()))
         for raw, number in zip(found, numbers, strict=True):
             known = fields.get(raw)
             if known is None:

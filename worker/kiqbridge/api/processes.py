@@ -313,17 +313,20 @@ def unknown_classes(
         jobs: where each lies (`queue NAME`, `retry`, `schedule`), and what it says.
         processes: those that live. One that does not say what it declares, as Ruby's, may know any class.
     """
-    serving: dict[str, list[Process]] = {}
+    # Processes of one application declare the same in the same words, which are read once.
+    declared = {each.fields.get(CLASSES, ""): each for each in processes}
+    classes = {words: each.declared for words, each in declared.items()}
+    serving: dict[str, set[str]] = {}
     for each in processes:
         for queue in each.queues:
-            serving.setdefault(queue, []).append(each)
+            serving.setdefault(queue, set()).add(each.fields.get(CLASSES, ""))
     found: Counter[str] = Counter()
     for place, job in jobs:
         if not job.job_class:
             continue
         name = performed_class(job.item)
         failed = place == RETRY and job.error_message.startswith(NOT_FOUND)
-        takers = [each.declared for each in serving.get(job.queue, ())]
+        takers = [classes[words] for words in serving.get(job.queue, ())]
         is_untaken = bool(takers) and all(
             known is not None and name not in known for known in takers
         )

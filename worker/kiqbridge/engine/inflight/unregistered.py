@@ -5,7 +5,8 @@ They are left behind when somebody deletes the registrations (`kb:inflight`), or
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.records import dataclass
@@ -47,6 +48,11 @@ class Search:
         self._cursor = b"0"
         self._names: set[str] = set()
 
+    def note(self, names: Iterable[bytes]) -> None:
+        """Of these keys the lists in flight."""
+        found = map(text_of, names)
+        self._names.update(name for name in found if name.startswith(self._start))
+
     def step(self, connection: RedisConnection) -> bool:
         """One step; whether it was the last.
 
@@ -57,7 +63,7 @@ class Search:
         self._cursor, names = connection.call(
             "SCAN", self._cursor, "MATCH", pattern, "COUNT", STEP, "TYPE", "list"
         )
-        self._names.update(text_of(name) for name in names)
+        self.note(names)
         return self._cursor == b"0"
 
     def found(self, connection: RedisConnection) -> list[Unregistered]:
@@ -72,38 +78,46 @@ class Search:
             incarnation, _, tid = incarnation.rpartition(":")
             if incarnation and rest in ("0", "1"):
                 owners.setdefault(incarnation, []).append((name, tid))
-        return [
-            each
-            for incarnation, lists in owners.items()
-            for each in self._look_at(connection, incarnation, lists)
-        ]
-
-    def _look_at(
-        self, connection: RedisConnection, incarnation: str, lists: list[tuple[str, str]]
-    ) -> Iterable[Unregistered]:
         # In this order: who is not registered never will be again, and whose reap is over has no lists.
-        is_registered, is_reaped, *counts = connection.run(
-            ("SISMEMBER", self._keys.inflight, incarnation),
-            ("SISMEMBER", self._keys.reaping, incarnation),
-            *(("LLEN", name) for name, _ in lists),
-        )
-        held = {name: count for (name, _), count in zip(lists, counts, strict=True) if count}
-        if held and not is_registered and not is_reaped:
-            tids = dict.fromkeys(tid for name, tid in lists if name in held)
-            yield Unregistered(incarnation=incarnation, lists=held, tids=tuple(tids))
+        commands = [
+            command
+            for incarnation, lists in owners.items()
+            for command in (
+                ("SISMEMBER", self._keys.inflight, incarnation),
+                ("SISMEMBER", self._keys.reaping, incarnation),
+                *(("LLEN", name) for name, _ in lists),
+            )
+        ]
+        replies = iter(connection.run(*commands) if commands else ())
+        looked_at = [
+            _looked_at(incarnation, lists, list(islice(replies, 2 + len(lists))))
+            for incarnation, lists in owners.items()
+        ]
+        return [each for each in looked_at if each is not None]
+
+
+def _looked_at(
+    incarnation: str, lists: Sequence[tuple[str, str]], replies: Sequence[int]
+) -> Unregistered | None:
+    is_registered, is_reaped, *counts = replies
+    held = {name: count for (name, _), count in zip(lists, counts, strict=True) if count}
+    if not held or is_registered or is_reaped:
+        return None
+    tids = dict.fromkeys(tid for name, tid in lists if name in held)
+    return Unregistered(incarnation=incarnation, lists=held, tids=tuple(tids))
 
 
 def search_unregistered(
-    connection: RedisConnection, keys: Keys, steps: int
-) -> tuple[list[Unregistered], bool]:
-    """Look through keys in at most so many steps; the second value: whether all keys were read.
+    connection: RedisConnection, keys: Keys, names: Iterable[bytes]
+) -> list[Unregistered]:
+    """Those of which a list is among these keys.
 
     Raises:
         KiqbridgeError: nothing is known.
     """
     search = Search(keys)
-    is_whole = any(search.step(connection) for _ in range(steps))
-    return search.found(connection), is_whole
+    search.note(names)
+    return search.found(connection)
 
 
 def find_unregistered(connection: RedisConnection, keys: Keys) -> list[Unregistered]:

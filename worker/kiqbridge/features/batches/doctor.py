@@ -1,21 +1,24 @@
 """What the doctor finds of batches: pending jobs that are nowhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kiqbridge.api import Fact, Operator
 from kiqbridge.api.verdict import Rule
-from kiqbridge.features.batches.overview import cancelling, list_batches, read_members
-from kiqbridge.features.batches.status import BatchStatus
+from kiqbridge.features.batches.overview import cancelling, list_batches
+from kiqbridge.features.batches.status import PENDING, BatchStatus
 from kiqbridge.features.gone_jobs.places import nowhere
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
 
 MOST_BATCHES: Final = 50
 MOST_JOBS: Final = 20
 """Batches, and pending jobs of each, that are sought."""
 
-MOST_PARTS: Final = 200
-"""Parts of queues and sets, of 250 jobs each, that are read for them; the next look goes on behind them."""
+_AT_ONCE: Final = 5_000
+_LOOKS: Final = 3
+"""Members that are looked at for them in one round trip, and round trips; five times as many where no page waits."""
 
 YOUNG_S: Final = 600.0
 """Seconds for which a batch is not looked at: it is being written, or its jobs move."""
@@ -41,13 +44,14 @@ def examine(operator: Operator) -> Iterator[Fact]:
         for each in list_batches(operator.client, 1, MOST_BATCHES, "unfinished").rows
         if each.pending and not each.is_open and each.created_at < before
     ]
-    pending = {each.bid: _pending(operator, each) for each in batches}
+    pending, unseen = _pending(operator, batches)
     sought = {jid for jids in pending.values() for jid in jids}
     if not sought:
         return
-    gone, note = nowhere(operator.pool, operator.keys, LOST.id, sought, MOST_PARTS)
-    if note and not gone:
-        yield LOST.fact("healthy", f"{LOST.well}; {note}", "/batches")
+    gone, note = nowhere(operator, LOST.id, sought)
+    if (note or unseen) and not gone:
+        hidden = f"of {unseen:,} batches some members were looked at" if unseen else ""
+        yield LOST.fact("healthy", "; ".join(filter(None, (LOST.well, hidden, note))), "/batches")
     for batch in batches:
         lost = [jid for jid in pending[batch.bid] if jid in gone]
         if lost:
@@ -57,6 +61,34 @@ def examine(operator: Operator) -> Iterator[Fact]:
             yield LOST.fact("warning", what, cancel.path, acts=[cancel], BID=batch.bid)
 
 
-def _pending(operator: Operator, batch: BatchStatus) -> list[str]:
-    rows = read_members(operator.client, batch, ("pending",)).rows
-    return [each.name for each in rows if not each.is_batch][:MOST_JOBS]
+def _pending(
+    operator: Operator, batches: Sequence[BatchStatus]
+) -> tuple[Mapping[str, Sequence[str]], int]:
+    """Pending jobs of each, and of how many batches not enough members were looked at to find them."""
+    left = {each.bid: b"0" for each in batches}
+    wanted = {each.bid: min(each.pending, MOST_JOBS) for each in batches}
+    found: dict[str, dict[str, None]] = {bid: {} for bid in left}
+    for _ in range(_LOOKS if operator.via == "web" else 5 * _LOOKS):
+        if not left:
+            break
+        count = max(_AT_ONCE // len(left), MOST_JOBS)
+        replies = operator.pool.run(
+            *(
+                ("HSCAN", operator.keys.batch_members(bid), cursor, "COUNT", count)
+                for bid, cursor in left.items()
+            )
+        )
+        for bid, (cursor, fields) in zip(list(left), replies, strict=True):
+            names = (
+                text_of(name)
+                for name, state in pairs_of(fields).items()
+                if text_of(state) in PENDING
+            )
+            found[bid] |= dict.fromkeys(names)
+            left[bid] = cursor
+            if int(cursor) == 0 or len(found[bid]) >= wanted[bid]:
+                del left[bid]
+    jids = {
+        bid: [each for each in names if not each.startswith("b:")] for bid, names in found.items()
+    }
+    return {bid: names[:MOST_JOBS] for bid, names in jids.items()}, len(left)

@@ -10,7 +10,7 @@ from kiqbridge.features.doctor.finding import sentence
 from kiqbridge.web.context import render, view_of
 
 FRESH_S: Final = 20.0
-"""An examination is hundreds of commands: all viewers share one."""
+"""An examination is thousands of commands: all viewers share one."""
 ORDER: Final = ("problem", "warning", "unknown", "ok")
 
 

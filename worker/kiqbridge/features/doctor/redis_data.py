@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from kiqbridge.api import search_unregistered
@@ -16,9 +17,6 @@ SAMPLES: Final = 20
 """Members from which Redis estimates the memory of a key; all of them would block the server."""
 
 MANY_OVER: Final = 10_000
-
-SCAN_STEPS: Final = 10
-"""Of 1,000 keys each."""
 
 _rule: Final = partial(Rule, area="redis")
 
@@ -75,7 +73,8 @@ def check_types(system: System) -> Iterator[Finding]:
 
 def check_unregistered(system: System) -> Iterator[Finding]:
     """As the leader looks for them, among the first keys."""
-    found, is_whole = search_unregistered(system.connection, system.keys, SCAN_STEPS)
+    names, is_whole = system.scanned
+    found = search_unregistered(system.connection, system.keys, names)
     for each in found:
         held = counted(sum(each.lists.values()), "job")
         yield UNREGISTERED.problem(
@@ -99,25 +98,32 @@ def check_memory_of_ours(system: System) -> Iterator[Finding]:
         ("ZCOUNT", keys.guards_until, "-inf", int(system.server_now)),
         ("ZCARD", keys.ledgers),
     )
-    guards = f"{counted(count, 'guard')}{_described(system, [keys.guards, keys.guards_until])}"
+    names = system.members(keys.ledgers, kinds[keys.ledgers])
+    of_guards = [keys.guards, keys.guards_until]
+    of_ledgers = [keys.ledgers, *(keys.ticks(name) for name in names)]
+    taken = _described(system, of_guards, of_ledgers)
+    guards = f"{counted(count, 'guard')}{taken[0]}"
     if over > MANY_OVER:
         yield GUARDS.problem(f"{guards}, {over:,} of which are over and still there")
     else:
         yield GUARDS.ok(guards)
-    names = system.members(keys.ledgers, kinds[keys.ledgers])
-    ledgers = [keys.ledgers, *(keys.ticks(name) for name in names)]
-    yield LEDGERS.ok(f"ledgers of {counted(schedules, 'schedule')}{_described(system, ledgers)}")
+    yield LEDGERS.ok(f"ledgers of {counted(schedules, 'schedule')}{taken[1]}")
 
 
-def _described(system: System, names: Sequence[str]) -> str:
-    """What keys take of memory, estimated by Redis; a hint where it refuses to."""
+def _described(system: System, *groups: Sequence[str]) -> list[str]:
+    """What the keys of each group take of memory, estimated by Redis; a hint where it refuses to."""
+    names = [name for group in groups for name in group]
     try:
-        replies = system.connection.run(
-            *(("MEMORY", "USAGE", name, "SAMPLES", SAMPLES) for name in names)
+        replies = iter(
+            system.connection.run(
+                *(("MEMORY", "USAGE", name, "SAMPLES", SAMPLES) for name in names)
+            )
         )
     except RedisRefused:
-        return " (their memory is not known: allow +memory|usage in the ACL of this user)"
-    return f" with {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
+        hint = " (their memory is not known: allow +memory|usage in the ACL of this user)"
+        return [hint] * len(groups)
+    sizes = (sum(size or 0 for size in islice(replies, len(group))) for group in groups)
+    return [f" with {size / 1_000_000:,.1f} MB" for size in sizes]
 
 
 CHECKS: Final[Checks] = (

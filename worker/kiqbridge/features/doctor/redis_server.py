@@ -100,7 +100,7 @@ def check_cluster(system: System) -> Iterator[Finding]:
 
 def check_eviction(system: System) -> Iterator[Finding]:
     """What a full server does."""
-    policy = server_check.fetch_policy(system.connection.run)
+    policy = system.policy
     if policy is None:
         yield EVICTION.unknown(
             "neither INFO memory nor CONFIG GET answers the eviction policy",

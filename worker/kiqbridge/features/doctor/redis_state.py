@@ -2,7 +2,6 @@
 
 import re
 import statistics
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,6 @@ from kiqbridge.api.wording import listed
 from kiqbridge.errors import RedisRefused
 from kiqbridge.features.doctor.finding import counted, printable
 from kiqbridge.features.doctor.system import Checks, System
-from kiqbridge.store.pauses import server_time
 from kiqbridge.wire.amounts import size_text
 
 STALE_SNAPSHOT_S: Final = 7200
@@ -67,7 +65,6 @@ OUTPUT_LIMIT: Final = _rule(
     command=REDIS_CLI + "CONFIG SET client-output-buffer-limit 'normal 0 0 0'",
 )
 
-PINGS: Final = 11
 SLOW_PING_MS: Final = 20.0
 VERY_SLOW_PING_MS: Final = 50.0
 """At which a worker's heartbeat warns, too."""
@@ -134,7 +131,7 @@ def check_persistence(system: System) -> Iterator[Finding]:
         yield PERSISTENCE.ok("the append-only file is written")
     elif replicas := _number(system.info("replication"), "connected_slaves"):
         yield PERSISTENCE.ok(f"no append-only file; the data is on {replicas} replicas, too")
-    elif system.config("save") == "":
+    elif system.config.get("save") == "":
         yield PERSISTENCE.warning("neither an append-only file nor snapshots are written")
     elif changes and age > STALE_SNAPSHOT_S:
         yield PERSISTENCE.warning(
@@ -159,7 +156,7 @@ def check_memory(system: System) -> Iterator[Finding]:
 def _by_kind(system: System) -> str:
     """What takes the memory, as a clause that ends a sentence; a hint where the server refuses to say."""
     try:
-        memory = fetch_memory_by_kind(system.operator)
+        memory = fetch_memory_by_kind(system.operator, scanned=system.scanned)
     except RedisRefused:
         return "; by what is not known: allow +scan and +memory|usage in the ACL of this user"
     kinds = [
@@ -182,7 +179,7 @@ def check_replicas(system: System) -> Iterator[Finding]:
         )
         return
     good = info.get("min_slaves_good_slaves")
-    wanted = int(system.config("min-replicas-to-write") or 1)
+    wanted = int(system.config.get("min-replicas-to-write") or 1)
     if good is not None and int(good) < wanted:
         yield REPLICAS.problem(
             f"the server writes with {wanted} replicas or more, and has {good}",
@@ -223,7 +220,7 @@ def check_clients(system: System) -> Iterator[Finding]:
 def check_output_limit(system: System) -> Iterator[Finding]:
     """What a reply may take."""
     closed = _number(system.info("stats"), "client_output_buffer_limit_disconnections")
-    words = (system.config("client-output-buffer-limit") or "").split()
+    words = system.config.get("client-output-buffer-limit", "").split()
     limits = {words[at]: words[at + 1] for at in range(0, len(words) - 1, _RULES_IN_BYTES)}
     hard = int(limits.get("normal", "0"))
     if 0 < hard < SMALL_REPLY_BYTES:
@@ -243,12 +240,7 @@ def _number(info: Mapping[str, str], name: str) -> int:
 
 def check_latency(system: System) -> Iterator[Finding]:
     """The median, so that one slow answer says nothing."""
-    times = []
-    for _ in range(PINGS):
-        start = time.perf_counter()
-        system.connection.call("PING")
-        times.append((time.perf_counter() - start) * 1000)
-    median = statistics.median(times)
+    median = statistics.median(took for took, _ in system.clocked) * 1000
     what = f"a round trip takes {median:.1f} ms"
     yield LATENCY.rated(what, problem=median >= VERY_SLOW_PING_MS, warning=median >= SLOW_PING_MS)
 
@@ -275,13 +267,7 @@ def check_slow_commands(system: System) -> Iterator[Finding]:
 
 def check_clock(system: System) -> Iterator[Finding]:
     """The answer of TIME belongs to the middle of its round trip."""
-    skews = []
-    for _ in range(3):
-        sent = time.time()
-        server = server_time(system.connection.call("TIME"))
-        took = time.time() - sent
-        skews.append((took, server - sent - took / 2))
-    took, skew = min(skews)  # the fastest is the most exact
+    took, skew = min(system.clocked)  # the fastest is the most exact
     if abs(skew) <= SKEW_S + took:
         yield CLOCK.ok(f"the clocks differ by {abs(skew) * 1000:,.0f} ms")
         return

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, Self
@@ -11,7 +12,10 @@ from kiqbridge.api.processes import unknown_classes
 from kiqbridge.api.verdict import Finding, Rule
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.pauses import server_time
-from kiqbridge.store.server_check import parse_info
+from kiqbridge.store.server_check import fetch_policy, parse_info
+from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.keys import TYPES
+from kiqbridge.wire.names import text_of
 
 if TYPE_CHECKING:
     from kiqbridge.store.redis_connection import RedisConnection
@@ -25,14 +29,30 @@ MOST_NAMES: Final = 1000
 MOST_SHOWN: Final = 100
 """Findings of a rule; of the others the number."""
 
+MOST_KEYS: Final = 10_000
+_SCAN: Final = 2_500
+"""Names of keys that are looked at, and by one command."""
+
 MOST_QUEUES: Final = 200
+MOST_JOBS: Final = 3_000
 MOST_OF_A_PLACE: Final = 200
+LEAST_OF_A_PLACE: Final = 20
 MOST_BYTES: Final = 32_000_000
 MOST_S: Final = 2.0
-"""Of a sample of jobs: how many queues, jobs of each place, bytes and seconds."""
+"""Of a sample of jobs: how many queues, jobs in all, if there are many places fewer of each, bytes and seconds."""
 
 AT_ONCE: Final = 20
 """Jobs that one command reads: they may have 10 MB each."""
+
+_GROWTH: Final = 8
+"""So many times more commands in each round trip, while their replies are small."""
+
+_SETTINGS: Final = ("save", "min-replicas-to-write", "client-output-buffer-limit")
+_SECTIONS: Final = (
+    *("server", "cluster", "memory", "persistence", "replication", "clients", "stats"),
+    *("commandstats", "latencystats"),
+)
+_CLOCKED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +119,8 @@ class System:
         self.environ = environ
         self.needs = needs
         self.stop_timeout_s = stop_timeout_s
-        self.info = cache(self._info)
+        self.members = cache(self._members)
+        self._kinds: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +131,15 @@ class System:
     @cached_property
     def server_now(self) -> float:
         """Of the server, epoch seconds."""
-        return server_time(self.connection.call("TIME"))
+        return time.time() + min(self.clocked)[1]
+
+    @property
+    def policy(self) -> str | None:
+        """What the server does when its memory is full; None: it does not answer that."""
+        with suppress(RedisRefused):
+            if policy := self.info("memory").get("maxmemory_policy"):
+                return policy
+        return fetch_policy(self.connection.run)
 
     @property
     def processes(self) -> Sequence[Process]:
@@ -156,18 +185,51 @@ class System:
         ]
         counts = [(count, key) for count, _, _, key in places]
         sizes = self.connection.run(*counts) if counts else []
+        most = MOST_JOBS // max(len(places), 1)
+        most = max(LEAST_OF_A_PLACE, min(MOST_OF_A_PLACE, most))
+        left = [
+            (command, name, key, span)
+            for (_, command, name, key), size in zip(places, sizes, strict=True)
+            for span in _spans(size, most)
+        ]
         jobs: list[Sampled] = []
-        end, size_read = time.monotonic() + MOST_S, 0
-        for (_, command, name, key), size in zip(places, sizes, strict=True):
-            is_queue = command == "LRANGE"
-            place, queue = (f"queue {name}", name) if is_queue else (name, None)
-            for first, last in _spans(size):
-                if time.monotonic() > end or size_read > MOST_BYTES:
-                    break
-                texts = self.connection.call(command, key, first, last)
-                size_read += sum(map(len, texts))
+        end, size_read, step = time.monotonic() + MOST_S, 0, 1
+        while left and time.monotonic() <= end and size_read <= MOST_BYTES:
+            some, left = left[:step], left[step:]
+            replies = self.connection.run(
+                *((command, key, *span) for command, _, key, span in some)
+            )
+            size = sum(len(text) for texts in replies for text in texts)
+            step = step * _GROWTH if size * _GROWTH <= BATCH_BYTES * 2 else max(1, step // _GROWTH)
+            size_read += size
+            for (command, name, _, _), texts in zip(some, replies, strict=True):
+                is_queue = command == "LRANGE"
+                place, queue = (f"queue {name}", name) if is_queue else (name, None)
                 jobs += [Sampled(place=place, job=JobRecord(text, queue=queue)) for text in texts]
         return Sample(jobs=jobs, total=sum(sizes))
+
+    @cached_property
+    def scanned(self) -> tuple[Sequence[bytes], bool]:
+        """Names of keys, in the order of SCAN, and whether these are all."""
+        found = dict[bytes, None]()
+        cursor: bytes | int = 0
+        while len(found) < MOST_KEYS:
+            cursor, names = self.connection.call("SCAN", cursor, "COUNT", _SCAN)
+            found |= dict.fromkeys(names)
+            if int(cursor) == 0:
+                return list(found), True
+        return list(found), False
+
+    @cached_property
+    def clocked(self) -> Sequence[tuple[float, float]]:
+        """Of some round trips their seconds, and by how many seconds the server's clock was ahead of ours then."""
+        found = []
+        for _ in range(_CLOCKED):
+            sent, start = time.time(), time.perf_counter()
+            server = server_time(self.connection.call("TIME"))
+            took = time.perf_counter() - start
+            found.append((took, server - sent - took / 2))
+        return found
 
     def sets(self, *names: str) -> dict[str, str]:
         """Those of the sorted sets `schedule`, `retry`, `dead` that are there and are sorted sets, and their keys."""
@@ -175,25 +237,33 @@ class System:
         kinds = self.kinds(list(keys.values()))
         return {name: key for name, key in keys.items() if kinds[key] == "zset"}
 
-    def config(self, name: str) -> str | None:
-        """A setting of the server; None where this user is one of few rights, or the server refuses.
+    @cached_property
+    def config(self) -> Mapping[str, str]:
+        """Settings of the server; none where this user is one of few rights, or the server refuses.
 
-        A user of few rights is not asked for it: a refusal would stand in the server's ACL LOG.
+        A user of few rights is not asked for them: a refusal would stand in the server's ACL LOG.
         """
         if self.pool.user != "default":
-            return None
+            return {}
         try:
-            reply = self.connection.call("CONFIG", "GET", name)
+            replies = self.connection.run(*(("CONFIG", "GET", name) for name in _SETTINGS))
         except RedisRefused:
-            return None
-        return reply[1].decode("utf-8", "replace") if len(reply) > 1 else None
+            return {}
+        return {
+            text_of(reply[0]): reply[1].decode("utf-8", "replace")
+            for reply in replies
+            if len(reply) > 1
+        }
 
     def kinds(self, names: Sequence[str]) -> dict[str, str]:
         """Key → its type, as TYPE answers it."""
-        replies = self.connection.run(*(("TYPE", name) for name in names)) if names else []
-        return {name: reply.decode() for name, reply in zip(names, replies, strict=True)}
+        fixed = () if self._kinds else (getattr(self.keys, name) for name in TYPES)
+        asked = [each for each in dict.fromkeys((*names, *fixed)) if each not in self._kinds]
+        replies = self.connection.run(*(("TYPE", name) for name in asked)) if asked else []
+        self._kinds |= {name: reply.decode() for name, reply in zip(asked, replies, strict=True)}
+        return {name: self._kinds[name] for name in names}
 
-    def members(self, key: str, kind: str) -> list[str]:
+    def _members(self, key: str, kind: str) -> list[str]:
         """Names in a key of this type, a set or a sorted set; not more than are looked at."""
         found: list[bytes] = []
         if kind == "set":
@@ -202,18 +272,24 @@ class System:
             found = self.connection.call("ZRANGE", key, 0, MOST_NAMES - 1)
         return [name.decode("utf-8", "surrogateescape") for name in found]
 
-    def _info(self, section: str) -> Mapping[str, str]:
-        return parse_info(self.connection.call("INFO", section))
+    def info(self, section: str) -> Mapping[str, str]:
+        """A section of INFO."""
+        return self._infos[section]
+
+    @cached_property
+    def _infos(self) -> Mapping[str, Mapping[str, str]]:
+        replies = self.connection.run(*(("INFO", section) for section in _SECTIONS))
+        return dict(zip(_SECTIONS, map(parse_info, replies), strict=True))
 
 
 Checks = Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]
 """Rules, and the function that applies them."""
 
 
-def _spans(size: int) -> Iterator[tuple[int, int]]:
+def _spans(size: int, most: int) -> Iterator[tuple[int, int]]:
     """The positions that are read of a place with so many members: its begin, and its end."""
-    half = MOST_OF_A_PLACE // 2
-    parts = [(0, size)] if size <= MOST_OF_A_PLACE else [(0, half), (size - half, size)]
+    half = most // 2
+    parts = [(0, size)] if size <= most else [(0, half), (size - half, size)]
     for begin, end in parts:
         for first in range(begin, end, AT_ONCE):
             yield first, min(first + AT_ONCE, end) - 1

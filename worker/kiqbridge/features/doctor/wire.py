@@ -71,8 +71,6 @@ _FOREIGN: Final[Mapping[Rule, Sequence[str]]] = {
 }
 
 FAR_S: Final = 366 * 86_400
-SCANNED: Final = 10_000
-SCAN_COUNT: Final = 1_000
 _MARK: Final = b"queue:"
 
 NAMESPACE: Final = _rule(
@@ -214,15 +212,8 @@ def check_refused(system: System) -> Iterator[Finding]:
 def check_namespaces(system: System) -> Iterator[Finding]:
     """By a look at some keys: those of queues show their namespace."""
     own = system.keys.prefix.removesuffix(":")
-    names: set[bytes] = set()
-    looked_at, cursor = 0, 0
-    while looked_at < SCANNED:
-        reply = system.connection.call("SCAN", cursor, "COUNT", SCAN_COUNT, "MATCH", "*queue:*")
-        cursor, looked_at = int(reply[0]), looked_at + SCAN_COUNT
-        names.update(reply[1])
-        if cursor == 0:
-            break
-    scope = "all keys were looked at" if cursor == 0 else f"about {looked_at:,} keys were looked at"
+    names, is_whole = system.scanned
+    scope = "all keys were looked at" if is_whole else f"{len(names):,} keys were looked at"
     elsewhere = Counter(
         space for name in names if (space := namespace_of(name)) is not None and space != own
     )
@@ -266,11 +257,12 @@ def check_times(system: System) -> Iterator[Finding]:
     now = system.server_now
     far, acts = [], []
     after = instant_text(now + FAR_S)
-    for name, key in system.sets("schedule", "retry").items():
-        distant, last = system.connection.run(
-            ("ZCOUNT", key, f"({now + FAR_S}", "+inf"),
-            ("ZRANGE", key, -1, -1, "WITHSCORES"),
-        )
+    sets = system.sets("schedule", "retry")
+    replies = system.connection.run(
+        *(("ZCOUNT", key, f"({now + FAR_S}", "+inf") for key in sets.values()),
+        *(("ZRANGE", key, -1, -1, "WITHSCORES") for key in sets.values()),
+    )
+    for name, distant, last in zip(sets, replies, replies[len(sets) :], strict=False):
         if distant:
             far.append(f"{distant:,} in {name}, the last {_due(float(last[1]), now)}")
             screen = "scheduled" if name == "schedule" else "retries"

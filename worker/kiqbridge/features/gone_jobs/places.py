@@ -7,19 +7,29 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_pool import RedisLike
-from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
+from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
+if TYPE_CHECKING:
+    from kiqbridge.api.operator import Operator
+
 PART: Final = 250
 """Jobs that one command reads: some tenths of a millisecond of the server's time."""
+
+LOOK: Final = 2_500
+"""Jobs that one command of `nowhere` reads: two milliseconds."""
+
+MOST_READ: Final = 9_500
+
+_KEYS: Final = 500
 
 KEPT_S: Final = 3600
 """Seconds within which a look goes on where the one before has ended."""
@@ -59,50 +69,63 @@ class Part(NamedTuple):
     then: Position
 
 
-def places(connection: Connection, keys: Keys, begin: Position = Position()) -> Iterator[Part]:  # noqa: B008 - a tuple
-    """All places, part by part, from a position on.
+def places(
+    connection: Connection,
+    keys: Keys,
+    begin: Position = Position(),  # noqa: B008 - a tuple
+    most: int = PART,
+) -> Iterator[Part]:
+    """All places, part by part of so many jobs at most, from a position on.
 
     Raises:
         RedisUnavailable, RedisRefused: the rest was not read.
     """
-    for step, key in _lists(connection, keys):
-        if (step, key) < begin[:2]:
+    for lists in _lists(connection, keys):
+        left = [each for each in lists if each >= begin[:2]]
+        start = begin.start if left[:1] == [begin[:2]] else 0
+        if left and left[0][0] == _RUNNING:
+            yield _running(connection, left)
             continue
-        start = begin.start if (step, key) == begin[:2] else 0
-        if step == _RUNNING:
-            running = pairs_of(connection.call("HGETALL", key)).values()
-            jids = {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
-            yield Part(jids, 0, Position(step, key, 1))
-            continue
-        read = PART
-        while read >= PART:
-            read, *found = connection.script(_SCAN, [key], [start, PART])
-            new = PART - OVERLAP if read >= PART else read
-            start += max(new, 1)
-            yield Part(set(map(text_of, found)), new, Position(step, key, start))
+        while left:
+            names = [key for _, key in left[:_KEYS]]
+            at, first, read, *found = connection.script(_SCAN, names, [start, most, BATCH_BYTES])
+            start = max(first - OVERLAP, start + 1 if at == 0 else 0)
+            last, left = left[at - 1], left[at:]
+            then = Position(*left[0], start) if left else Position(last[0] + 1)
+            yield Part(set(map(text_of, found)), read - max(first - start, 0), then)
+
+
+def _running(connection: Connection, lists: Sequence[tuple[int, str]]) -> Part:
+    """What processes say that they run."""
+    replies = connection.run(*(("HVALS", key) for _, key in lists))
+    texts = (text for reply in replies for text in reply)
+    jids = {text_of(jid) for text in texts for jid in _RUNNING_JID.findall(text)}
+    return Part(jids, 0, Position(_RUNNING + 1))
 
 
 _RUNNING: Final = 6
 
 
-def _lists(connection: Connection, keys: Keys) -> Iterator[tuple[int, str]]:
-    """Steps and their keys; each is asked for when it is its turn, since jobs move on meanwhile."""
-    yield 0, keys.schedule
-    yield 1, keys.retry
+def _lists(connection: Connection, keys: Keys) -> Iterator[Sequence[tuple[int, str]]]:
+    """Steps and their keys in order; they are asked for when it is their turn, since jobs move on meanwhile."""
+    yield (0, keys.schedule), (1, keys.retry)
     infos = read_infos(connection.run, keys)
     names = _queues(connection, keys, infos)
-    yield from ((2, key) for key in sorted(map(keys.queue, names)))
-    yield from ((3, key) for key in sorted(map(keys.suspects, names)))
-    yield 4, keys.exporting
-    for incarnation in sorted(map(text_of, connection.call("SMEMBERS", keys.inflight))):
-        tids = sorted(map(text_of, pairs_of(connection.call("HGETALL", keys.claims(incarnation)))))
-        for tid in tids:
-            yield from ((5, keys.inflight_list(incarnation, tid, number)) for number in (0, 1))
-    yield from ((_RUNNING, key) for key in sorted(map(keys.work, infos)))
-    yield 7, keys.flow_ends
+    queues = [(2, key) for key in sorted(map(keys.queue, names))]
+    suspects = [(3, key) for key in sorted(map(keys.suspects, names))]
+    yield [*queues, *suspects, (4, keys.exporting)]
+    yield [(5, key) for key in sorted(_in_flight(connection, keys))]
+    yield [(_RUNNING, key) for key in sorted(map(keys.work, infos))]
     # Once more, for those that have failed or were put off while the rest was read.
-    yield 8, keys.retry
-    yield 9, keys.schedule
+    yield (7, keys.flow_ends), (8, keys.retry), (9, keys.schedule)
+
+
+def _in_flight(connection: Connection, keys: Keys) -> Iterator[str]:
+    names = list(map(text_of, connection.call("SMEMBERS", keys.inflight)))
+    claims = connection.run(*(("HKEYS", keys.claims(name)) for name in names)) if names else []
+    for name, tids in zip(names, claims, strict=True):
+        for tid in map(text_of, tids):
+            yield from (keys.inflight_list(name, tid, number) for number in (0, 1))
 
 
 class Looked(NamedTuple):
@@ -117,31 +140,31 @@ class Looked(NamedTuple):
     note: str
 
 
-def nowhere(
-    connection: Connection, keys: Keys, name: str, jids: Collection[str], most_parts: int
-) -> Looked:
+def nowhere(operator: "Operator", name: str, jids: Collection[str]) -> Looked:
     """Look for these jobs in all places, twice: a job moves.
 
-    What does not fit into so many parts is left for the next call under this name, within an hour: `kb:sought:NAME`
-    keeps for what it looks, and where it goes on.
+    When `MOST_READ` jobs were read, five times as many where no page waits for it, the rest is left for the next call under
+    this name, within an hour: `kb:sought:NAME` keeps for what it looks, and where it goes on.
 
     Raises:
         RedisUnavailable, RedisRefused: not known.
     """
+    connection, keys = operator.pool, operator.keys
+    most = MOST_READ if operator.via == "web" else 5 * MOST_READ
     key = keys.sought(name)
-    kept = json.loads(connection.call("GET", key) or b"{}")
+    text, queues = connection.run(("GET", key), ("SMEMBERS", keys.queues))
+    kept = json.loads(text or b"{}")
     left, gone = set(kept.get("left", jids)), set(kept.get("gone", ()))
     rounds, read = kept.get("rounds", 0), kept.get("read", 0)
-    found = places(connection, keys, then := Position(*kept.get("then", ())))
-    for _ in range(most_parts):
-        if not left or rounds == _ROUNDS:
-            break
+    found = places(connection, keys, then := Position(*kept.get("then", ())), LOOK)
+    while left and rounds < _ROUNDS and most > 0:
         part = next(found, None)
         if part is None:
             rounds, read, then = rounds + 1, 0, Position()
-            found = places(connection, keys)
+            found = places(connection, keys, most=LOOK)
         else:
             left -= part.jids
+            most -= part.read
             read, then = read + part.read, part.then
     is_over = not left or rounds == _ROUNDS
     gone = (left if is_over else gone) & set(jids)
@@ -151,13 +174,13 @@ def nowhere(
     with suppress(RedisRefused):  # who may only look begins anew each time
         if kept or not is_over:
             connection.call("SET", key, json.dumps(state), "EX", KEPT_S)
-    return Looked(gone, "" if is_over else _note(connection, keys, read))
+    return Looked(gone, "" if is_over else _note(connection, keys, queues, read))
 
 
-def _note(connection: Connection, keys: Keys, read: int) -> str:
-    queues = [keys.queue(text_of(name)) for name in connection.call("SMEMBERS", keys.queues)]
+def _note(connection: Connection, keys: Keys, queues: Sequence[bytes], read: int) -> str:
     sizes = connection.run(
-        *(("ZCARD", key) for key in (keys.schedule, keys.retry)), *(("LLEN", key) for key in queues)
+        *(("ZCARD", key) for key in (keys.schedule, keys.retry)),
+        *(("LLEN", keys.queue(text_of(name))) for name in queues),
     )
     total = max(sum(sizes), read)
     return f"looked at {read:,} of {total:,} jobs; the next look goes on behind them"

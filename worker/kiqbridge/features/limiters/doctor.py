@@ -6,7 +6,7 @@ from typing import Final
 
 from kiqbridge.api import Fact, Limits, Operator, top_jobs
 from kiqbridge.api.verdict import Rule
-from kiqbridge.features.limiters.overview import Owner, list_limiters, read_limiter, resetting
+from kiqbridge.features.limiters.overview import Owner, list_limiters, read_owners, resetting
 from kiqbridge.wire.amounts import span_text
 
 MOST_LIMITERS: Final = 500
@@ -43,9 +43,8 @@ def examine(operator: Operator) -> Iterator[Fact]:
         if (done := found.total.executions - found.total.failures)
     }
     now = time.time()
-    for state in full[:MOST_FULL]:
-        found = read_limiter(operator, state.kind, state.name)
-        owners = found.owners if found else ()
+    owners_of = read_owners(operator, [each.name for each in full[:MOST_FULL]])
+    for state, owners in zip(full, owners_of, strict=False):
         held_s = now - max((each.since for each in owners), default=now)
         if held_s > _bound_s(owners, usual):
             what = (

@@ -86,7 +86,7 @@ def read_limiter(operator: Operator, kind: str, name: str) -> LimiterView | None
     waiting = pool.call("ZRANGE", keys.limit_waits(kind, name), 0, MOST_SHOWN - 1, "REV")
     return LimiterView(
         state=state,
-        owners=_owners(operator, name) if kind == "concurrent" else (),
+        owners=read_owners(operator, [name])[0] if kind == "concurrent" else (),
         waiting=[text_of(each) for each in waiting][: state.waits],
     )
 
@@ -115,15 +115,20 @@ def _asked(word: str, terms: bytes | None) -> Asked | None:
     return Asked(cast("Kind", kind), name, *numbers) if kind in get_args(Kind) else None
 
 
-def _owners(operator: Operator, name: str) -> list[Owner]:
-    _, fields = operator.pool.call(
-        "HSCAN", operator.keys.limit("concurrent", name), 0, "COUNT", MOST_SHOWN
-    )
-    found = [
-        _owner(text_of(token), text_of(value))
-        for token, value in islice(pairs_of(fields).items(), MOST_SHOWN)
+def read_owners(operator: Operator, names: Sequence[str]) -> list[list[Owner]]:
+    """Who holds each of these concurrent limiters, in one round trip. Raises as `list_limiters`."""
+    keys = [operator.keys.limit("concurrent", name) for name in names]
+    replies = operator.pool.run(*(("HSCAN", key, 0, "COUNT", MOST_SHOWN) for key in keys))
+    return [
+        sorted(
+            (
+                _owner(text_of(token), text_of(value))
+                for token, value in islice(pairs_of(fields).items(), MOST_SHOWN)
+            ),
+            key=lambda each: each.since,
+        )
+        for _, fields in replies
     ]
-    return sorted(found, key=lambda each: each.since)
 
 
 def _owner(token: str, value: str) -> Owner:

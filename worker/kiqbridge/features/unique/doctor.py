@@ -9,8 +9,7 @@ from kiqbridge.features.gone_jobs.places import nowhere
 from kiqbridge.features.unique.overview import freeing, list_locks
 
 MOST_LOCKS: Final = 200
-MOST_PARTS: Final = 200
-"""Locks that are looked at, and parts of queues and sets, of 250 jobs each, that are read for their jobs."""
+"""Locks that are looked at."""
 
 LEFT: Final = Rule(
     id="lock-job-gone",
@@ -30,7 +29,7 @@ def examine(operator: Operator) -> Iterator[Fact]:
     jids = {each.jid for each in locks}
     if not jids:
         return
-    gone, note = nowhere(operator.pool, operator.keys, LEFT.id, jids, MOST_PARTS)
+    gone, note = nowhere(operator, LEFT.id, jids)
     left = [each for each in locks if each.jid in gone]
     if left:
         first = left[0]
