@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from support.jobs import own_declarations
@@ -224,6 +225,29 @@ def test_a_batch_of_many_jobs_is_shown_in_parts(browser, redis, trips):
 
     assert len(shown) == 300
     assert 1 < pages < 10
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_command_holds_some_hundred_of_many_members_at_a_time(run, redis, form):
+    write_batches(redis, 1, members=20_000)
+    key, bid = f"kb:flow:batch:{BID % 0}:jobs", BID % 0
+    redis.hset(key, mapping={f"{number:024x}": "p" for number in range(20_000)})
+    tracemalloc.start()
+    try:
+        code, out, _ = run("batch", "show", bid, "--pending", *form)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert code == 0
+    assert peak < 4 * len(out) + 4_000_000  # what the test itself captures
+    if form:
+        assert len(json.loads(out)["members"]) == 20_000
+    else:
+        heading, *lines = out.splitlines()
+        assert heading.split() == ["JOB", "CLASS", "STATE", "PLACE"]
+        assert len({line.split()[0] for line in lines}) == 20_000
+    assert run("batch", "show", bid, "--failed")[1] == "None.\n"
 
 
 def test_the_doctor_finds_a_batch_whose_pending_job_is_nowhere(browser, batch, redis, operator):

@@ -1,6 +1,7 @@
 """`kiqbridge batch`: the progress of batches, groups and chains; the pending and failed jobs of one; cancel it."""
 
 import argparse
+import json
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from kiqbridge.features.batches.overview import (
     cancel_batch,
     count_batches,
     describe,
+    find_members,
     list_batches,
     read_batch,
     read_members,
@@ -34,6 +36,7 @@ from kiqbridge.wire.amounts import instant_text, span_text
 ROWS: Final = 50
 _BID: Final = "f3c1577edbccf1d805744efa"
 _AT_ONCE: Final = 500
+_ROW: Final = "{:<24}  {:<24}  {:<7}  {}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,11 +114,9 @@ def show_batch(options: argparse.Namespace, operator: Operator, bid: str) -> int
         return None
     states = [each for each in ("failed", "pending") if getattr(options, each, False)]
     if states:
-        members = describe(operator, batch, list(_all_members(operator, batch.status, states)))
-        document = {"bid": bid, "members": [_member_fields(each) for each in members]}
-        rows = [(each.name, each.label, each.state, each.place) for each in members]
-        titles = ("!job", "class", "state", "place")
-        return output.answer_table(options, document, titles, rows, none="None.")
+        write = _write_json if options.json else _write_lines
+        write(bid, _all_members(operator, batch, states))
+        return 0
     shown = read_members(client, batch.status, ("failed", "pending")).rows
     shown = describe(operator, batch, shown)
     if options.json:
@@ -131,14 +132,34 @@ def show_batch(options: argparse.Namespace, operator: Operator, bid: str) -> int
     return 0
 
 
-def _all_members(operator: Operator, status: BatchStatus, states: Any) -> Iterable[Member]:
-    cursor = ""
+def _all_members(operator: Operator, batch: BatchView, states: Any) -> Iterable[Member]:
+    """All of them, of which some hundred are held at a time."""
+    cursor, known = "", find_members(operator)
     while True:
-        found = read_members(operator.client, status, states, cursor)
-        yield from found.rows
+        found = read_members(operator.client, batch.status, states, cursor)
+        yield from describe(operator, batch, found.rows, known)
         cursor = found.next_cursor
         if not cursor:
             return
+
+
+def _write_json(bid: str, members: Iterable[Member]) -> None:
+    """One document, written as it comes."""
+    output.write(f'{{"bid": {json.dumps(bid)}, "members": [')
+    for number, each in enumerate(members):
+        output.write(f"{', ' * bool(number)}{json.dumps(_member_fields(each))}")
+    output.write("]}\n")
+
+
+def _write_lines(_: str, members: Iterable[Member]) -> None:
+    """A line for each, under a heading."""
+    number = -1
+    for number, each in enumerate(members):
+        if not number:
+            output.write_line(_ROW.format("JOB", "CLASS", "STATE", "PLACE").rstrip())
+        output.write_line(_ROW.format(each.name, each.label, each.state, each.place).rstrip())
+    if number < 0:
+        output.write_line("None.")
 
 
 def _document(batch: BatchView) -> dict[str, Any]:

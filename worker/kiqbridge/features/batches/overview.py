@@ -4,6 +4,7 @@ A list is read page by page, in two round trips. The members of a batch are read
 one answer, so that a million of them keep neither the server nor a page busy; `next_cursor` goes on behind them.
 """
 
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ _AT_ONCE: Final = 5_000
 """Of one command: some milliseconds of the server's time."""
 
 _MOST_PARENTS: Final = 10
+_JID: Final = re.compile(rb'"jid"\s*:\s*"([^"]*)"')
 
 _STATES: Final[Mapping[str, MemberState]] = {
     **dict.fromkeys(PENDING, "pending"),
@@ -271,18 +273,30 @@ def read_members(
     return Members(rows=rows, looked_at=looked_at, next_cursor="" if is_whole else cursor)
 
 
-def describe(operator: Operator, batch: BatchView, members: Sequence[Member]) -> list[Member]:
+def describe(
+    operator: Operator,
+    batch: BatchView,
+    members: Sequence[Member],
+    found: Mapping[str, tuple[str, str]] | None = None,
+) -> list[Member]:
     """The same with class and place, as far as they are known.
 
     The class is that of the batch, if all its jobs are of one. Else, and for the place, the first jobs of each set and of
     the longest queues are looked at, what workers hold, and records of jobs that have ended.
+
+    Args:
+        operator: whose.
+        batch: in which they are.
+        members: some of them.
+        found: what `find_members` has found of them; default: it is asked.
 
     Raises:
         RedisUnavailable: not all was read.
     """
     labels = {each.name: each.label for lane in batch.lanes for each in lane}
     jobs = [each for each in members if not each.is_batch]
-    found = _found(operator, {each.name for each in jobs if each.state != "done"})
+    if found is None:
+        found = find_members(operator, {each.name for each in jobs if each.state != "done"})
     known = {each.name: labels.get(each.name) or batch.status.job_class for each in jobs}
     left = [name for name, label in known.items() if not label and name not in found]
     if left and seams.named("done") is not None:
@@ -298,18 +312,25 @@ def describe(operator: Operator, batch: BatchView, members: Sequence[Member]) ->
     ]
 
 
-def _found(operator: Operator, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Class and place of those of these jobs that are found."""
+def find_members(
+    operator: Operator, wanted: Collection[str] | None = None
+) -> dict[str, tuple[str, str]]:
+    """Class and place of those of these jobs, by default of all, that `describe` finds."""
     found: dict[str, tuple[str, str]] = {}
-    for place, jobs in _places(operator) if wanted else ():
+    for place, jobs in _places(operator) if wanted is None or wanted else ():
         found |= {
             job.jid: (job.display_class, ", ".join(filter(None, (place, job.error_class))))
             for job in jobs
-            if job.jid in wanted
+            # Most need not be parsed to be passed over.
+            if wanted is None or (_names_one(job.text, wanted) and job.jid in wanted)
         }
-        if len(found) == len(wanted):
+        if wanted is not None and len(found) == len(wanted):
             break
     return found
+
+
+def _names_one(text: bytes, wanted: Collection[str]) -> bool:
+    return any(text_of(jid) in wanted for jid in _JID.findall(text))
 
 
 def _places(operator: Operator) -> Iterator[tuple[str, Iterable[JobRecord]]]:
