@@ -341,6 +341,21 @@ class TestTheRealCommand:
         assert (done.returncode, done.stderr) == (0, b"")
         assert len(done.stdout.splitlines()) == 1
 
+    @pytest.mark.parametrize("command", ["stats", "dead --jsonl", "export - --set dead"])
+    def test_a_full_disk_ends_it_with_one_line(self, redis, redis_url, command):
+        redis.zadd("dead", {text(f"j{number}"): number for number in range(100)})
+
+        done = subprocess.run(
+            ["bash", "-c", f"{shlex.quote(sys.executable)} -m kiqbridge {command} > /dev/full"],
+            env={**os.environ, "REDIS_URL": redis_url},
+            capture_output=True,
+            check=False,
+        )
+
+        said = b"kiqbridge: not all was written: [Errno 28] No space left on device\n"
+        assert (done.returncode, done.stderr) == (1, said)
+        assert redis.zcard("dead") == 100
+
     def test_ctrl_c_ends_a_command_without_a_traceback(self, run, monkeypatch):
         def interrupted(_options):
             raise KeyboardInterrupt

@@ -1,6 +1,8 @@
 """Jobs that `kiqbridge jobs --save FILE` takes away: on the disk before, and put back by `restore`."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,44 @@ def test_nothing_is_deleted_whose_export_cannot_be_written(run, filled, tmp_path
     assert places(filled) == before
     assert (tmp_path / "there.jsonl").read_text() == "mine"
     assert [each.name for each in Path(tmp_path).iterdir()] == ["there.jsonl"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_nothing_is_deleted_while_its_export_finds_no_room_on_the_disk(
+    run, filled, tmp_path, monkeypatch, call
+):
+    def full(number, *_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = places(filled)
+    monkeypatch.setattr(f"kiqbridge.features.transfer.file.os.{call}", full)
+    code, _, err = run("jobs", "delete", "--class", "*", "--save", tmp_path / "gone.jsonl", "--yes")
+
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert "No space left on device; what the file does not have is still in Redis" in err
+    assert places(filled) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_take_goes_on_where_the_disk_was_full(run, filled, tmp_path, monkeypatch):
+    write, written = os.write, []
+
+    def filling(number, data):
+        written.append(len(data))
+        if sum(written) > 40_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(number, data)
+
+    before, command = places(filled), ("export", tmp_path / "low.jsonl", "--queue", "low", "--take")
+    with monkeypatch.context() as patched:
+        patched.setattr("kiqbridge.features.transfer.file.os.write", filling)
+        code, _, err = run(*command, "--yes")
+        assert (code, len(err.splitlines())) == (2, 1)
+    assert run(*command, "--yes")[0] == 0
+    assert places(filled)["low"] == []
+    assert run("restore", tmp_path / "low.jsonl")[0] == 0
+    assert places(filled) == before
 
 
 def test_what_came_after_the_export_stays(filled, redis_url, tmp_path):

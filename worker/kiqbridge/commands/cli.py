@@ -1,6 +1,7 @@
 """The `kiqbridge` command. Exit codes: 0 orderly, 1 boot or settings, 2 usage, 3 no Redis."""
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -53,6 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has ended; what Python flushes at its own end goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"kiqbridge: not all was written: {error}\n")
+        return 1
     except KeyboardInterrupt:
         sys.stderr.write("\nkiqbridge: interrupted; what was done until now stays done\n")
         return INTERRUPTED

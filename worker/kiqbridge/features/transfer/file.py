@@ -67,19 +67,35 @@ class ExportFile:
         return found
 
     def write(self, line: Line) -> None:
-        """Append a line."""
+        """Append a line.
+
+        Raises:
+            PayloadError: the disk does not take it.
+        """
         view = memoryview(packed(line) if self._is_packed else write_line(line))
-        while view:
-            view = view[os.write(self._file, view) :]
+        with self._refusing():
+            while view:
+                view = view[os.write(self._file, view) :]
 
     def sync(self) -> None:
-        """Wait until the disk has all of it, its name included."""
-        os.fsync(self._file)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        """Wait until the disk has all of it, its name included. Raises as `write`."""
+        with self._refusing():
+            os.fsync(self._file)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            yield
+        except OSError as error:
+            raise PayloadError(
+                f"{self.path}: {error.strerror}; what the file does not have is still in Redis. Make room, and repeat the "
+                "command"
+            ) from error
 
 
 @contextlib.contextmanager
