@@ -12,6 +12,11 @@ INSTEAD = {
     r"nobody(?!['\"`])": "no process, no worker, no user: the one that is meant",
     r"nor (does|do|is|are|has|have|can)": "and it does not",
     r"c(o|a)mes? about": "is made, is pushed, happens",
+    r"th(at|ose) of another( one)?": "the owner by its name",
+    r"in the midst|amid": "during, within, while",
+    r"hence|thus|whence": "so",
+    r"lives? no more|not ours any more": "is gone, belongs to another worker now",
+    r"what it is not": "the text of the error",
 }
 READ = ("worker/kiqbridge/**/*.py", "worker/kiqbridge/**/*.lua", "README.md", "docs/**/*.md")
 NOT_READ = {"docs/protocol.md"}

@@ -60,7 +60,7 @@ def assert_all_is_well(worker, seen, redis, *, notes, processed):
         lambda: f"{processed} processed, not {redis.get('stat:processed')}",
     )
     assert "is gone" not in worker.output
-    assert "not ours any more" not in worker.output
+    assert "belong to other workers now" not in worker.output
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])

@@ -283,7 +283,7 @@ class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
 
 
 class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """The child process that ran a job ended in the midst of it; the message names the signal.
+    """The child process that ran a job ended before the job did; the message names the signal.
 
     Attributes:
         is_verdict: it ran nothing but this job, which was suspected: the job is to blame.

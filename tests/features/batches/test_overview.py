@@ -286,7 +286,7 @@ def test_the_doctor_goes_on_where_its_last_look_ended_and_says_how_far_it_is(
     *parts, end = looks()
     assert [severity for [(severity, _)] in parts] == ["healthy"] * 2
     assert parts[0][0][1].endswith(
-        "; looked at 960 of 2,003 jobs; the next look goes on behind them"
+        "; looked at 960 of 2,003 jobs; the next look continues after them"
     )
     assert "1,920 of 2,003" in parts[1][0][1]
     assert end == []

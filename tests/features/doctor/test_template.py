@@ -126,7 +126,7 @@ BROKEN = [
     ('Resource: "arn:aws:s3:::b/*"', 'Resource: "*"', "iam", "Role allows s3:GetObject on every resource"),
     ("Action: sqs:SendMessage, Resource: !GetAtt Dead.Arn", "Action: sqs:SendMessage, Resource: '*'", "iam", "Enqueue allows"),
     ("      Policies:\n        - !If", "      ManagedPolicyArns: [arn:aws:iam::aws:policy/AmazonS3FullAccess]\n      Policies:\n        - !If", "iam", "AmazonS3FullAccess"),
-    ("Type: ScheduleV2\n", "Type: Schedule\n", "template", "knows UTC only"),
+    ("Type: ScheduleV2\n", "Type: Schedule\n", "template", "has UTC only"),
     ("cron(0 3 * * ? *)", "cron(0 3 30 2 ? *)", "never-fires", "Nightly"),
     ("cron(0 3 * * ? *)", "cron(0 3 * * *)", "template", "Enqueue.Nightly"),
 ]  # fmt: skip

@@ -52,7 +52,7 @@ def test_code_that_changes_runs_and_no_job_is_lost(redis, redis_url, tmp_path):
 
         put(code, "def (\n")
         worker.wait_for_output(
-            "cannot be compiled; the worker goes on with the former code", PATIENT_S
+            "cannot be compiled; the worker continues with the former code", PATIENT_S
         )
         assert redis.llen("queue:default") == 0
 

@@ -115,7 +115,7 @@ class TestBlocked:
             jid = client.push({"class": "Blocks", "args": [60]})
             wait_until(lambda: said("has been blocked"))
             go_on.set()
-            wait_until(lambda: said("goes on, after"))
+            wait_until(lambda: said("continues, after"))
             go_on.clear()
             client.push({"class": "Blocks", "args": [0.5]})
             wait_until(lambda: ended == [60, 0.5])

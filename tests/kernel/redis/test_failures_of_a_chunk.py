@@ -124,7 +124,7 @@ def test_a_lost_reply_gives_none_a_second_life(stand, caplog):
 
     assert stand.connection.settled == [[1, 1], [0, 0]]
     assert stand.retried() == ["Fails-0", "Fails-1"]
-    assert "2 ended jobs were not ours any more" in caplog.text
+    assert "2 ended jobs belong to other workers now" in caplog.text
 
 
 def test_those_before_a_long_job_are_written_and_told_while_it_runs(stand):
@@ -159,7 +159,7 @@ def test_given_to_others_meanwhile_they_have_one_life(stand, redis, caplog):
     assert stand.queued() == ["Fails-0", "Long-1", "Short-2"]
     assert stand.retried() == []
     assert stand.told == []
-    assert "1 ended jobs were not ours any more" in caplog.text
+    assert "1 ended jobs belong to other workers now" in caplog.text
 
 
 def test_an_error_of_ours_in_the_midst_of_a_chunk_loses_none_of_them(stand, monkeypatch):

@@ -204,7 +204,7 @@ class TestLoopsThatAreEnded:
             wait_until(lambda: taken(launcher) == 1)
             for _ in range(3):
                 push(client, "Ends")
-            wait_until(lambda: "it goes on, with all its jobs" in caplog.text)
+            wait_until(lambda: "it continues, with all its jobs" in caplog.text)
             for number in range(10):
                 push(client, "Quick", number)
                 push(client, "Plain", number + 10)
@@ -271,7 +271,7 @@ class TestLoopsThatCannotGoOn:
             wait_until(lambda: "bystander" in done and not in_flight(redis))
             assert taken(launcher) == 0
 
-        assert "cannot go on (it failed with OSError" in caplog.text
+        assert "cannot continue (it failed with OSError" in caplog.text
         assert done.count("bystander") == 1
         assert [each for each in begun if each[0] == "Plain"] == [("Plain", 1), ("Plain", 2)]
         assert len(set(opened)) == 2

@@ -300,5 +300,5 @@ class TestTrouble:
         assert counted(redis, TEN_MINUTES) == {"Work|ms": 10, "Work|p": 1}
         assert histogram(redis, "h|Work-2-7:3")[0] == 1
         [message] = caplog.messages
-        assert "3 of 5 keys did not take what was measured" in message
+        assert "3 of 5 keys refused the measurements" in message
         assert "Work-02-07:3: WRONGTYPE" in message

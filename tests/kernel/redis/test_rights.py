@@ -67,7 +67,7 @@ def test_all_that_is_missing_is_one_line_and_one_line_says_that_it_is_over(redis
     redis.execute_command("ACL", "SETUSER", "limited", "+zrange")
     rights.look()
 
-    assert log.messages[2:] == ["nothing is refused to this worker any more"]
+    assert log.messages[2:] == ["Redis refuses nothing to this worker any more"]
     assert list(troubles) == []
 
 

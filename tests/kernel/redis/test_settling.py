@@ -174,7 +174,7 @@ class TestFailuresOfAChunk:
 
         assert called == [jobs[1]]
         assert redis.zrange("retry", 0, -1) == [jobs[1]]
-        assert "1 ended jobs were not ours any more" in caplog.text
+        assert "1 ended jobs belong to other workers now" in caplog.text
 
     @pytest.mark.parametrize("target", list(Target))
     @pytest.mark.parametrize("effects", [(), [Effect("add", ["kb:flow:ends"], [0, "end"])]])

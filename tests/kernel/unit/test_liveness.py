@@ -239,7 +239,7 @@ class TestMonitor:
         locked.lock.release()
         wait_until(lambda: not look())
         locked.lock.acquire()
-        wait_until(lambda: f"thread {stuck.name} goes on" in caplog.text)
+        wait_until(lambda: f"thread {stuck.name} continues" in caplog.text)
         [told] = [each for each in caplog.messages if said in each]
         assert "outside of a job, at Chunk.hold" in told
         assert "in hold" in told

@@ -372,7 +372,7 @@ class TestFaultsOfSchedules:
         found = faults(source(properties | {"Input": input_of()}, kind="Schedule"))
 
         assert [line for line, _, _ in found] == [12, 13, 13]
-        assert "knows UTC only" in found[0][2]
+        assert "has UTC only" in found[0][2]
         assert "a Schedule event does not fill in" in found[1][2]
         assert "every firing would look like the first" in found[2][2]
 

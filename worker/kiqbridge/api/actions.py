@@ -2,7 +2,7 @@
 
 Each batch is one script: a job is moved whole, once, and with its entry in the audit log, or it stays
 as it is. What another client or a worker has moved, deleted or rescheduled meanwhile is skipped. A process that
-is killed in the midst of an action has moved all batches before, and nothing of the next one.
+is killed during an action has moved all batches before, and nothing of the next one.
 
 A job of a schedule that is deleted or killed gets its end in the ledger; a state machine that waits for a job
 gets a failure. Both are written by the script that removes the job. A job that is dead already has had both.

@@ -106,12 +106,14 @@ class _Background:
 def _run_on(loop: asyncio.AbstractEventLoop) -> None:
     why = keep_loop_running(loop, is_over=lambda: False, report=_report)
     logger.error(
-        "the event loop of the middleware cannot go on (%s); the next job gets another", why
+        "the event loop of the middleware cannot continue (%s); the next job gets another one", why
     )
 
 
 def _report(what: str, error: BaseException | None) -> None:
-    logger.error("the event loop of the middleware was ended: %s; it goes on", what, exc_info=error)
+    logger.error(
+        "the event loop of the middleware was stopped: %s; it continues", what, exc_info=error
+    )
 
 
 _background = _Background()

@@ -15,7 +15,7 @@ from kiqbridge.wire.payload import INTERVAL_LIMIT, is_number
 
 
 class _Row(NamedTuple):
-    """Whether a value fits; what it is not if it does not, and what to write; whether None stands for the default."""
+    """Whether a value fits; the text of the error if it does not; whether None stands for the default."""
 
     fits: Callable[[Any], bool]
     wanted: str

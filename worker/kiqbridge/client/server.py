@@ -106,7 +106,7 @@ class Events:
             has_ended = call.wait(within_s)
             if not has_ended:
                 logger.warning(
-                    "a listener to %s has not returned for %.1f s: %s. The process goes on without it; "
+                    "a listener to %s has not returned for %.1f s: %s. The process continues without it; "
                     "listeners that come after it are called if it returns in time",
                     event,
                     within_s,

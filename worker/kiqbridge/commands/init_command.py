@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise ConfigError(
                 f"{target}: cannot be written: {error.strerror}; choose another folder, or correct that and "
-                "run this again: files that are there are kept"
+                "run this again: existing files are kept"
             ) from error
         verb = "overwritten" if is_there else "written"
         write(f"{f'would be {verb}' if options.dry_run else verb:<12} {target}\n")

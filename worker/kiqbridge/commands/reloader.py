@@ -143,7 +143,7 @@ class Reloader:
         if change is None:
             return
         if change.fault:
-            still = "the worker goes on with the former code" if self._child else "no worker runs"
+            still = "the worker continues with the former code" if self._child else "no worker runs"
             logger.error(
                 "%s and cannot be compiled; %s until the next change\n%s",
                 change,

@@ -218,7 +218,7 @@ class Supervisor:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         except BaseException as error:
-            logger.exception("the process could not go on")
+            logger.exception("the process could not continue")
             link.failed(f"{type(error).__name__}: {error}")
         finally:
             # A thread that is stuck in C would hang the interpreter's own exit.

@@ -178,7 +178,7 @@ def _status_of(work: Callable[[], int]) -> int:
         ending.write_to_stderr(f"kiqbridge: {error}")
         return 3 if isinstance(error, RedisUnavailable) else 1
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends, and says why
-        user_code.log_error(logger, error, "the process could not go on")
+        user_code.log_error(logger, error, "the process could not continue")
         return 1
 
 

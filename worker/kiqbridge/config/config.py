@@ -23,7 +23,7 @@ ForeignJobs = Literal["refuse", "run", "requeue"]
 
 
 def _row(setting: Setting | None = None, *, secret: bool = False, **row: Any) -> Any:
-    """A field that is a row of the table: that of another table, or one of its own."""
+    """A field that is a row of the table: a given one, or a new one."""
     return field(metadata={"row": setting or Setting(**row)}, repr=not secret)
 
 

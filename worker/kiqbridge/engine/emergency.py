@@ -43,9 +43,9 @@ def end_without_descriptors(
         sign_off(connection, keys, identity, with_hash=True)
         logger.info("%d jobs went back to their queues", outcome.returned + outcome.suspected)
     except KiqbridgeError as error:
-        logger.warning("another process gives back what this one holds: %s", error)
+        logger.warning("another process gives its jobs back: %s", error)
     except BaseException:
-        logger.exception("another process gives back what this one holds")
+        logger.exception("another process gives its jobs back")
     finally:
         try:
             flush_logging()

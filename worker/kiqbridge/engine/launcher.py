@@ -132,7 +132,7 @@ class Launcher:
             on_signal: called with the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
 
         Raises:
-            ConfigError: a resource or a listener to startup failed, or a declared schedule is that of another
+            ConfigError: a resource or a listener to startup failed, or a declared schedule belongs to another
                 application; nothing was registered.
             Exception: the process was registered, but not all of it could be started; see
                 `abandon_start`.
@@ -194,7 +194,7 @@ class Launcher:
         if not ending.wait(seconds_until(deadline) + ORDERLY_S):
             logger.warning(
                 "the process ends without signing off, since Redis or a thread does not answer in time; "
-                "another process gives back what this one holds"
+                "another process gives its jobs back"
             )
         if self._steps.failed:
             logger.error("of the stop this has failed: %s", ", ".join(self._steps.failed))

@@ -256,8 +256,7 @@ class Monitor:
 
     def _log_stuck(self, each: Stuck) -> None:
         logger.error(
-            "thread %s has been stuck for %.0f s outside of a job, at %s; unless it goes on, this process "
-            "gives back what it holds and ends with status %d when that has lasted for %.0f s; all "
+            "thread %s has been stuck for %.0f s outside of a job, at %s; unless it continues, this process gives its jobs back and ends with status %d when that has lasted for %.0f s; all "
             "stacks:\n%s",
             each.name,
             each.for_s,
@@ -300,4 +299,4 @@ class Monitor:
 
 
 def _log_over(each: Stuck) -> None:
-    logger.warning("thread %s goes on, after more than %.0f s", each.name, each.for_s)
+    logger.warning("thread %s continues, after more than %.0f s", each.name, each.for_s)

@@ -221,7 +221,7 @@ class Poller(Role):
         try:
             self._lead.release()
         except KiqbridgeError as error:
-            logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
+            logger.debug("the lead expires in %.0f s: %s", LEAD_S, error)
 
     def _serve(self) -> None:
         """Move what is due, and wait for what comes, until the lead must be renewed."""

@@ -87,7 +87,7 @@ def spread_start(
     share = random.random() if drawn is None else drawn  # noqa: S311 - spreads load
     pause_s = share * min(processes / STARTS_A_SECOND, LONGEST_SPREAD_S)
     logger.info(
-        "%d processes are registered: this one goes on in %.1f s, so that not all start at once",
+        "%d processes are registered: this one continues in %.1f s, so that not all start at once",
         processes,
         pause_s,
     )

@@ -56,7 +56,7 @@ class Rights:
             return
         if not missing:
             if self._reported:
-                logger.warning("nothing is refused to this worker any more")
+                logger.warning("Redis refuses nothing to this worker any more")
             self._reported = ""
             self.troubles.clear(_NAME)
             return
@@ -69,7 +69,7 @@ class Rights:
         )
         if text != self._reported:
             self._reported = text
-            logger.warning("%s; it goes on with what it may do, and tries again", text)
+            logger.warning("%s; it does what it may, and tries again", text)
         if missing.keys or not {*missing.commands, *missing.unknown} <= TOLERATED:
             self.troubles.set(_NAME, text)
         else:

@@ -176,4 +176,4 @@ class Stop:
             for capsule in self._parts.capsules:
                 capsule.listening.forget(self._parts.pool)
         except KiqbridgeError as error:
-            logger.warning("the lease stays: another process gives back what it holds: %s", error)
+            logger.warning("the lease stays: another process gives its jobs back: %s", error)

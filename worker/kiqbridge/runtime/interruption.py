@@ -1,6 +1,6 @@
 """Raising an error in another thread, only where it can do no harm.
 
-An error that is raised in the midst of our own code, or in a library that holds a lock, leaves that
+An error that is raised within our own code, or in a library that holds a lock, leaves that
 lock taken for ever. `landing.py` decides by the thread's stack whether it may be raised now. What may
 not is `PENDING`: the thread is looked at again every few milliseconds (limits.py), and the error is
 raised at the latest at a `checkpoint`, where a call to Redis that user code has caused comes to its end.

@@ -195,7 +195,7 @@ def _parse_item(spec: FieldSpec, item: str) -> Sequence[int]:
     if first <= last:
         return range(first, last + 1, step)
     if not spec.wraps:
-        raise spec.refuse(item, "runs backwards, and years do not come round again")
+        raise spec.refuse(item, "runs backwards, and years do not repeat")
     return [*range(first, spec.high + 1), *range(spec.low, last + 1)][::step]
 
 

@@ -76,7 +76,7 @@ def _tick_faults(tick: Any, schedule: str, kind: str) -> Iterator[str]:
     ):
         yield (
             f"Input.tick.schedule is {tick.get('schedule')!r}: write {name}, the event's own name (an event "
-            "whose name is that of another one and a number may have the name of that other one: both are one schedule)"
+            "that is named like another one with a number behind it may have the name of the other one: both are one schedule)"
         )
     if tick.get("at") != SCHEDULED_TIME:
         yield f"Input.tick.at is {tick.get('at')!r}: write {SCHEDULED_TIME}"

@@ -311,7 +311,7 @@ def _expression(event: _Properties, kind: str, read: Mapping[str, Any]) -> cron.
         raise event.fault("EndDate", "EndDate is not after StartDate")
     if kind == "Schedule" and event.text("ScheduleExpressionTimezone"):
         raise event.fault(
-            "ScheduleExpressionTimezone", "a Schedule event knows UTC only: use Type: ScheduleV2"
+            "ScheduleExpressionTimezone", "a Schedule event has UTC only: use Type: ScheduleV2"
         )
     name = _EXPRESSION_PROPERTY[kind]
     text = event.required(name)

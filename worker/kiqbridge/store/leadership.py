@@ -70,7 +70,7 @@ class Lead:
         return not text or text == self._sight.over
 
     def release(self) -> None:
-        """End the lead of this process; that of another process stays.
+        """End the lead of this process, if it has it.
 
         Raises:
             RedisUnavailable: not known; it ends by itself.

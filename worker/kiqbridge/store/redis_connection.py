@@ -287,8 +287,8 @@ class RedisConnection:
     def _send_less(self, size: int) -> None:
         self.batch_bytes = max(min(size, self.batch_bytes) // 4, _LEAST_BATCH_BYTES)
         logger.warning(
-            "a call of %s bytes to Redis at %s did not get through: nothing moved until its timeout; batches of "
-            "jobs have %s bytes at most now, and what cannot be divided is tried again. Check the network to "
+            "a call of %s bytes to Redis at %s did not get through before its timeout; batches of "
+            "jobs have %s bytes at most now, and a call that cannot be divided is tried again. Check the network to "
             "Redis, and its slow log",
             f"{size:,}",
             self._source.address,

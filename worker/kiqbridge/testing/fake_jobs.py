@@ -204,7 +204,7 @@ class FakeJobs:
                     break
                 raise EndlessJobs(
                     f"{count:,} jobs were performed, and {_read_place(place)} waits still: do jobs enqueue "
-                    "each other without end? drain(limit=…) performs so many"
+                    "each other without end? drain(limit=…) sets the number"
                 )
             if self.memory.take(place):
                 self._perform(place, raises=raise_errors)

@@ -198,7 +198,7 @@ class Memory(Values):
         command = COMMANDS.get(name)
         if command is None:
             raise NotInMemory(
-                f"command {name}: the fake of kiqbridge.testing does not know it; use the fixture "
+                f"command {name}: the fake of kiqbridge.testing does not support it; use the fixture "
                 "kiqbridge_redis, which has a real server"
             )
         if not parts:

@@ -94,7 +94,7 @@ class RealJobs:
                 if limit is None and count >= MOST_JOBS:
                     raise EndlessJobs(
                         f"{count:,} jobs were performed: do jobs enqueue each other without end? "
-                        "drain(limit=…) performs so many"
+                        "drain(limit=…) sets the number"
                     )
                 self._chunk = claimer.claim(self._queues(queue), 1)
                 if self._chunk is None:

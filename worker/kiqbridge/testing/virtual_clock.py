@@ -94,7 +94,7 @@ class VirtualClock:
         if until < before:
             raise ValueError(
                 f"the clock stands at {self.moment().isoformat()} and cannot go back by "
-                f"{before - until:g} s: what it has fired stays fired; freeze(at=…) sets any time"
+                f"{before - until:g} s; freeze(at=…) sets any time"
             )
         self.set(until)
         self._on_moved(before, schedules)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import orjson
 
 _OUT_OF_RANGE = re.compile(rb"\d[eE]\+?\d{3,}\s*[,\]}]")
-"""A number that may be out of a double's range: in an object or list, and not in the midst of an id."""
+"""A number that may be out of a double's range: in an object or list, and not within an id."""
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19

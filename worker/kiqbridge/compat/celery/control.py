@@ -21,7 +21,7 @@ class Control:
         """
         if terminate:
             raise PayloadError(
-                "revoke: terminate has no counterpart here: a running task goes on to its end; give it a time_limit, or "
+                "revoke: terminate has no counterpart here: a running task runs to its end; give it a time_limit, or "
                 "declare an iterable job, which can be cancelled"
             )
         from kiqbridge.api import find_job  # noqa: PLC0415 - few revoke

@@ -88,7 +88,7 @@ class Task(Generic[P, R]):
         if is_plain and given.get("time_limit"):
             logger.warning(
                 "task %s: time_limit: a thread cannot be killed; at the limit SoftTimeLimitExceeded is raised in the task, "
-                'and a call outside of Python goes on until it returns; pool="process" runs the task in a child process, '
+                'and a call outside of Python continues until it returns; pool="process" runs the task in a child process, '
                 "which is killed",
                 name,
             )

@@ -126,7 +126,7 @@ def _of_object(text: str, base: str | None) -> str:
         content = json.loads(text)
     except ValueError:
         raise ValueError(
-            "it begins as a JSON object and is none; write it with a JSON tool"
+            "it begins like a JSON object but is not one; write it with a JSON tool"
         ) from None
     url = content.get("url")
     if url:

@@ -267,8 +267,7 @@ def known_answer(connection: RedisConnection, reply: object, known: Container[in
         return reply
     connection.close()
     raise RedisUnavailable(
-        f"an answer that Redis never gives to this call: {reply!r:.100}; nothing was taken from it; "
-        "check what stands between this process and Redis"
+        f"an answer that Redis never gives to this call: {reply!r:.100}; it was ignored; check what is between this process and Redis"
     )
 
 
@@ -322,7 +321,7 @@ def take_away(
     For the `orphan_limit`. time it goes to the suspects. Not for popped ones.
 
     Returns:
-        How often it was found so; 0: it was not ours any more, nothing was done.
+        How often it was found so; 0: it belongs to another worker now, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.

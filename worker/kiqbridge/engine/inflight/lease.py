@@ -251,7 +251,7 @@ class LeaseKeeper:
         try:
             self._send_beat(self.current, slot_ms=0)
         except KiqbridgeError as error:
-            logger.debug("the watch slot ends by itself: %s", error)
+            logger.debug("the watch slot expires: %s", error)
         self.watches = False
 
     def _register(self, connection: RedisConnection) -> None:

@@ -3,7 +3,7 @@
 1. The script that settles a job adds its end to `kb:flow:ends`; its worker then calls `wake`.
 2. The thread here takes ends, for `TAKE_S` seconds: no other worker tries the same ones meanwhile.
 3. The effects of each end are made (the seam `consequences`), then one script applies those of all ends and removes the ends. So
-   each effect is made once, also when this process is killed in the midst, or a reply is lost.
+   each effect is made once, also when this process is killed meanwhile, or a reply is lost.
 
 What a worker leaves behind that was killed is applied by another one: each hears from the beat of its lease
 (engine/inflight/beat.py) whether there is anything, and looks each 5 s while there is.

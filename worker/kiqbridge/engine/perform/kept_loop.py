@@ -142,7 +142,7 @@ class KeptLoop(ABC):
                     threads.beat()
                     self.slots.shut()
                     logger.error(
-                        "the event loop of capsule %s cannot go on (%s): its %d jobs are given back, and another "
+                        "the event loop of capsule %s cannot continue (%s): its %d jobs are given back, and another "
                         "loop takes its place",
                         self.name,
                         why,
@@ -210,8 +210,7 @@ class KeptLoop(ABC):
 
     def _log_end(self, why: str) -> None:
         logger.error(
-            "the event loop of capsule %s has ended for good (%s): no `async def` job is begun here any "
-            "more; restart this process",
+            "the event loop of capsule %s has ended for good (%s): no more `async def` jobs begin here; restart this process",
             self.name,
             why,
         )
@@ -222,7 +221,7 @@ class KeptLoop(ABC):
         if now - self._reported_at < REPORT_S:
             return
         self._reported_at = now
-        message = "the event loop of capsule %s was ended: %s; it goes on, with all its jobs"
+        message = "the event loop of capsule %s was ended: %s; it continues, with all its jobs"
         if error is None:
             logger.error(message, self.name, what)
         else:

@@ -92,7 +92,7 @@ class LoopWatch:
                 return
         if is_said:
             logger.warning(
-                "the event loop of capsule %s goes on, after %.1f s",
+                "the event loop of capsule %s continues, after %.1f s",
                 self._watched.name,
                 time.monotonic() - asked_at,
             )

@@ -189,7 +189,7 @@ class Metrics:
             if errors:
                 # Of a foreign type, or not a number: waiting would not fix it.
                 logger.warning(
-                    "metrics: %d of %d keys did not take what was measured, which is left out: %s",
+                    "metrics: %d of %d keys refused the measurements, which are dropped: %s",
                     len(errors),
                     len(keys),
                     errors[0].decode(errors="replace"),

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_NOT_OURS = "a failed job was not ours any more; the worker that has it decides about it"
+_NOT_OURS = "a failed job belongs to another worker now; that one decides about it"
 
 
 _SETTLE = scripts.load("settle")
@@ -74,7 +74,7 @@ class Settler:
     def write(
         self, connection: RedisConnection, chunk: Chunk, text: bytes, settlement: Settlement
     ) -> bool:
-        """Settle one claimed job, `text` as it was fetched; False: it was not ours any more.
+        """Settle one claimed job, `text` as it was fetched; False: it belongs to another worker now.
 
         Raises:
             RedisUnavailable: repeat it; a second time does nothing.
@@ -152,7 +152,7 @@ class Settler:
         ours = settle_all(connection, self.keys, chunk, leaving, target=target)
         if not all(ours):
             logger.warning(
-                "%d ended jobs were not ours any more; the workers that have them decide about them",
+                "%d ended jobs belong to other workers now; those decide about them",
                 ours.count(False),
             )
         if any(each.effects for _, each in jobs):
@@ -268,7 +268,7 @@ def settle(
         effects: of its end (engine/settle/ending.py); made in the same step.
 
     Returns:
-        False: it was not ours any more, nothing was done.
+        False: it belongs to another worker now, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
@@ -292,7 +292,7 @@ def settle_all(
 ) -> list[bool]:
     """Move claimed jobs of one chunk, each (job, score, text, effects), as `settle` does, all in one script.
 
-    Not for popped jobs. The answer is False in the place of each job that was not ours any more.
+    Not for popped jobs. The answer is False in the place of each job that belongs to another worker now.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
@@ -329,7 +329,7 @@ def repush(
 ) -> bool:
     """Push a claimed job again, to the end of a queue, and acknowledge it, in one step.
 
-    False: it was not ours any more, nothing was done.
+    False: it belongs to another worker now, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.

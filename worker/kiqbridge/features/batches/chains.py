@@ -122,7 +122,7 @@ class Chain(Flow):
                 return None
             if steps and "results" in steps[-1] and "job" not in found[0]:
                 raise PayloadError(
-                    "group: with pass_results a job stands behind it, which gets the results, and no other group"
+                    "group: with pass_results the next step must be a job, which gets the results, and not a group"
                 )
             steps += found
         check_steps(steps[1:])

@@ -4,7 +4,7 @@ While a fleet is deployed, workers of two versions of the code run. So that they
 
 1. Each worker publishes in `kb:declared` what it declares, and refreshes that every 30 s.
 2. A declaration that no worker has published before is a new version: it replaces the one in `kb:schedules`. But a
-   schedule belongs to one app: while live workers of that app declare it, those of another app that declare it
+   schedule belongs to one app: while live workers of that app declare it, workers of another app that declare it
    otherwise do not start (`claim`). Workers that have loaded a package or file in common are of one app.
 3. One that is known is an older version: it is written again only when no live worker has the other one (all of
    the new version were rolled back).
@@ -100,7 +100,7 @@ class DeclaredSchedules:
         """Take the names of the declared schedules for the apps of this process, before anything else of it starts.
 
         Raises:
-            ConfigError: one of them is that of another app, and live workers declare it otherwise.
+            ConfigError: one of them belongs to another app, and live workers declare it otherwise.
             RedisUnavailable: call again.
         """
         if not self._declared:

@@ -184,8 +184,8 @@ class TaskProtection(Role):
             return
         self._complained = True
         logger.warning(
-            "the task's scale-in protection was not changed: %s. Jobs go on, but a scale-in or a "
-            "deployment may stop this task amid a long one. The task must belong to a service, and "
+            "the task's scale-in protection was not changed: %s. Jobs continue, but a scale-in or a "
+            "deployment may stop this task during a long one. The task must belong to a service, and "
             "its role needs ecs:UpdateTaskProtection and ecs:GetTaskProtection. Tried again silently",
             why,
         )

@@ -183,7 +183,7 @@ def _note(connection: Connection, keys: Keys, queues: Sequence[bytes], read: int
         *(("LLEN", keys.queue(text_of(name))) for name in queues),
     )
     total = max(sum(sizes), read)
-    return f"looked at {read:,} of {total:,} jobs; the next look goes on behind them"
+    return f"looked at {read:,} of {total:,} jobs; the next look continues after them"
 
 
 def _queues(connection: Connection, keys: Keys, infos: Mapping[str, bytes | None]) -> Sequence[str]:

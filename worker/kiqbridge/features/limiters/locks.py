@@ -162,8 +162,7 @@ class Keeper:
         if not is_held and not held.is_over:
             self._renewed.discard(held)
             logger.warning(
-                "a lock of %s was lost, since it was not renewed in time or the limiter was reset: what it stood "
-                "for goes on, and is not counted any more",
+                "a lock of %s was lost, since it was not renewed in time or the limiter was reset: its job continues, and is not counted any more",
                 held.lock.key,
             )
 

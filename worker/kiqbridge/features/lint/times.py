@@ -113,7 +113,7 @@ def rules_in_utc(surroundings: Surroundings) -> Iterator[Finding]:
             if _has_hours(each):
                 why = "its hours are an hour later on local clocks in summer"
             texts = (
-                f"{each.definition.expression} is an event of type Schedule, which knows UTC only",
+                f"{each.definition.expression} is an event of type Schedule, which has UTC only",
                 why,
                 "use Type: ScheduleV2 with ScheduleExpressionTimezone and a tick in the Input",
             )

@@ -299,7 +299,7 @@ class Child:
             self.wait_end(0)
             return "closed the socket to its worker and was killed"
         if code >= 0:
-            return f"ended with exit code {code} in the midst of it"
+            return f"ended with exit code {code} while the job ran"
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""

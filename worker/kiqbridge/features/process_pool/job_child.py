@@ -327,7 +327,7 @@ class _Loop:
 
     def _run(self) -> None:
         why = keep_loop_running(self.loop, is_over=lambda: False, report=_report)
-        logger.error("the event loop of this child process cannot go on (%s): it ends", why)
+        logger.error("the event loop of this child process cannot continue (%s): it ends", why)
         flush_logging()
         os._exit(_LOOP_LOST)
 
@@ -340,7 +340,7 @@ class _Loop:
 
 
 def _report(what: str, error: BaseException | None) -> None:
-    logger.error("the event loop was ended: %s; it goes on", what, exc_info=error)
+    logger.error("the event loop was stopped: %s; it continues", what, exc_info=error)
 
 
 def _stacks_of_others() -> str:

@@ -125,7 +125,7 @@ class Channel:
             self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
-        """Wait for a message; None when the other end is gone, in the midst of one too."""
+        """Wait for a message; None when the other end is gone, also if a part of one has come."""
         self.check()
         try:
             header = self._read(_HEADER.size)

@@ -10,7 +10,7 @@ This is the pool for work that keeps the interpreter lock, and the only one that
 against code that does not cooperate: by SIGKILL.
 
 A child that cannot start is no failure of the job: a release that is gone, no descriptor or process left. The job
-goes back to its queue, no more of its kind are claimed, and the worker is not ready, until a child has started; that
+goes back to its queue, no more jobs of its kind are claimed, and the worker is not ready, until a child has started; that
 is tried again and again.
 """
 
@@ -197,7 +197,7 @@ class ProcessPool:
         self.interrupt(owner)
 
     def stop(self) -> None:
-        """End all children; those that are in the midst of a job are killed."""
+        """End all children; those that run a job are killed."""
         with self._changed:
             self._starts_no_more = True
             self._starts.end()

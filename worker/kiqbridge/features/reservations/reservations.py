@@ -133,7 +133,7 @@ class Reservations(Role):
                 return
             self.lost += 1
             logger.error(
-                "thread %s does not come back from job %s: it hangs in C, or catches what interrupts it; "
+                "thread %s does not come back from job %s: it hangs in C, or catches the interruption; "
                 "another thread takes its place",
                 run.tid,
                 orphan_id(run.job.text),
@@ -148,7 +148,9 @@ class Reservations(Role):
         else:
             is_ours, what = self._requeue(run)
         if not is_ours:
-            logger.warning("job %s ran longer than its max_run_s, and was not ours any more", name)
+            logger.warning(
+                "job %s ran longer than its max_run_s, and belongs to another worker now", name
+            )
             return
         self._parts.run_marks.taken(job.text)
         self.overran += 1

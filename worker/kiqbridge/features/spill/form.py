@@ -124,7 +124,7 @@ class SpillKey:
                 keys.append(stored.read(within_s, VersionStage="AWSPREVIOUS"))
         if not keys[0]:
             raise RedisMisconfigured(
-                f"{stored.name} is empty, and signs what is spilled: put a long random text into it"
+                f"{stored.name} is empty: put a long random text into it, which signs spilled messages"
             )
         self._keys = [key.encode() for key in keys if key]
         self._read_at = self._clock()

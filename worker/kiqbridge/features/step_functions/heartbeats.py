@@ -114,8 +114,7 @@ class TaskHeartbeats(LazyRole):
         except NobodyWaits as error:
             each.due = None
             logger.warning(
-                "no task waits for job %s of class %s any more (%s); the job goes on, and its outcome will "
-                "not be taken",
+                "no task waits for job %s of class %s any more (%s); the job continues, and its outcome will not be accepted",
                 task.jid,
                 task.job_class,
                 error,

@@ -361,9 +361,7 @@ class Isolation(Role):
             if settlement.notify is not None:
                 settlement.notify()
         else:
-            logger.warning(
-                "a suspect was not ours any more; the worker that has it decides about it"
-            )
+            logger.warning("a suspect belongs to another worker now; that one decides about it")
         self._until_written(lambda: self._claimer.claim((), 0))
         if not settlement.failed:
             forget_orphan(self._connection, self._keys, orphan_id(text))
@@ -397,4 +395,4 @@ class Isolation(Role):
         try:
             self._lead.release()
         except KiqbridgeError as error:
-            logger.debug("the lock of the isolation ends by itself in %.0f s: %s", LOCK_S, error)
+            logger.debug("the lock of the isolation expires in %.0f s: %s", LOCK_S, error)

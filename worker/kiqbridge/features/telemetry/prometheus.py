@@ -96,7 +96,7 @@ class PrometheusPort(Role):
                 is_reported = True
                 logger.warning(
                     "no numbers for Prometheus: port %s of %s cannot be taken (%s); jobs run all the same, and it is "
-                    "tried again every %g s. See what has it: ss -ltnp",
+                    "tried again every %g s. Find the program that uses it: ss -ltnp",
                     _shown(self._ports),
                     self._host,
                     error,

@@ -120,7 +120,7 @@ def _places(operator: Operator, options: argparse.Namespace) -> Sequence[Place]:
     places = [Place(kind="queue", name=name) for name in dict.fromkeys(options.queue)]
     places += [Place(kind="set", name=name) for name in dict.fromkeys(sets)]
     if not places:
-        raise PayloadError("say what is to be exported: --queue NAME, --set NAME or --all")
+        raise PayloadError("name what to export: --queue NAME, --set NAME or --all")
     return places
 
 

@@ -2,7 +2,7 @@
 
 A line is written at once when nothing was written for 20 ms, when it is an error, and when it is a warning
 and the last one is more than a millisecond ago; in a burst it waits at most 20 ms for its neighbours. So a job that kills its process has its `start`
-line written before it runs, unless the process was in the midst of a burst. An orderly exit, a fork
+line written before it runs, unless the process was in a burst. An orderly exit, a fork
 and `logging.shutdown` write what waits.
 
 When the reader is too slow the lines wait, at most 10,000 of them and 8 million characters. Those that come

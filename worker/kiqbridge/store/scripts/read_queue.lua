@@ -3,7 +3,7 @@
 -- were asked for; those that contain a text, if one is given.
 -- KEYS 1 queue list
 -- ARGV 1 how many to pass over, 2 `head` or `tail`: the end from which they are counted, 3 most jobs to look at, 4 most
---      bytes, 5 text that is looked for, or '', 6 how many to read at first: finding a place in the midst of a long
+--      bytes, 5 text that is looked for, or '', 6 how many to read at first: finding a place within a long
 --      list takes up to a millisecond, so a reader says here what fits
 -- Returns the length of the queue, how many jobs were looked at (at least one, if there is one), bytes of the largest of
 -- them, then for each that is given: how many were passed over before it, its text.

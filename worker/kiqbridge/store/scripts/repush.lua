@@ -5,7 +5,7 @@
 --      4 names of queues (set), 5 queue list
 -- ARGV 1 incarnation, 2 claimer, 3 number of the claim, 4 the job as claimed, 5 the job as it is
 --      pushed, 6 queue name
--- Returns 1, 0 when the job is not ours any more (given back, or pushed by a call whose reply was
+-- Returns 1, 0 when the job belongs to another worker now (given back, or pushed by a call whose reply was
 -- lost, or a later claim was made: this call was delivered late), -1 when the lease is gone (fenced).
 -- Repeated: the job is not in the list any more: 0, and nothing is pushed.
 -- See reliability §4.

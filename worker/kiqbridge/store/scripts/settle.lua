@@ -5,7 +5,7 @@
 --      4 sorted set (the in-flight list again: they leave Redis), then those of effects
 -- ARGV 1 incarnation, 2 claimer, 3 number of the claim, then for each job: the job as claimed, score, the job as it is
 --      to be kept, the effects of its end (parts/each_effect.lua)
--- Returns for each job 1, or 0 when it is not ours any more (given back, or settled by a call whose
+-- Returns for each job 1, or 0 when it belongs to another worker now (given back, or settled by a call whose
 -- reply was lost, or a later claim was made: this call was delivered late); -1 when the lease is gone
 -- (fenced). 2: settled, and its end has no place, since a key is of another type.
 -- Repeated: a job that is settled is not in the list any more: 0, and nothing is written.

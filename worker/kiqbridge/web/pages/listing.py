@@ -120,8 +120,7 @@ def parse_listing(query: QueryParams, view: View) -> Listing:
     if view.hides_some and any(getattr(where, name) for name in HIDDEN_FILTERS):
         raise HTTPException(
             403,
-            f"Words without a name, and the filters {', '.join(HIDDEN_FILTERS)}, look into what is hidden from the "
-            f"role {view.role}: search by class, error_class, queue, tag, older or newer, as in class:Mail*.",
+            f"Words without a name, and the filters {', '.join(HIDDEN_FILTERS)}, search values that are hidden from the role {view.role}: search by class, error_class, queue, tag, older or newer, as in class:Mail*.",
         )
     per = number_of(query.get("per", ""), ROWS[0])
     order = query.get("order", "")

@@ -115,7 +115,7 @@ def _act_on_one(request: Request, form: FormData, action: str) -> Response:
     process = ProcessSet(view_of(request).operator).find(str(form.get("identity", "")))
     if process is None:
         raise HTTPException(
-            404, "This process lives no more: it was stopped, or has lost Redis for a minute."
+            404, "This process is gone: it was stopped, or has lost Redis for a minute."
         )
     getattr(process, action)()
     name, jid = f"{plain(process.hostname, 60)}:{process.pid}", form.get("jid")
