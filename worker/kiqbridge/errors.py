@@ -1,4 +1,4 @@
-"""What can go wrong, as one small tree.
+"""All errors, as one small tree.
 
 Every message says what happened with the value at hand, where it came from, and what to do next.
 Foreign exceptions are translated at the border only (`raise ... from`), and no message carries a
@@ -38,7 +38,7 @@ class KiqbridgeError(Exception):
     unknown: Mapping[int, str] = MappingProxyType({})
 
     def note_pushed(self, jids: Sequence[str | None], states: Sequence[bool | None]) -> None:
-        """Note what became of the jobs of one call: True = in Redis, None = unknown; a jid of None is no job."""
+        """Note the outcome of the jobs of one call: True = in Redis, None = unknown; a jid of None is no job."""
         jobs = [
             (place, jid, state)
             for place, (jid, state) in enumerate(zip(jids, states, strict=True))
@@ -65,7 +65,7 @@ class PayloadError(KiqbridgeError, ValueError):
 
 
 class ArgumentMismatch(KiqbridgeError):  # noqa: N818 - reads as what happened, beside JobNotFound
-    """An argument of a job is not what the annotation of its parameter says; the message names all three.
+    """An argument of a job does not fit the annotation of its parameter; the message names all three.
 
     Raised before the job is called. The job is dead at once, since another try would meet the same argument,
     unless `on_error` of its class has a rule for this very class: `on_error={ArgumentMismatch: "retry"}`.
@@ -133,7 +133,7 @@ class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened,
 
 
 class BatchError(KiqbridgeError):
-    """A batch does not exist any more, or takes no more jobs; the message says which, and what to do."""
+    """A batch does not exist any more, or takes no more jobs; the message names it, and what to do."""
 
 
 class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisRefused
@@ -197,7 +197,7 @@ class ResultTimeout(KiqbridgeError, TimeoutError):  # noqa: N818 - reads as what
 
 
 class ResultOmitted(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """A job is done, but what it returned could not be kept: it is no JSON, or too long."""
+    """A job is done, but its result could not be stored: it is no JSON, or too long."""
 
 
 class EventError(KiqbridgeError):
@@ -252,7 +252,7 @@ class DecryptionFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
 
 
 class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """A limit stayed reached for as long as the caller would wait; nothing was taken from it.
+    """The limit had no room for as long as the caller waited; nothing was taken from it.
 
     A job that ends with it is put into `schedule` for later: no failure, and no retry is used up
     (docs/how_to/limiters.md).
@@ -293,15 +293,15 @@ class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
 
 
 class JobSkipped(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """Middleware ended a job without performing it; what a state machine gets that waits for its result."""
+    """Middleware ended a job without performing it; for a state machine that waits for its result."""
 
 
 class JobCancelled(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """An iterable job was cancelled; what a state machine gets that waits for its result."""
+    """An iterable job was cancelled; for a state machine that waits for its result."""
 
 
 class JobRemoved(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """An operator deleted or killed a job; what a state machine gets that waits for its result."""
+    """An operator deleted or killed a job; for a state machine that waits for its result."""
 
 
 class JobRefused(KiqbridgeError):  # noqa: N818 - reads as what happened

@@ -50,7 +50,7 @@ def read_audit(
     Args:
         operator: default `default_operator()`.
         most: how many at most.
-        before: id of an entry: only older ones. Empty if that entry is kept no more.
+        before: id of an entry: only older ones. Empty if that entry is not kept any more.
 
     Raises:
         RedisUnavailable: nothing was read.
@@ -75,7 +75,7 @@ def killed_since(operator: Operator, at: float) -> int:
 def record_audit(
     operator: Operator, action: str, target: str, detail: str = "", count: int = 1
 ) -> None:
-    """Add an entry for what was done to something else than jobs.
+    """Add an entry for an action on something other than jobs.
 
     Args:
         operator: in whose name it was done.

@@ -133,7 +133,7 @@ class Facts:
         classes: what each class did in the last five minutes.
         unknown: `CLASS in PLACE` → jobs of a class that no process declares which may take them. Looked at are the
             next job of each queue and the next retry; the doctor looks at more.
-        refused: what the server refused to answer, in words.
+        refused: questions that the server refused, in words.
         limits: by which they are judged.
     """
 

@@ -69,7 +69,7 @@ class Suspects:
 def fetch_in_flight(
     operator: Operator | None = None, *, most: int = MOST_OF_A_LIST, only_silent: bool = False
 ) -> list[HeldJob]:
-    """What our workers hold, by process and thread, in six round trips.
+    """The jobs that Kiqbridge's workers hold, by process and thread, in six round trips.
 
     Args:
         operator: default `default_operator()`.

@@ -62,7 +62,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relative:
-    """What a job belongs to, or what follows it.
+    """A job or batch to which a job belongs, or that follows it.
 
     Attributes:
         kind: `batch`, `chain`, `group` or `job`.
@@ -179,7 +179,7 @@ class JobHistory:
         parents: what it belongs to.
         children: what follows it, or was made of it.
         stack: where its thread is, if it runs and its process was asked within ten minutes (`Process.dump_threads`).
-        refused: what the server refused to answer, in words.
+        refused: questions that the server refused, in words.
         rest: what of queues and sets was not looked at, since the look was bounded; None: nothing.
     """
 

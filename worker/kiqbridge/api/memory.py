@@ -90,7 +90,7 @@ class KindOfKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryByKind:
-    """What takes the memory of a server.
+    """The memory of a server by kind of key.
 
     Attributes:
         used: bytes that the server uses.
@@ -132,7 +132,7 @@ def fetch_memory_by_kind(
     most_s: float = MOST_S,
     scanned: tuple[Sequence[bytes], bool] | None = None,
 ) -> MemoryByKind:
-    """Measure what the keys of this database take, in at most some 50 round trips.
+    """Measure the memory of the keys of this database, in at most some 50 round trips.
 
     Args:
         operator: default `default_operator()`.

@@ -31,7 +31,7 @@ _AT_ONCE: Final = 250
 
 
 class Counts(NamedTuple):
-    """What was measured of a class. A page has tens of thousands of them.
+    """The measurements of a class. A page has tens of thousands of them.
 
     Attributes:
         executions: those that failed included.
@@ -127,7 +127,7 @@ def top_jobs(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> TopJobs:
-    """What every class did lately; an hour is one round trip.
+    """Executions of every class in the last minutes; an hour is one round trip.
 
     Args:
         minutes: length of the span in buckets of a minute, from 1 to 480; more are cut to 480.
@@ -172,7 +172,7 @@ def job_metrics(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> JobMetrics:
-    """What one class did in the last minutes, with its durations; an hour is one round trip.
+    """Executions of one class in the last minutes, with their durations; an hour is one round trip.
 
     Args:
         job_class: as `top_jobs` names it.

@@ -52,7 +52,7 @@ class Process:
     Attributes:
         identity: its name in Redis, `HOST:PID:NONCE`.
         info: what does not change while it lives (§10.2).
-        fields: its hash, the fields besides `info`.
+        fields: its hash, the fields other than `info`.
         operator: whose.
         expires_in_s: seconds after which its hash is forgotten, by the server's clock; None: it has no such term.
     """
@@ -168,7 +168,7 @@ class Process:
         return number_in(self.info.get("started_at"))
 
     def is_silent(self, now: float) -> bool:
-        """Whether its heartbeat is late at `now` (epoch seconds): what runs in it is not known any more."""
+        """Whether its heartbeat is late at `now` (epoch seconds): its jobs are not known any more."""
         return self.silent_s(now) > SILENT_AFTER_S
 
     @property
@@ -188,7 +188,7 @@ class Process:
 
     @property
     def troubles(self) -> Sequence[str]:
-        """What it cannot do until somebody changes something; Ruby's processes do not say."""
+        """Its troubles that do not end by themselves; Ruby's processes do not say."""
         return _texts(self.fields.get(TROUBLES, "")) or []
 
     @property

@@ -224,7 +224,7 @@ class ScheduleSet:
         for_s: float | None = None,
         until: float | datetime | None = None,
     ) -> SchedulePause:
-        """Let it fire no more; see `kiqbridge.Schedules.pause`.
+        """Stop it from firing; see `kiqbridge.Schedules.pause`.
 
         Raises:
             PayloadError: a wrong value.
@@ -248,7 +248,7 @@ class ScheduleSet:
         return was_paused
 
     def skip(self, name: str, count: int = 1) -> Sequence[int]:
-        """Let its next occurrences not fire; their instants, epoch seconds.
+        """Skip its next occurrences; their instants, epoch seconds.
 
         Raises:
             PayloadError: there is no such schedule, or `count` is out of range.

@@ -58,11 +58,11 @@ class SortedEntry(ListedJob):
         return self.retry()
 
     def reschedule(self, at: float) -> bool:
-        """Let it be due at another time (epoch seconds); whether it was still there."""
+        """Change the time at which it is due (epoch seconds); whether it was still there."""
         return bool(self.parent.apply("reschedule", [self], at=at))
 
     def move(self, to: str) -> bool:
-        """Let it go to another queue when it is due, or retried; whether it was still there."""
+        """Move it to another queue when it is due, or retried; whether it was still there."""
         return bool(self.parent.apply("move", [self], to=to))
 
     def requeue(

@@ -64,7 +64,7 @@ class Sources:
 
 
 def fetch_sources(operator: Operator | None = None) -> Sources:
-    """What came in from AWS, in two round trips.
+    """The events that came from AWS, in two round trips.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.

@@ -233,7 +233,7 @@ def named(command: str, **names: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is wrong at one moment.
+    """The problems at one moment.
 
     Attributes:
         at: epoch seconds, by the clock of Redis.

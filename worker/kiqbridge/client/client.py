@@ -126,7 +126,7 @@ class Client(Operations):
         return client
 
     def use_fleets(self, fleets: "Fleets") -> None:
-        """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
+        """Push each job to the fleet of its queue; all other calls stay with the Redis of this client."""
         self.fleets = seams.call("fleet_writers")(fleets, self.writer)
 
     def _writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
@@ -258,7 +258,7 @@ class Client(Operations):
         return prepare_plain(item, client_now(), self.fleet_profile.current)
 
     async def apush_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """Enqueue many jobs as `push_bulk` does, on a thread, so that the event loop goes on (`off_loop`)."""
+        """Enqueue many jobs as `push_bulk` does, on a thread, so that the event loop continues (`off_loop`)."""
         return await off_loop(self.push_bulk, item)
 
     def push_once(

@@ -49,7 +49,7 @@ class JobHandle(JobId):
         return status
 
     def history(self) -> Any:
-        """Its life, a `kiqbridge.api.JobHistory`: what happened to it, what holds it now, and why it waits.
+        """Its life, a `kiqbridge.api.JobHistory`: its events, the process that has it, and why it waits.
 
         Raises:
             RedisUnavailable, RedisRefused: not everything was read.

@@ -70,7 +70,7 @@ class Operations:
         return mark
 
     def pause_queue(self, name: str, **options: "Unpack[PauseOptions]") -> "Pause":
-        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
+        """Stop all workers from taking jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
 
         In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
         end.
@@ -97,9 +97,9 @@ class Operations:
         return pauses.unpause(self.pool, self.keys, "queue", name)
 
     def pause_class(self, job_class: object, **options: "Unpack[PauseOptions]") -> "Pause":
-        """Let our workers run no job of this class: those they meet are put off, a minute each time.
+        """Stop Kiqbridge's workers from running jobs of this class: those they meet are put off, a minute each time.
 
-        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
+        In effect within a second; Ruby's workers ignore it. After the end of the pause jobs
         come back within 70 s.
 
         Args:

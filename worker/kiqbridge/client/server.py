@@ -260,14 +260,14 @@ class CapsuleSetup:
 
 
 class Server:
-    """What the jobs of a worker run with: the counterpart of Sidekiq's `configure_server`.
+    """The configuration of a worker in code: the counterpart of Sidekiq's `configure_server`.
 
     Attributes:
         middleware: around each job.
         client_middleware: around each push of the worker, also when it moves a scheduled job.
         backtrace_cleaner: applied before a backtrace is kept with a failed job.
         error_handlers, death_handlers: called in order; their own errors are logged.
-        missed_tick_handlers: called with ticks of schedules that did not come; likewise.
+        missed_tick_handlers: called with missed ticks of schedules; likewise.
         events: see `on`.
         resources: see `lifespan`.
         capsules: see `capsule`.

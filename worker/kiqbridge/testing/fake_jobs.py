@@ -172,7 +172,7 @@ class FakeJobs:
         limit: int | None = None,
         raise_errors: bool = True,
     ) -> int:
-        """Perform what is due, the oldest first, and what that enqueues, until nothing of it is left.
+        """Perform the jobs that are due, the oldest first, and the jobs that these enqueue, until none is left.
 
         Scheduled jobs and retries are performed once the clock has reached their time.
 
@@ -212,7 +212,7 @@ class FakeJobs:
         return count
 
     def clear(self) -> None:
-        """Forget all jobs, guards, ledgers and what was performed; the clock stays."""
+        """Forget all jobs, guards, ledgers and performed jobs; the clock stays."""
         self.memory.clear()
         self.performed.clear()
 

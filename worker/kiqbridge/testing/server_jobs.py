@@ -34,7 +34,7 @@ RECOVER_AFTER_S: Final = 30.0
 
 
 class RealJobs:
-    """What the fixture `kiqbridge_redis` gives.
+    """The value of the fixture `kiqbridge_redis`.
 
     Args:
         client: of the server.
@@ -182,9 +182,9 @@ class RealJobs:
 
 @contextmanager
 def real_jobs(url: str) -> Iterator[RealJobs]:
-    """Within, declared jobs push to this server, and `drain` performs what is there.
+    """Within, declared jobs push to this server, and `drain` performs its jobs.
 
-    The default client is as before afterwards. What middleware is for all default clients is on it, too.
+    The default client is as before afterwards. It has the middleware of all default clients, too.
     """
     with own_default_client():
         jobs = RealJobs(configure(url), url)

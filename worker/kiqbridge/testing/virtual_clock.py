@@ -30,7 +30,7 @@ class VirtualClock:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the clock is stopped."""
         return self._frozen is not None
 
     def now(self) -> float:
@@ -71,14 +71,14 @@ class VirtualClock:
         self._pass(float(epoch_seconds(to, field="to")), schedules=schedules)
 
     def freeze(self, at: datetime | float | None = None) -> None:
-        """Let the clock stand still, from now on or at any time (aware datetime, or epoch seconds).
+        """Stop the clock, now or at any time (aware datetime, or epoch seconds).
 
-        Nothing fires: this is where a test begins. `move` and `travel` move a clock that stands still.
+        Nothing fires: this is where a test begins. `move` and `travel` move a stopped clock.
         """
         self._frozen = self.now() if at is None else float(epoch_seconds(at, field="at"))
 
     def unfreeze(self) -> None:
-        """Let the clock go on from where it stands."""
+        """Let the clock run again."""
         if self._frozen is not None:
             self._offset_s, self._frozen = self._frozen - time.time(), None
 

@@ -127,7 +127,7 @@ class Batch(TakesSteps):
             self._jobs, self._launches, self._children = [], [], []
 
     def takes_from(self, client: object) -> bool:
-        """Whether it takes what is pushed through this client."""
+        """Whether it takes jobs that are pushed through this client."""
         return client is self.client
 
     def push(self, item: Mapping[str, Any]) -> str | None:
@@ -310,7 +310,7 @@ class Batch(TakesSteps):
         self._is_new = False
 
     def cancel(self) -> None:
-        """Perform none of its jobs any more, nor of its children's; those that run go on to their end.
+        """Begin no more of its jobs, and none of its children's; running ones continue to their end.
 
         Workers see it within about five seconds. A job that is not performed ends as cancelled, so the batch
         becomes complete, and never succeeds. Cancelling again changes nothing.

@@ -200,9 +200,9 @@ def chain(*links: Any, pass_result: bool = False) -> Chain:
 
     Args:
         links: calls, declared jobs without arguments, groups, other chains.
-        pass_result: each job gets what the one before it has returned as its first argument, by way of JSON, up
-            to 256 KiB. A value that has no JSON text ends the chain, with an error in the log. What stands
-            behind a group gets nothing, unless the group has `pass_results`.
+        pass_result: each job gets the result of the one before it as its first argument, as JSON of up to 256 KiB.
+            A value that has no JSON text ends the chain, with an error in the log. The step after a group gets no
+            argument, unless the group has `pass_results`.
 
     Raises:
         PayloadError: there is no link, or one that cannot be one.
@@ -219,7 +219,7 @@ def chain(*links: Any, pass_result: bool = False) -> Chain:
 def group(
     *members: Any, then: Any = None, pass_results: bool = False, description: str = ""
 ) -> Group | Chain:
-    """Jobs that run side by side: a batch of its own, whose success begins what stands behind it.
+    """Jobs that run side by side: a batch of its own, whose success begins the next step.
 
     Args:
         members: calls, declared jobs without arguments, chains, other groups.

@@ -170,7 +170,7 @@ _persisted = CurrentAttributes()
 def persist(
     variables: Mapping[str, ContextVar[Any]] | None = None, /, **named: ContextVar[Any]
 ) -> None:
-    """Let these context variables travel with each job that this process enqueues or performs.
+    """Pass these context variables on with each job that this process enqueues or performs.
 
     Adds middleware to `server` and to the clients that declared jobs push through. Each call is a
     group of its own, for one CurrentAttributes class of Ruby; call it in Ruby's order. On the wire
@@ -187,7 +187,7 @@ def persist_locale(
     get: Callable[[], str | None] = locale.get,
     activate: Callable[[str], AbstractContextManager[Any]] | None = None,
 ) -> None:
-    """Let the locale travel with each job; arguments as `Locale`. The last call counts."""
+    """Pass the locale on with each job; arguments as `Locale`. The last call counts."""
     global _locale
     former, _locale = _locale, Locale(get, activate)
     _install(_locale, instead_of=former)

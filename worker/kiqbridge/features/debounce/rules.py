@@ -35,7 +35,7 @@ class _SpanRule(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debounce(_SpanRule):
-    """Rule: the last of several pushes with the same arguments runs, once no more have come for a while.
+    """Rule: the last of several pushes with the same arguments runs, once no other one has come for a while.
 
     Attributes:
         wait_s: seconds without another push until the job runs.
@@ -86,7 +86,7 @@ class Throttle(_SpanRule):
         per_s: length of a span in seconds. Spans are fixed: with 60, each begins with the minute of the clock of
             Redis.
         by: which arguments count, as for `Unique`.
-        over: "drop": what is too much is not pushed, and the answer is None. "later": it is scheduled for the
+        over: "drop": further jobs are not pushed, and the answer is None. "later": it is scheduled for the
             next span with room.
 
     Raises:

@@ -52,7 +52,7 @@ class Schedules:
         return f"Schedules({self._client})"
 
     def save(self, schedule: Schedule | ScheduleDefinition, *, dry_run: bool = False) -> Change:
-        """Create a schedule or change it; what it was paused for stays.
+        """Create a schedule or change it; a pause stays as it is.
 
         In effect within seconds. If only its job or policies change, occurrences that are due already and not
         placed yet follow the new definition; if its times change, it counts from now.
@@ -97,7 +97,7 @@ class Schedules:
         """Save several, after a look at all of them: one that is refused keeps the others from being written.
 
         Returns:
-            The name of each, and what became of it.
+            The name of each, and its outcome.
 
         Raises:
             ConfigError: as `save`; nothing was written.
@@ -142,7 +142,7 @@ class Schedules:
         raise busy(name)
 
     def pause(self, name: str, **options: Unpack[PauseOptions]) -> SchedulePause:
-        """Let a schedule fire no more, one of a template as well; jobs that are in a queue run.
+        """Stop a schedule from firing, also one of a template; jobs that are in a queue run.
 
         What comes due meanwhile is not caught up. Pausing again replaces reason and end. A name that is not
         known is paused for later.
@@ -186,7 +186,7 @@ class Schedules:
         raise busy(name)
 
     def skip_next(self, name: str, count: int = 1) -> Sequence[int]:
-        """Let the next occurrences not fire; their instants, epoch seconds. Those skipped already do not count.
+        """Skip the next occurrences; their instants, epoch seconds. Those skipped already do not count.
 
         Raises:
             PayloadError: there is no such schedule, or `count` is no number from 1 to 1,000.

@@ -189,7 +189,7 @@ def csv_rows(
         source: path, or a function that opens the file in binary mode.
         cursor: as `build_enumerator` got it.
         header: the first row names the columns, and each row is a dict, as csv.DictReader gives it:
-            what is missing is None, what is too much a list under None. Else each row is a list.
+            missing values are None, further ones a list under None. Else each row is a list.
         encoding: as for `lines`.
         dialect: as for csv.reader, such as `delimiter=";"`.
 

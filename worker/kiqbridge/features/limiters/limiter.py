@@ -139,7 +139,7 @@ class leaky(Limiter):  # noqa: N801 - as above
 
     Args:
         name: shared by all who use this limiter.
-        size: how many may come at once after a rest.
+        size: how many may come at once after a pause.
         per: in which time the full bucket drains: "second", "minute", "hour", "day", or seconds.
         patience: `wait_timeout_s`, `put_off_s`, `max_put_offs` and `client`, see `PatienceOptions`.
 

@@ -108,7 +108,7 @@ class Limiter(ABC):
         return f"<limiter {self.kind} {self.name}>"
 
     def within_limit(self) -> "Within":
-        """What is done within the limit: for `with` and `async with`, once.
+        """Enter the limit, for the body of `with` or `async with`, once.
 
         Raises, on entering:
             OverLimit: the limit stayed reached for `wait_timeout_s`, or it is certain that it will, or the
@@ -130,7 +130,7 @@ class Limiter(ABC):
     def reset(self) -> bool:
         """Forget its state, so that all of it is free; False: there was none.
 
-        A job that holds a lock of a concurrent limiter goes on, and is not counted any more.
+        A job that holds a lock of a concurrent limiter continues, and is not counted any more.
 
         Raises:
             RedisUnavailable: not known; repeat it.
@@ -230,9 +230,9 @@ class Within:
             await _in_thread(self._attempt.leave)
 
     def points_used(self, points: float) -> None:
-        """Correct the estimate by what a request has truly cost, once; for the kind `points`.
+        """Correct the estimate once, by the true cost of a request; for the kind `points`.
 
-        What was not needed is free again; what was taken beyond it is owed, and drains before others enter.
+        Unused points are free again; points beyond the estimate are owed, and drain before others enter.
 
         Raises:
             TypeError: the limiter is of another kind, or nothing was entered.

@@ -43,7 +43,7 @@ class Result:
         at: when, epoch seconds.
         value: what it returned, as JSON carries it; None if it did not end well.
         is_encrypted: `value` is that of an encrypted job, and in the form in which Redis has it.
-        is_omitted: it is done, but what it returned is no JSON, or too long.
+        is_omitted: it is done, but its result is no JSON, or too long.
         error, message: class and message of its last error, or "".
     """
 

@@ -71,7 +71,7 @@ def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = N
 
     Raises:
         JobFailed: it has ended without success: it is dead, or was discarded.
-        ResultOmitted: it is done, but what it returned could not be kept.
+        ResultOmitted: it is done, but its result could not be stored.
         ResultTimeout: there is no result yet.
         PayloadError, RedisUnavailable, DecryptionFailed: as `fetch_result`.
     """

@@ -26,7 +26,7 @@ class HeldLock(NamedTuple):
     Attributes:
         name: `CLASS:SHA256`.
         jid: of the job.
-        until: when it does not count any more, whatever became of the job: epoch seconds.
+        until: when it does not count any more, however the job ended: epoch seconds.
     """
 
     name: str
