@@ -77,7 +77,7 @@ def check_body(function: Callable[..., Any], name: str) -> None:
     """
     try:
         lines, first = inspect.getsourcelines(inspect.unwrap(function))
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        tree = _parsed(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return  # a shell, or a function that was made: what is missing raises when it is used
     for node in ast.walk(tree):
@@ -120,7 +120,7 @@ def _edits_below(root: Path) -> Iterator[str]:
     for file in _sources(root):
         try:
             text = file.read_bytes()
-            tree = ast.parse(text) if any(word in text for word in _WORDS) else None
+            tree = _parsed(text) if any(word in text for word in _WORDS) else None
         except (OSError, SyntaxError, ValueError):
             continue
         if tree is not None:
@@ -129,6 +129,13 @@ def _edits_below(root: Path) -> Iterator[str]:
                 {(line, fault) for node in ast.walk(tree) for line, fault in _faults(node)}
             )
             yield from (f"{where}:{line}: {fault}" for line, fault in faults)
+
+
+def _parsed(text: str | bytes) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SystemError:  # before Python 3.11.8, if a finalizer parsed something meanwhile (gh-106905)
+        return ast.parse(text)
 
 
 def _sources(root: Path) -> Iterator[Path]:
