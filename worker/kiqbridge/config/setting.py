@@ -138,7 +138,7 @@ def shown_default(setting: Setting) -> str:
     """The default as people write it."""
     if setting.default_text is not None:
         return setting.default_text
-    if isinstance(setting.default, list | dict):
+    if isinstance(setting.default, list | dict | tuple):
         return ", ".join(setting.default) or "none"
     if isinstance(setting.default, bool):
         return str(setting.default).lower()
