@@ -69,9 +69,20 @@ REFERENCE: Final = {
 """Page below reference/python/ → its title, and names below `kiqbridge`."""
 OPTIONS: Final = {
     **dict.fromkeys(["Job", "client.function_job.FunctionJob"], "\n    options:\n      inherited_members: true"),
-    "Client": '\n    options:\n      filters: ["!^_[^_]", "!^(use_fleets|handle_from)$"]',
+    **{
+        name: f'\n    options:\n      filters: ["!^_[^_]", "!^({inner})$"]'
+        for name, inner in {
+            "Client": "use_fleets|handle_from",
+            "flow": (
+                "adjective|check|check_payload|is_later|keys|name_of|option|part|refusal|script_args|stamp|"
+                "item|needs_value|takes_value|whole_item|step|steps|passes_value|take_steps|takes_from"
+            ),
+            "flow.limiter": "asked|attempt|entry|place",
+            "api": "is_queue|newest_first",
+        }.items()
+    },
 }  # fmt: skip
-"""Of what users call, and no other part of the package."""
+"""Without what other parts of the package call."""
 RULES_OF: Final = {
     "now": "What waits, fails, dies, and does not come. The list of the page Now judges; the numbers are its limits.",
     "redis": "The server.",

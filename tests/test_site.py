@@ -48,6 +48,15 @@ MADE = [
 """Page → what only docstrings, a file outside of docs/, or a name made a link puts there."""
 
 
+INNER = [
+    ("client.html", "handle_from"),
+    ("flow.html", "script_args"),
+    ("flow.html", "take_steps"),
+    ("api.html", "is_queue"),
+]
+"""Page of the Python reference → what only the package itself calls."""
+
+
 @pytest.fixture
 def site(tmp_path):
     return build_site(tmp_path / "site")
@@ -57,6 +66,8 @@ def test_it_builds_has_all_pages_and_loads_nothing_from_elsewhere(site):
     """One test, since test processes that share its work would each build the site."""
     for page, text in MADE:
         assert text in (site / page).read_text(encoding="utf-8"), page
+    ids = {page: (site / "reference/python" / page).read_text("utf-8") for page, _ in INNER}
+    assert [name for page, name in INNER if f'.{name}"' in ids[page]] == []
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
 
     found = [
