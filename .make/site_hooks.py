@@ -30,9 +30,10 @@ BOOSTS = {
     "how_to/schedules.md": 6,
     "how_to/": 3,
     "tutorial/": 2,
+    "reference/python/": 0.5,
     "reference/": 1.5,
 }
-"""How a path begins → how much more a hit of the search counts there; 1 elsewhere. Decisions are not found: they say why, not how."""
+"""Beginning of a path, the first that fits → how much more a hit of the search counts there; 1 elsewhere. Decisions are not found: they say why, not how."""
 RECORDING = re.compile(
     r'<div class="recording">.*?<code>(?P<text>.*?)</code></pre></div>\s*</div>', re.DOTALL
 )
