@@ -391,7 +391,7 @@ class TestResultsOfAGroup:
         results = group(call(send, 1), pass_results=True)
         for flow, said in (
             (results, "give then="),
-            (chain(results, group(call(send, 2))), "no other group"),
+            (chain(results, group(call(send, 2))), "and not a group"),
             (group(results, then=report), "give then="),
             (group(group(call(send, 1)), then=report, pass_results=True), "ends with a job"),
         ):

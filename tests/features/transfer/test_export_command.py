@@ -519,7 +519,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("args", "reason"),
         [
-            (["x.jsonl"], "say what is to be exported"),
+            (["x.jsonl"], "name what to export"),
             (["--all"], "name a FILE"),
             (["all.jsonl", "--all"], "it exists"),
             (["-", "--all", "--take"], "--take needs a FILE"),

@@ -147,7 +147,7 @@ def test_any_user_and_password_arrive_as_they_are(user, password):
     ("stored", "base", "words"),
     [
         ("", BASE, "it is empty"),
-        ('{"password": "s3cret"', BASE, "begins as a JSON object"),
+        ('{"password": "s3cret"', BASE, "begins like a JSON object"),
         ('{"url": "s3cret"}', BASE, "its url is not an address"),
         ('{"password": 1}', BASE, "its password is not a text"),
         ('{"host": "h", "port": "s3cret"}', BASE, "port or db is not a whole number"),
