@@ -42,6 +42,8 @@ _FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
 )
+_CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
+_NAME = re.compile(r"(?<=>)[^<]+")
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -67,6 +69,15 @@ def _played(block: re.Match[str]) -> str:
     return (
         f'<div class="recording" id="recording"><pre tabindex="0"><code>{shown}</code></pre></div>'
     )
+
+
+def on_post_page(output: str, **_more: object) -> str:
+    """Let long names in tables break between their parts only."""
+    return _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), output)
+
+
+def _breakable(name: re.Match[str]) -> str:
+    return re.sub(r"[_./:=|]+(?=[A-Za-z])", r"\g<0><wbr>", name[0])
 
 
 def on_post_build(config: MkDocsConfig) -> None:

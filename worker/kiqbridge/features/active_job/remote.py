@@ -15,7 +15,7 @@ class RemoteActiveJob(RemoteJob):
 
         NightlyJob.perform_async(date(2026, 1, 1), copy=True)
 
-    Arguments are those of docs/how_to/rails.md, keyword arguments included.
+    Arguments are those of docs/reference/job_options.md, keyword arguments included.
     """
 
     _is_active_job: ClassVar[bool] = True

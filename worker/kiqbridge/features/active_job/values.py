@@ -158,7 +158,7 @@ def _object(value: Mapping[str, Any], path: str) -> Any:
     if read is None:
         raise PayloadError(
             f"{path}: {shorten(value[SERIALIZED])} is a serializer that is not known here; let Rails enqueue "
-            "what JSON has, or what Active Job serializes by itself (docs/how_to/rails.md)"
+            "what JSON has, or what Active Job serializes by itself (docs/reference/job_options.md)"
         )
     try:
         return read(value)
