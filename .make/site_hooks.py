@@ -43,7 +43,8 @@ _NAMED = re.compile(
     r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
 )
 _CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
-_NAME = re.compile(r"(?<=>)[^<]+")
+_LONG = re.compile(r"(?<![^\s>])[^\s<>\"]{12,}(?![^<]*>)")
+"""A word of a text, not of a tag."""
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -73,7 +74,7 @@ def _played(block: re.Match[str]) -> str:
 
 def on_post_page(output: str, **_more: object) -> str:
     """Let long names in tables break between their parts only."""
-    return _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), output)
+    return _CELL.sub(lambda cell: _LONG.sub(_breakable, cell[0]), output)
 
 
 def _breakable(name: re.Match[str]) -> str:
