@@ -155,7 +155,7 @@ FAILING_CLASS: Final = Rule(
     reports=f"classes of which {LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed, "
     f"from {LIMITS.fewest_executions} executions on",
     why="Their jobs fill the retry set, and die when their retries are used up.",
-    do="Look at its errors; pause the class or its queue while the cause lasts.",
+    do="Look at its errors, on its page or by kiqbridge metrics CLASS; pause the class or its queue while the cause lasts.",
     well="no class fails in mass",
     limit="failed_share",
     command="kiqbridge class pause CLASS --for 1h",
