@@ -13,6 +13,7 @@ from kiqbridge.api.verdict import Status
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.features.batches import doctor
 from kiqbridge.features.batches.doctor import LOST
+from kiqbridge.features.batches.ops import outline_ops, write_ops
 from kiqbridge.features.doctor.examination import examine
 from kiqbridge.features.gone_jobs import places as gone_places
 from kiqbridge.flow import Batch, BatchSet, call, chain, group
@@ -193,6 +194,25 @@ def test_jobs_of_a_block_have_class_and_place_and_its_chains_their_picture(
     text = browser.open(f"/batches/{mixed.bid}").text
     assert text.count("not begun OverviewSend") == 1
     assert "done OverviewSend" in text
+
+
+def test_chains_that_are_added_to_a_batch_that_is_there_have_their_picture(
+    send, client, redis, run
+):
+    with Batch(client=client) as batch:
+        chain(call(send, 1), call(send, 2)).perform_async(client=client)
+
+    for number in range(3):
+        Batch(batch.bid, client=client).add(chain(call(send, number), call(send, 9), call(send, 8)))
+
+    shown = run("batch", "show", batch.bid)[1]
+    two = "OverviewSend (pending) → OverviewSend (waiting)"
+    assert shown.count(f"steps       {two}\n") == 1
+    assert shown.count(f"steps       {two} → OverviewSend (waiting)\n") == 3
+    [first] = json.loads(redis.hget(f"kb:flow:batch:{batch.bid}", "outline"))[:1]
+    [op] = outline_ops(client.keys, batch.bid, [[{"job": {"jid": first[0][0], "class": "Again"}}]])
+    write_ops(client, [op], "again")
+    assert run("batch", "show", batch.bid)[1] == shown
 
 
 def test_a_page_of_many_batches_takes_no_more_round_trips_than_one_of_few(browser, redis, trips):

@@ -22,7 +22,7 @@ FEATURE = Feature(
     barrier="cancelled:CancelledBatches",
     values={"next": "steps:passes_value", "place": "steps:gives_result"},
     effects=[
-        *("batch_make", "batch_jobs", "batch_seal"),
+        *("batch_make", "batch_jobs", "batch_seal", "batch_outline"),
         *("batch_end", "batch_result", "batch_results_over"),
     ],
     open_jobs="gone",

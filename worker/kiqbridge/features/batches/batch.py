@@ -27,7 +27,14 @@ from kiqbridge.features.batches.calls import Call, call
 from kiqbridge.features.batches.chains import Flow, TakesSteps, as_link, launch_of, steps_of
 from kiqbridge.features.batches.handle import waits
 from kiqbridge.features.batches.status import PENDING, BatchStatus, read_statuses, scan_members
-from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_OPEN_S, Launch, batch_of, check_steps
+from kiqbridge.features.batches.steps import (
+    CALLBACK_OF,
+    KEEP_OPEN_S,
+    Launch,
+    Step,
+    batch_of,
+    check_steps,
+)
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
@@ -198,6 +205,8 @@ class Batch(TakesSteps):
         yield from flow_ops.member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
         for launch in self._launches:
             yield from flow_ops.StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
+        if not self._is_new:
+            yield from flow_ops.outline_ops(keys, self.bid, self._lanes())
         for _, ops in self._children:
             yield from ops
         if self._is_new:
@@ -223,8 +232,11 @@ class Batch(TakesSteps):
             parent=parent,
             description=about,
             callbacks=callbacks,
-            lanes=[each["steps"] for each in self._launches if len(each["steps"]) > 1],
+            lanes=self._lanes(),
         )
+
+    def _lanes(self) -> list[list[Step]]:
+        return [each["steps"] for each in self._launches if len(each["steps"]) > 1]
 
     def _callback(self, event: str, link: Call | Flow) -> Launch | None:
         steps = steps_of(link, self.client)

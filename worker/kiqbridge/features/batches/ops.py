@@ -18,6 +18,7 @@ from kiqbridge.features.batches.steps import (
     KEEP_DONE_S,
     KEEP_OPEN_S,
     MARKS,
+    MOST_OUTLINE_BYTES,
     MOST_RESULTS,
     Launch,
     Step,
@@ -114,6 +115,15 @@ def make_op(
         fields += [f"on_{event}_member", member_of(launch["steps"][0])]
     args = [bid, repr(time.time()), KEEP_OPEN_S, *fields]
     return Effect("batch_make", [keys.batch(bid), keys.batches], args)
+
+
+def outline_ops(keys: Keys, bid: str, lanes: Sequence[Sequence[Step]]) -> Iterable[Effect]:
+    """The steps of chains that are added to a batch which is there, for who looks at it."""
+    for lane in lanes:
+        if outline := outline_of([lane]):
+            own = [keys.batch(bid), keys.batch_members(bid)]
+            args = (json_text.dumps(outline), member_of(lane[0]), MOST_OUTLINE_BYTES)
+            yield Effect("batch_outline", own, args)
 
 
 def seal_op(keys: Keys, bid: str) -> Effect:

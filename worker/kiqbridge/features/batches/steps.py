@@ -30,6 +30,9 @@ KEEP_CHAIN_DONE_S: Final = 86_400
 MOST_OUTLINE: Final = 500
 """Steps of a chain or a group that are kept by name, for who looks at it."""
 
+MOST_OUTLINE_BYTES: Final = 60_000
+"""Of all that is kept of them, if more are added later."""
+
 MOST_LABEL: Final = 80
 """Characters of the name of such a step."""
 

@@ -12,4 +12,5 @@
 -- include effect_batch_make
 -- include effect_batch_jobs
 -- include effect_batch_seal
+-- include effect_batch_outline
 return (apply_effects(1, 1))
