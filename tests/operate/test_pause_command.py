@@ -112,6 +112,8 @@ class TestList:
             "foreign  0 jobs  paused",
             "mail  2 jobs  paused by ada: provider is down",
         ]
+        run("queue", "resume", "mail")
+        assert "mail  2 jobs  no process serves it\n" in run("queue", "list")[1]
         redis.delete("queues", "paused", "kb:paused")
         assert run("queue", "list") == (0, "no queue is known\n", "")
 
@@ -121,7 +123,9 @@ class TestList:
         [row] = answer(run("queue", "list", "mail", "--json"))["queues"]
 
         assert row.pop("until") - row.pop("at") == pytest.approx(86_400)
-        assert row == {"name": "mail", "size": 2, "paused": True, "reason": "", "by": "ada"}
+        assert row == {
+            "name": "mail", "size": 2, "served": 0, "paused": True, "reason": "", "by": "ada",
+        }  # fmt: skip
 
     def test_classes(self, run):
         assert run("class", "list") == (0, "no class is paused\n", "")

@@ -1,12 +1,13 @@
 """`kiqbridge queue`, `class`, and two verbs of `schedule`: pausing, resuming, and what is paused."""
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from kiqbridge import seams
-from kiqbridge.api import Operator, Queue, fetch_queue_rates, open_operator
+from kiqbridge.api import Operator, ProcessSet, Queue, fetch_queue_rates, open_operator
 from kiqbridge.api.audit import record_audit
 from kiqbridge.commands import arguments
 from kiqbridge.commands.jobs_command import add_queue_verbs
@@ -161,8 +162,16 @@ def _queue_sizes(
     commands = [("LLEN", operator.keys.queue(name)) for name in wanted]
     sizes = operator.pool.run(*commands) if commands else []
     rates = fetch_queue_rates(operator)
+    served = Counter(
+        name for each in ProcessSet(operator) if not each.is_quiet for name in each.queues
+    )
     return [
-        {"name": name, "size": size, **({"rates": rates[name]} if name in rates else {})}
+        {
+            "name": name,
+            "size": size,
+            "served": served[name],
+            **({"rates": rates[name]} if name in rates else {}),
+        }
         for name, size in zip(wanted, sizes, strict=True)
     ]
 
@@ -176,7 +185,8 @@ def _line(row: Mapping[str, Any]) -> str:
     if rates := row.get("rates"):
         size += f"  {rates.text(row['size'])}"
     if not row["paused"]:
-        return f"{row['name']}{size}"
+        waits = "  no process serves it" if row.get("size") and not row["served"] else ""
+        return f"{row['name']}{size}{waits}"
     by = f" by {row['by']}" if row["by"] else ""
     reason = f": {row['reason']}" if row["reason"] else ""
     return f"{row['name']}{size}  paused{by}{_until(row)}{reason}"
