@@ -172,7 +172,9 @@ def _latency(facts: Facts) -> Iterator[Fact]:
         if factor > 1:
             stuck, do = describe_stuck(
                 _of_those_that_serve(facts, queue.name),
-                rulebook.LATENCY.do.replace("what runs", f"what runs ({_busy(facts)})", 1),
+                rulebook.LATENCY.do.replace(
+                    "what runs", f"what runs ({_busy(facts, queue.name)})", 1
+                ),
             )
             yield rulebook.LATENCY.fact(
                 "critical" if factor > facts.limits.much_worse else "warning",
@@ -358,17 +360,8 @@ def _unreadable(facts: Facts) -> Iterator[Fact]:
 
 
 RULES: Final[Sequence[Callable[[Facts], Iterator[Fact]]]] = (
-    *(
-        _no_worker,
-        _all_quiet,
-        _unserved,
-        _unknown,
-        _not_ready,
-        _pollers,
-        _orphans,
-        server_rules.cluster,
-        server_rules.memory,
-    ),
+    *(_no_worker, _all_quiet, _unserved, _unknown, _not_ready, _pollers, _orphans),
+    *(server_rules.cluster, server_rules.memory),
     *(_missed, _latency),
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )
@@ -395,6 +388,9 @@ def _of_those_that_serve(facts: Facts, queue: str) -> Sequence[HeldJob]:
     return [each for each in facts.held if each.queue == queue or each.process in serving]
 
 
-def _busy(facts: Facts) -> str:
-    busy = sum(each.busy for each in facts.processes)
-    return f"{busy:,} of {sum(each.concurrency for each in facts.processes):,} threads are busy"
+def _busy(facts: Facts, queue: str) -> str:
+    serving = [each for each in facts.processes if queue in each.queues]
+    busy = sum(each.busy for each in serving)
+    return (
+        f"{busy:,} of {sum(each.concurrency for each in serving):,} threads that serve it are busy"
+    )
