@@ -69,6 +69,11 @@ class Week:
     days: Sequence[tuple[datetime, Sequence[Hour]]]
     often: Sequence[str]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no cell shows anything."""
+        return not any(hour.title for _, hours in self.days for hour in hours)
+
 
 def week_of(schedules: Sequence[ScheduleView], now: float, zone: tzinfo) -> Week:
     """The week around `now` (epoch seconds), on the clock of a zone."""
