@@ -111,11 +111,7 @@ def _kept(text: str) -> str:
 
 
 def _entry(noted: Noted) -> AuditEntry:
-    try:
-        read = json_text.loads(noted.text)
-    except json_text.MalformedJSON:
-        read = {}
-    found = read if isinstance(read, dict) else {}
+    found = json_text.read_object(noted.text)
     at = found.get("at")
     return AuditEntry(
         id=noted.id,

@@ -13,6 +13,7 @@ from kiqbridge.api.operator import Operator
 from kiqbridge.errors import PayloadError, did_you_mean
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import number_in
+from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
 
 
@@ -87,7 +88,7 @@ def fetch_alerts(operator: Operator) -> AlertState:
     begun = [Alert.parsed(text) for name, text in fields.items() if name.startswith("alert ")]
     return AlertState(
         at=now,
-        rules=_rules(fields.get("rules", b"{}")),
+        rules=json_text.read_object(fields.get("rules", b"{}")),
         alerts={each.rule: each for each in begun if each is not None},
         muted={
             name.removeprefix("mute "): until
@@ -125,11 +126,3 @@ def unmute_alert(rule: str, *, operator: Operator) -> bool:
     was_muted = rule in fetch_alerts(operator).muted
     operator.pool.call("HDEL", operator.keys.alerts, f"mute {rule}")
     return was_muted
-
-
-def _rules(text: bytes) -> Mapping[str, Mapping[str, Any]]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
