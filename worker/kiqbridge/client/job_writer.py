@@ -246,8 +246,7 @@ def not_replicated(jids: Sequence[str], doubt: NotReplicated) -> errors.PushNotR
     several = f"jobs {jids[0]} and {len(jids) - 1} more are"
     return errors.PushNotReplicated(
         f"{several if len(jids) > 1 else f'job {jids[0]} is'} enqueued on the primary, but {doubt}; a "
-        "failover now may lose them. Pushing again would run them twice, except with the same dedupe_key "
-        "or tick",
+        "failover now may lose them. Pushing again would run them twice, except with the same dedupe_key or tick",
         jids,
     )
 

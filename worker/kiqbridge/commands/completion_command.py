@@ -26,8 +26,7 @@ def run(options: argparse.Namespace) -> int:
         import shtab  # noqa: PLC0415 - only needed here, and may be missing
     except ImportError as error:
         raise ConfigError(
-            "the package shtab, which makes completions, is not installed; "
-            "run: pip install 'kiqbridge[cli]'"
+            "the package shtab, which makes completions, is not installed; run: pip install 'kiqbridge[cli]'"
         ) from error
     from kiqbridge.commands.cli import build_parser  # noqa: PLC0415 - it imports this module
 

@@ -58,8 +58,7 @@ def _queue(item: Any, source: str) -> tuple[str, int]:
         or any(isinstance(part, bool) or not isinstance(part, str | int) for part in parts)
     ):
         raise ConfigError(
-            f"queues: {item!r} is not a queue (from {source}); write name, or name,weight, or "
-            "[name, weight]"
+            f"queues: {item!r} is not a queue (from {source}); write name, or name,weight, or [name, weight]"
         )
     return parse_queue(",".join(str(part) for part in parts), source=source)
 
@@ -115,8 +114,7 @@ def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
     where = f"capsule {name} in {source}"
     if name == "default":
         raise ConfigError(
-            f"{where}: default is described by queues and concurrency at the top level; choose another "
-            "name"
+            f"{where}: default is described by queues and concurrency at the top level; choose another name"
         )
     if not isinstance(section, Mapping) or not section.get("queues"):
         raise ConfigError(
@@ -125,8 +123,7 @@ def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
     unknown = [str(key) for key in section if key not in _CAPSULE_KEYS]
     if unknown:
         raise ConfigError(
-            f"{where}: {', '.join(unknown)} is no setting of a capsule; these are "
-            f"{', '.join(_CAPSULE_KEYS)}"
+            f"{where}: {', '.join(unknown)} is no setting of a capsule; these are {', '.join(_CAPSULE_KEYS)}"
         )
     asynchronous = section.get("async_concurrency")
     return CapsuleSettings(

@@ -54,8 +54,7 @@ class LocalData:
                 if _is_alive(owner) or time.monotonic() > deadline:
                     os.close(descriptor)
                     raise ConfigError(
-                        f"{self.folder.absolute()}: {_who_uses(path, owner)}; or run this one in another "
-                        "folder"
+                        f"{self.folder.absolute()}: {_who_uses(path, owner)}; or run this one in another folder"
                     ) from None
                 time.sleep(0.05)
         os.ftruncate(descriptor, 0)

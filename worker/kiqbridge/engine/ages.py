@@ -123,8 +123,7 @@ class AgeReport:
             ages.oldest_job_s,
             OLD_JOB_S,
             logging.INFO,
-            "a job has been running for %.0f s; max_run_s of its class takes it away from a worker on "
-            "which it hangs",
+            "a job has been running for %.0f s; max_run_s of its class takes it away from a worker on which it hangs",
         )
         self._report(
             "suspects",

@@ -101,8 +101,7 @@ class Template:
         if condition not in self._conditions:
             raise TemplateFault(
                 line,
-                f"condition {condition!r} is not in Conditions"
-                f"{_near(condition, self._conditions)}: declare it there",
+                f"condition {condition!r} is not in Conditions{_near(condition, self._conditions)}: declare it there",
             )
         if condition in self._being_decided:
             circle = " -> ".join([*self._being_decided, condition])

@@ -101,8 +101,7 @@ def parse_cron_fields(body: str, place: int = 1) -> CronFields:
         crontab = ", as a crontab line has" if len(words) == 5 else ""  # noqa: PLR2004 - as above
         raise ExpressionError(
             f"has {len(words)} fields{crontab}; EventBridge wants 6: minutes hours day-of-month"
-            " month day-of-week year, with ? in one of the day fields, such as"
-            " cron(0 12 * * ? *) for noon each day"
+            " month day-of-week year, with ? in one of the day fields, such as cron(0 12 * * ? *) for noon each day"
         )
     minutes, hours, day_of_month, month, day_of_week, year = words
     return CronFields(
@@ -149,8 +148,7 @@ class FieldSpec:
     def refuse(self, value: str, problem: str) -> ExpressionError:
         """The error to raise for `value`, an item of this field."""
         error = ExpressionError(
-            f"{self.name}: {value!r} {problem}; allowed are {self.low}-{self.high}{self.also},"
-            f" {self.forms}"
+            f"{self.name}: {value!r} {problem}; allowed are {self.low}-{self.high}{self.also}, {self.forms}"
         )
         error.item = value
         return error

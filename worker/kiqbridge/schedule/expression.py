@@ -115,8 +115,7 @@ def parse_duration(text: str) -> int:
         )
     if not 0 < seconds <= cron.LONGEST_S:
         raise ExpressionError(
-            f"duration {text!r} is {'0' if not seconds else 'longer than the calendar'}; write one from 1"
-            " second"
+            f"duration {text!r} is {'0' if not seconds else 'longer than the calendar'}; write one from 1 second"
         )
     return seconds
 

@@ -201,8 +201,7 @@ def _queue(kind: Kind, name: str) -> str:
 def _check_name(kind: Kind, name: object) -> None:
     if not isinstance(name, str) or not name:
         raise PayloadError(
-            f"{kind}: {shorten(name)} is not the name of a {kind}; write a text with at least one "
-            "character"
+            f"{kind}: {shorten(name)} is not the name of a {kind}; write a text with at least one character"
         )
     check_json(name, kind)
 

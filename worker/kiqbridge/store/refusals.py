@@ -29,10 +29,7 @@ FOR_NOW: Final = (
 )
 """How answers begin that may be others later."""
 
-WRONG_TYPE: Final = (
-    "somebody wrote a value of another type under one of our keys: look for it with TYPE, and rename "
-    "or delete it"
-)
+WRONG_TYPE: Final = "somebody wrote a value of another type under one of our keys: look for it with TYPE, and rename or delete it"
 """What to do about Redis' answer WRONGTYPE, which does not name the key."""
 
 NO_LOGIN: Final = r"NOAUTH|Authentication required|unauthenticated (?:multi)?bulk length"

@@ -82,8 +82,7 @@ def check_server(
         return
     if ("redis_version" in info or "valkey_version" in info) and is_too_old(info):
         raise ConfigError(
-            f"the server at {address} is {' '.join(server_version(info))}, which is too old: {TOO_OLD}; "
-            f"{UPGRADE}"
+            f"the server at {address} is {' '.join(server_version(info))}, which is too old: {TOO_OLD}; {UPGRADE}"
         )
     if is_clustered(info) and not hash_tag(prefix):
         raise ConfigError(f"the server at {address} is in cluster mode: {CLUSTERED}; {UNCLUSTER}")

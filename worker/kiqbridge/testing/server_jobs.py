@@ -83,8 +83,7 @@ class RealJobs:
         """
         if job is not None:
             raise ConfigError(
-                "drain: on a server jobs are claimed by their queue; give queue=…, or use the fixture "
-                "kiqbridge_fake"
+                "drain: on a server jobs are claimed by their queue; give queue=…, or use the fixture kiqbridge_fake"
             )
         self._move_due()
         apply_ends(self.client)

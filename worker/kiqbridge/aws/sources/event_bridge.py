@@ -131,7 +131,6 @@ def _of_schedule(event: Mapping[str, Any], where: str) -> Record:
         identity=identity,
         error=error,
         no_job=(
-            f"source: {shorten(event.get('source'))} delivered a schedule that names no job; "
-            f"{_INPUT_FORM}"
+            f"source: {shorten(event.get('source'))} delivered a schedule that names no job; {_INPUT_FORM}"
         ),
     )

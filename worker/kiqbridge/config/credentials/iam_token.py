@@ -92,6 +92,5 @@ def check_address(url: str) -> None:
         )
     if "@" in url.partition("://")[2] or "password=" in url:
         raise ConfigError(
-            "REDIS_IAM_USER: the token takes the place of the password; leave user and password out of "
-            "REDIS_URL"
+            "REDIS_IAM_USER: the token takes the place of the password; leave user and password out of REDIS_URL"
         )

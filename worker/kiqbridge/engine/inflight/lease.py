@@ -212,8 +212,7 @@ class LeaseKeeper:
                 return
             self._register(self._confirm_connection)
         logger.warning(
-            "lease %s is gone (%s): jobs not begun are dropped here, others run them; "
-            "registered anew as %s",
+            "lease %s is gone (%s): jobs not begun are dropped here, others run them; registered anew as %s",
             lease.incarnation,
             why,
             self.current.incarnation,

@@ -169,8 +169,7 @@ class UnregisteredWatch:
             if each.incarnation not in self._reported:
                 logger.warning(
                     "%d jobs are in flight for %s, which is not registered: no worker performs them or gives "
-                    "them back (%s); somebody has deleted %s, or Redis has evicted it; run "
-                    "`kiqbridge recover`",
+                    "them back (%s); somebody has deleted %s, or Redis has evicted it; run `kiqbridge recover`",
                     sum(each.lists.values()),
                     shown(each.incarnation),
                     shown(", ".join(each.lists)),

@@ -291,6 +291,5 @@ def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> 
     if target in queues:
         raise ConfigError(
             f"unknown_class: {unknown_class!r} routes to queue {target}, which this worker serves itself "
-            f"(from {source}), so that jobs would go in circles; name a queue that only other workers "
-            "serve"
+            f"(from {source}), so that jobs would go in circles; name a queue that only other workers serve"
         )

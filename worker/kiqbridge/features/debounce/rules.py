@@ -70,8 +70,7 @@ class Debounce(_SpanRule):
         self.check_payload(job.payload)
         if job.at is not None:
             raise PayloadError(
-                f"at: a debounced job ({job.payload['class']}) runs once its wait is over; push it without a "
-                "time"
+                f"at: a debounced job ({job.payload['class']}) runs once its wait is over; push it without a time"
             )
         longest = "" if self.max_wait_s is None else float(self.max_wait_s)
         return job.name, float(self.wait_s), longest

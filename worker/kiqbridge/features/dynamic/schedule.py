@@ -244,10 +244,7 @@ def _every(name: str, value: object) -> str:
     elif payload.is_number(value):
         seconds = value
     if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
-        wanted = (
-            "is no whole number of seconds above 0; write 30, timedelta(minutes=5) or a text such as "
-            "30s, 5m, 2h, 1d"
-        )
+        wanted = "is no whole number of seconds above 0; write 30, timedelta(minutes=5) or a text such as 30s, 5m, 2h, 1d"
         raise _refused(name, "every", value, wanted)
     return rate_text(int(seconds))
 

@@ -105,10 +105,7 @@ def answered(request: http_request.HttpRequest, results: Sequence[Result]) -> di
     body = answer_of(results)
     known = [job for job in result.jobs if job.duplicate]
     if result.record.fingerprint and any(not _is_of(result.record, job.jid) for job in known):
-        detail = (
-            "Idempotency-Key: an earlier request with this key had another body; use a new key for a "
-            "new request"
-        )
+        detail = "Idempotency-Key: an earlier request with this key had another body; use a new key for a new request"
         return refused(request, HttpProblem(422, detail, members={**body}))
     if known and len(known) == len(result.jobs) and result.record.identity is None:
         detail = "dedupe_key: the job has been enqueued by an earlier request"
@@ -223,8 +220,7 @@ def require_caller(request: http_request.HttpRequest, auth: Sequence[str]) -> ht
     if caller is not None:
         raise HttpProblem(
             403,
-            f"authentication: the caller was verified by {caller.by}, and KIQBRIDGE_HTTP_AUTH accepts "
-            f"{accepted}",
+            f"authentication: the caller was verified by {caller.by}, and KIQBRIDGE_HTTP_AUTH accepts {accepted}",
         )
     raise HttpProblem(
         401,

@@ -91,8 +91,7 @@ def _crons(fields: CronFields, days: DayFields) -> Iterator[str]:
     longest = max(map(len, texts))
     if longest > LONGEST_TEXT:
         raise ExpressionError(
-            f"it becomes an expression of {longest} characters, and EventBridge takes {LONGEST_TEXT};"
-            f" {_HINT}"
+            f"it becomes an expression of {longest} characters, and EventBridge takes {LONGEST_TEXT}; {_HINT}"
         )
     yield from texts
 

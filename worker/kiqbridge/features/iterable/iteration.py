@@ -152,8 +152,7 @@ class Iteration:
             raise TypeError(f"{name}: an asynchronous enumerator needs `async def each_iteration`")
         if isinstance(pairs, enumerate):
             raise TypeError(
-                f"{name}: enumerate gives (index, item), but (item, cursor) is needed; use "
-                "enumerators.sequence"
+                f"{name}: enumerate gives (index, item), but (item, cursor) is needed; use enumerators.sequence"
             )
         if not isinstance(pairs, Iterator | AsyncIterator):
             raise TypeError(

@@ -73,8 +73,7 @@ def _unpacked(data: bytes, where: str) -> Mapping[str, Any]:
         raise EventError(f"{where}: is not gzip: {error}") from error
     if unpacker.unconsumed_tail:
         raise EventError(
-            f"{where}: more than {LARGEST:,} bytes after decompression; lower the batch size of the "
-            "subscription"
+            f"{where}: more than {LARGEST:,} bytes after decompression; lower the batch size of the subscription"
         )
     try:
         batch = json_text.loads(text)

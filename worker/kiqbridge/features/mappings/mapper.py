@@ -112,8 +112,7 @@ class Mapper:
         found = self._search(str(mapping.each), event, path)
         if not isinstance(found, list):
             raise EventError(
-                f"{self.document.place(path)}: {mapping.each} finds {_kind(found)} in the event "
-                "instead of a list"
+                f"{self.document.place(path)}: {mapping.each} finds {_kind(found)} in the event instead of a list"
             )
         return [{"item": item, "index": index, "event": event} for index, item in enumerate(found)]
 

@@ -52,8 +52,7 @@ def warn_of_shared_queues(
         "meet the right worker"
     )
     logger.warning(
-        "%s queue %s as well (%s%s): %s; give each language queues of its own, or set unknown_class "
-        "to route:QUEUE",
+        "%s queue %s as well (%s%s): %s; give each language queues of its own, or set unknown_class to route:QUEUE",
         count,
         ", ".join(names),
         ", ".join(processes[:_NAMED]),

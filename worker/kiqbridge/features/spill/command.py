@@ -113,8 +113,7 @@ class Messages:
             return getattr(self._client, operation)(**{"QueueUrl": self.url, **options})
         except (of_botocore.ClientError, of_botocore.BotoCoreError) as error:
             raise EventError(
-                f"SQS refuses {operation} of {self.url}: {error}; check the address, the region and your "
-                "credentials"
+                f"SQS refuses {operation} of {self.url}: {error}; check the address, the region and your credentials"
             ) from error
 
 

@@ -125,8 +125,7 @@ class TaskHeartbeats(LazyRole):
             if self._clock() >= self._warn_at:
                 self._warn_at = self._clock() + WARN_S
                 logger.warning(
-                    "a heartbeat of job %s of class %s could not be sent to Step Functions: %s; it is tried "
-                    "again",
+                    "a heartbeat of job %s of class %s could not be sent to Step Functions: %s; it is tried again",
                     task.jid,
                     task.job_class,
                     error,

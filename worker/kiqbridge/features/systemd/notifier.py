@@ -130,8 +130,7 @@ def take_notifier(environ: MutableMapping[str, str], pid: int) -> Notifier | Non
         return None
     if address[0] not in "/@":
         logger.warning(
-            "NOTIFY_SOCKET=%s is neither a path nor an abstract socket (@name): systemd gets "
-            "no messages",
+            "NOTIFY_SOCKET=%s is neither a path nor an abstract socket (@name): systemd gets no messages",
             address,
         )
         return None
