@@ -161,13 +161,15 @@ class _Measuring:
         )
         known = parse_info(info)
         total = _keys_of(known, self._pool.database)
-        self._count(self._sizes(self._named(map(text_of, queues[1]))), 1.0)
-        named = sum(each.keys for each in self._kinds.values())
-        others: dict[str, int] = {}
-        for found, is_last in self._pages() if scanned is None else _given(*scanned):
-            names = [name for name in map(text_of, found) if name not in self._seen]
-            self._seen.update(names)
-            others |= self._sizes(names)
+        first = self._named(map(text_of, queues[1]))
+        given = () if scanned is None else self._new(scanned[0][:MOST_GIVEN])
+        sizes = self._sizes([*first, *given])
+        self._count({name: sizes.pop(name) for name in first if name in sizes}, 1.0)
+        named, others = sum(each.keys for each in self._kinds.values()), sizes
+        if scanned is not None and scanned[1] and len(scanned[0]) <= MOST_GIVEN:
+            total = named + len(others)
+        for found, is_last in self._pages() if scanned is None else ():
+            others |= self._sizes(self._new(found))
             if is_last:
                 total = named + len(others)
             if time.monotonic() > end:
@@ -180,6 +182,11 @@ class _Measuring:
             looked_at=named + len(others),
             total=max(total, named + len(others)),
         )
+
+    def _new(self, found: Iterable[bytes]) -> list[str]:
+        names = [name for name in map(text_of, found) if name not in self._seen]
+        self._seen.update(names)
+        return names
 
     def _pages(self) -> Iterator[tuple[Sequence[bytes], bool]]:
         """Names of keys, and whether these are the last ones."""
@@ -232,10 +239,6 @@ class _Measuring:
             known.keys += round(len(found) * factor)
             # The largest one stands for itself alone: a huge value must not be taken for many.
             known.bytes += most + round((sum(found.values()) - most) * factor)
-
-
-def _given(names: Sequence[bytes], is_whole: bool) -> Iterator[tuple[Sequence[bytes], bool]]:  # noqa: FBT001 - as the pair
-    yield names[:MOST_GIVEN], is_whole and len(names) <= MOST_GIVEN
 
 
 def _merged(kinds: Iterable[KindOfKeys]) -> list[KindOfKeys]:

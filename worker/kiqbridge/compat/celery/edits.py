@@ -134,7 +134,9 @@ def _edits_below(root: Path) -> Iterator[str]:
 def _parsed(text: str | bytes) -> ast.Module:
     try:
         return ast.parse(text)
-    except SystemError:  # before Python 3.11.8, if a finalizer parsed something meanwhile (gh-106905)
+    except (
+        SystemError
+    ):  # before Python 3.11.8, if a finalizer parsed something meanwhile (gh-106905)
         return ast.parse(text)
 
 

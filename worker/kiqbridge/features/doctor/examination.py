@@ -112,7 +112,7 @@ def examine(
     """
     with System(operator, environ or {}, needs, stop_timeout_s) as system:
         with contextlib.suppress(RedisRefused):  # which its own rule reports
-            system.connection.call("PING")
+            system.answers()
         found = _found(system, selection)
         return [each for each in found if selection.has(CATALOGUE[each.rule])]
 

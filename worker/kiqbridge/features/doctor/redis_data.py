@@ -61,7 +61,7 @@ def check_types(system: System) -> Iterator[Finding]:
     for name in system.members(keys.ledgers, kinds[keys.ledgers]):
         wanted[keys.ticks(name)] = "zset"
     kinds = system.kinds(list(wanted))
-    wrong = {key: kind for key, kind in kinds.items() if kind not in ("none", wanted[key])}
+    wrong = {key: kinds[key] for key in wanted if kinds[key] not in ("none", wanted[key])}
     for key, kind in wrong.items():
         yield TYPE.problem(
             f"{key} is a {kind}, not a {wanted[key]}",

@@ -52,7 +52,7 @@ _SECTIONS: Final = (
     *("server", "cluster", "memory", "persistence", "replication", "clients", "stats"),
     *("commandstats", "latencystats"),
 )
-_CLOCKED: Final = 3
+_CLOCKED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +121,7 @@ class System:
         self.stop_timeout_s = stop_timeout_s
         self.members = cache(self._members)
         self._kinds: dict[str, str] = {}
+        self._has_answered = False
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +133,16 @@ class System:
     def server_now(self) -> float:
         """Of the server, epoch seconds."""
         return time.time() + min(self.clocked)[1]
+
+    def answers(self) -> None:
+        """Ask the server for an answer, once.
+
+        Raises:
+            RedisUnavailable, RedisRefused: it gives none.
+        """
+        if not self._has_answered:
+            self.connection.call("PING")
+        self._has_answered = True
 
     @property
     def policy(self) -> str | None:

@@ -5,15 +5,13 @@ The leader's search (search.py) and the doctor read them; it loads nothing of a 
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
-from kiqbridge.store.process_set import read_infos
+from kiqbridge.store.process_set import queues_in
 from kiqbridge.store.redis_pool import RedisLike
-from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -109,13 +107,17 @@ _RUNNING: Final = 6
 def _lists(connection: Connection, keys: Keys) -> Iterator[Sequence[tuple[int, str]]]:
     """Steps and their keys in order; they are asked for when it is their turn, since jobs move on meanwhile."""
     yield (0, keys.schedule), (1, keys.retry)
-    infos = read_infos(connection.run, keys)
-    names = _queues(connection, keys, infos)
+    identities, named = connection.run(("SMEMBERS", keys.processes), ("SMEMBERS", keys.queues))
+    processes = sorted(map(text_of, identities))
+    infos = connection.run(*(("HGET", keys.process(each), "info") for each in processes))
+    served = (name for info in infos if info is not None for name in queues_in(info))
+    # Suspects wait beside a queue that was cleared, too.
+    names = {*map(text_of, named), *served}
     queues = [(2, key) for key in sorted(map(keys.queue, names))]
     suspects = [(3, key) for key in sorted(map(keys.suspects, names))]
     yield [*queues, *suspects, (4, keys.exporting)]
     yield [(5, key) for key in sorted(_in_flight(connection, keys))]
-    yield [(_RUNNING, key) for key in sorted(map(keys.work, infos))]
+    yield [(_RUNNING, key) for key in sorted(map(keys.work, processes))]
     # Once more, for those that have failed or were put off while the rest was read.
     yield (7, keys.flow_ends), (8, keys.retry), (9, keys.schedule)
 
@@ -171,28 +173,15 @@ def nowhere(operator: "Operator", name: str, jids: Collection[str]) -> Looked:
     state = {"gone": list(gone)}
     if not is_over:
         state |= {"left": list(left), "rounds": rounds, "read": read, "then": then}  # type: ignore[dict-item] # JSON
-    with suppress(RedisRefused):  # who may only look begins anew each time
-        if kept or not is_over:
-            connection.call("SET", key, json.dumps(state), "EX", KEPT_S)
-    return Looked(gone, "" if is_over else _note(connection, keys, queues, read))
-
-
-def _note(connection: Connection, keys: Keys, queues: Sequence[bytes], read: int) -> str:
-    sizes = connection.run(
-        *(("ZCARD", key) for key in (keys.schedule, keys.retry)),
-        *(("LLEN", keys.queue(text_of(name))) for name in queues),
-    )
-    total = max(sum(sizes), read)
-    return f"looked at {read:,} of {total:,} jobs; the next look continues after them"
-
-
-def _queues(connection: Connection, keys: Keys, infos: Mapping[str, bytes | None]) -> Sequence[str]:
-    """Queues with jobs, and those that processes serve: suspects wait beside a queue that was cleared, too."""
-    names = set(map(text_of, connection.call("SMEMBERS", keys.queues)))
-    for info in infos.values():
-        try:
-            served = json_text.loads(info or b"{}")["queues"]
-            names.update(each for each in served if isinstance(each, str))
-        except (json_text.MalformedJSON, KeyError, TypeError):
-            continue
-    return sorted(names)
+    keep = [("SET", key, json.dumps(state), "EX", KEPT_S)] if kept or not is_over else []
+    sizes: list[tuple[str, ...]] = []
+    if not is_over:
+        sizes = [("ZCARD", each) for each in (keys.schedule, keys.retry)]
+        sizes += [("LLEN", keys.queue(text_of(each))) for each in queues]
+    try:
+        counts = connection.run(*sizes, *keep)[: len(sizes)]
+    except RedisRefused:  # who may only look begins anew each time
+        counts = connection.run(*sizes)
+    total = max(sum(counts), read)
+    note = f"looked at {read:,} of {total:,} jobs; the next look continues after them"
+    return Looked(gone, "" if is_over else note)

@@ -35,7 +35,7 @@ DUE: Final[Mapping[str, float]] = {
     "30 d": 2_592_000,
 }
 """Within which span from now on → its seconds."""
-AT_MOST: Final = 20_000
+AT_MOST: Final = 15_000
 """Members that the page of groups looks at: about a fifth of a second."""
 
 
