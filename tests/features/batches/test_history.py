@@ -77,9 +77,9 @@ def test_a_member_is_known_while_its_batch_is_kept(redis, operator, step, state,
 def test_a_batch_that_nobody_can_read_hides_nothing_else(redis, operator, step):
     with Batch() as batch:
         step.perform_async()
-    redis.hset(f"kb:flow:batch:{batch.bid}", mapping={"on_success": "{JID", "total": "x"})
+    redis.hset(f"kb:flow:batch:{batch.bid}", mapping={"on_success": "{OTHER", "total": "x"})
     redis.hset(f"kb:flow:batch:{batch.bid}:jobs", "JID", "p")
 
-    for jid in ("JID", "JID}"):
+    for jid, is_known in (("JID", True), ("OTHER", False)):
         history = history_of(jid, operator)
-        assert (history.status, history.is_known) == ("unknown", False)
+        assert (history.status, history.is_known) == ("unknown", is_known)

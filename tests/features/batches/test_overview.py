@@ -112,6 +112,22 @@ def test_an_unknown_batch_is_not_found(browser, run):
     assert run("batch", "show", BID % 1)[0] == 1
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"total": 3}, {"total": "many", "pending": "", "failed": "inf", "success_at": "soon"}],
+)
+def test_a_record_of_an_older_build_hides_no_other_batch(browser, batch, redis, run, fields):
+    redis.hset(f"kb:flow:batch:{BID % 7}", mapping={"created_at": time.time(), **fields})
+    redis.zadd("kb:flow:batches", {BID % 7: time.time() + 180 * 86_400})
+
+    assert batch.bid in browser.open("/batches").text
+    assert BID % 7 in browser.open(f"/batches/{BID % 7}").text
+    assert BID % 7 in run("batch", "list")[1]
+    browser.app.state.site.cache.clear()
+    redis.hdel(f"kb:flow:batch:{BID % 7}", "created_at")
+    assert "no batch" in browser.open(f"/batches/{BID % 7}", 404).text
+
+
 def test_the_command_lists_shows_and_cancels(run, batch, failed, redis):
     code, out, _ = run("batch", "list", "--unfinished")
     assert code == 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 from kiqbridge.client.client import Client
@@ -153,20 +154,25 @@ def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
     """What `status_command` has read; None: there is no such batch."""
     read = zip(_FIELDS, reply, strict=True)
     fields = {name: value.decode(errors="replace") for name, value in read if value is not None}
-    if "created_at" not in fields:
+    created_at = _number(fields.get("created_at"))
+    if created_at is None:
         return None
-    times: Any = {name: float(fields[name]) if name in fields else None for name in _TIMES}
+    times: Any = {name: _number(fields.get(name)) for name in _TIMES}
     kind: Any = fields.get("kind", "batch")
-    total = int(fields["total"])
-    to_come = max(int(fields.get("steps", 0)) - total, 0)  # a chain counts a step when it begins
+    # What an older build has left may lack some of them.
+    counts = {
+        name: int(_number(fields.get(name)) or 0)
+        for name in ("total", "pending", "failed", "steps")
+    }
+    to_come = max(counts["steps"] - counts["total"], 0)  # a chain counts a step when it begins
     return BatchStatus(
         bid=bid,
         description=fields.get("description", ""),
         parent=fields.get("parent", ""),
-        created_at=float(fields["created_at"]),
-        total=total + to_come,
-        pending=int(fields["pending"]) + to_come,
-        failed=int(fields["failed"]),
+        created_at=created_at,
+        total=counts["total"] + to_come,
+        pending=counts["pending"] + to_come,
+        failed=counts["failed"],
         is_open="sealed" not in fields,
         kind=kind,
         callbacks=[
@@ -178,6 +184,14 @@ def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
         job_class=fields.get("class", ""),
         **times,
     )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
 
 
 def scan_members(client: Client, bid: str, match: str = "*") -> Iterator[tuple[str, str]]:
