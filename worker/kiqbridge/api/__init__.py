@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.api.actions import Action, Applied
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
+from kiqbridge.api.counts import Counts
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.history import history_of
@@ -18,7 +19,6 @@ from kiqbridge.api.life import Attempt, End, Event, JobHistory, Relative, Wait
 from kiqbridge.api.memory import KindOfKeys, MemoryByKind, fetch_memory_by_kind
 from kiqbridge.api.metrics import (
     ClassCounts,
-    Counts,
     JobMetrics,
     TopJobs,
     class_histograms,

@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Any, Final
 
 from kiqbridge.api.audit import killed_since
+from kiqbridge.api.counts import Counts
 from kiqbridge.api.in_flight import HeldJob, fetch_in_flight
-from kiqbridge.api.metrics import Counts, MetricReading
+from kiqbridge.api.metrics import MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import (
     RETRY,

@@ -76,7 +76,7 @@ def history_of(
         brief: status, places, end and attempts alone, with fewer round trips.
         tick: an occurrence of a schedule that names it; else the last ones of 200 schedules are looked through.
         bid: a batch that names it; else 500 batches are.
-        most: commands that look through queues and sets, each through up to 2,500 jobs; `JobHistory.rest` says what they
+        most: commands that look through queues and sets, each through up to 1,500 jobs; `JobHistory.rest` says what they
             have not looked at. Default no limit.
         cursor: where it goes on, `rest.cursor` of the look before.
 

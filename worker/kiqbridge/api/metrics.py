@@ -9,8 +9,9 @@ import calendar
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
+from kiqbridge.api.counts import Counts
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram, read_histogram
 from kiqbridge.api.processes import Process, ProcessSet
@@ -28,36 +29,6 @@ _TEN_MINUTES_S: Final = 600
 _FIELDS: Final = ("p", "f", "ms")
 _AT_ONCE: Final = 250
 """Commands of one round trip, so that no reply grows large."""
-
-
-class Counts(NamedTuple):
-    """The measurements of a class. A page has tens of thousands of them.
-
-    Attributes:
-        executions: those that failed included.
-        failures: executions that raised.
-        ms: milliseconds of the executions that did not fail.
-    """
-
-    executions: int = 0
-    failures: int = 0
-    ms: int = 0
-
-    def __bool__(self) -> bool:
-        return self.executions > 0
-
-    def __add__(self, other: "Counts") -> "Counts":  # type: ignore[override] # these are numbers
-        return Counts(
-            executions=self.executions + other.executions,
-            failures=self.failures + other.failures,
-            ms=self.ms + other.ms,
-        )
-
-    @property
-    def average_ms(self) -> float | None:
-        """Milliseconds of an execution that succeeded; None if none did (§12.4)."""
-        succeeded = self.executions - self.failures
-        return self.ms / succeeded if succeeded > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,9 @@ _STEP: Final = 128
 NEAR: Final = 5_000
 """Jobs from an end of a queue within which a job is removed by comparing texts: up to 0.2 ms at the server."""
 
-SEEK: Final = 2_500
+SEEK: Final = 1_500
 _SEEK_KEYS: Final = 500
-"""Jobs, or `BATCH_BYTES` of them, and keys that one script looks through for a text, at most: 2 ms at the server."""
+"""Jobs, or `BATCH_BYTES` of them, and keys that one script looks through for a text, at most: a millisecond at the server."""
 
 _AROUND: Final = 1_000
 _AROUND_BYTES: Final = 1_000_000

@@ -160,19 +160,19 @@ def status_of(bid: str, reply: Sequence[bytes | None]) -> BatchStatus | None:
     times: Any = {name: _number(fields.get(name)) for name in _TIMES}
     kind: Any = fields.get("kind", "batch")
     # What an older build has left may lack some of them.
-    counts = {
+    held = {
         name: int(_number(fields.get(name)) or 0)
         for name in ("total", "pending", "failed", "steps")
     }
-    to_come = max(counts["steps"] - counts["total"], 0)  # a chain counts a step when it begins
+    to_come = max(held["steps"] - held["total"], 0)  # a chain counts a step when it begins
     return BatchStatus(
         bid=bid,
         description=fields.get("description", ""),
         parent=fields.get("parent", ""),
         created_at=created_at,
-        total=counts["total"] + to_come,
-        pending=counts["pending"] + to_come,
-        failed=counts["failed"],
+        total=held["total"] + to_come,
+        pending=held["pending"] + to_come,
+        failed=held["failed"],
         is_open="sealed" not in fields,
         kind=kind,
         callbacks=[

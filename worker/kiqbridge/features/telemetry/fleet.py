@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from kiqbridge.api.counts import Counts
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.gauges import read_gauges
-from kiqbridge.api.metrics import Counts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.rulebook import RULEBOOK
 from kiqbridge.api.verdict_rules import judge

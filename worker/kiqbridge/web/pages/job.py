@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOUND_FRESH_S: Final = 2.0
 MOST_LOOKS: Final = 28
-"""Commands that look for a job in queues and sets, each through up to 2,500 jobs; a link goes on behind them."""
+"""Commands that look for a job in queues and sets, each through up to 1,500 jobs; a link goes on behind them."""
 NO_JID: Final = "-"
 """Stands in an address for the jid of a job that has none."""
 _DIGITS: Final = 15
