@@ -12,6 +12,7 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import queues_in
 from kiqbridge.store.redis_pool import RedisLike
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -95,8 +96,8 @@ def places(
 
 def _running(connection: Connection, lists: Sequence[tuple[int, str]]) -> Part:
     """What processes say that they run."""
-    replies = connection.run(*(("HVALS", key) for _, key in lists))
-    texts = (text for reply in replies for text in reply)
+    replies = connection.run(*(("HGETALL", key) for _, key in lists))
+    texts = (text for reply in replies for text in pairs_of(reply).values())
     jids = {text_of(jid) for text in texts for jid in _RUNNING_JID.findall(text)}
     return Part(jids, 0, Position(_RUNNING + 1))
 
@@ -124,9 +125,9 @@ def _lists(connection: Connection, keys: Keys) -> Iterator[Sequence[tuple[int, s
 
 def _in_flight(connection: Connection, keys: Keys) -> Iterator[str]:
     names = list(map(text_of, connection.call("SMEMBERS", keys.inflight)))
-    claims = connection.run(*(("HKEYS", keys.claims(name)) for name in names)) if names else []
-    for name, tids in zip(names, claims, strict=True):
-        for tid in map(text_of, tids):
+    claims = connection.run(*(("HGETALL", keys.claims(name)) for name in names)) if names else []
+    for name, threads in zip(names, claims, strict=True):
+        for tid in map(text_of, pairs_of(threads)):
             yield from (keys.inflight_list(name, tid, number) for number in (0, 1))
 
 
