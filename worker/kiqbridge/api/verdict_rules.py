@@ -9,10 +9,9 @@ from typing import Final
 
 from kiqbridge.api import acts, rulebook, server_rules
 from kiqbridge.api.acts import page_of
+from kiqbridge.api.counts import Counts
 from kiqbridge.api.facts import LATELY_S, Facts, fetch_facts
 from kiqbridge.api.in_flight import HeldJob
-from kiqbridge.api.counts import Counts
-from kiqbridge.api.metrics import 
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Verdict
 from kiqbridge.api.wording import (
