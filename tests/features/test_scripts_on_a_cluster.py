@@ -13,8 +13,8 @@ from support.waiting import wait_until
 
 from kiqbridge.api import DeadSet, Queue, find_job, open_operator, record_audit
 from kiqbridge.client.client import Client
+from kiqbridge.engine.inflight.incarnations import find_unregistered
 from kiqbridge.engine.inflight.recovery import Reaper
-from kiqbridge.engine.inflight.unregistered import find_unregistered
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.perform.ended import Ended
 from kiqbridge.engine.perform.listening import Listening, PendingClaim

@@ -22,7 +22,7 @@ from kiqbridge import Client, IterableJob, job
 from kiqbridge.api import fetch_verdict, open_operator
 from kiqbridge.engine import chores, poller
 from kiqbridge.engine.host.status import faults_of
-from kiqbridge.engine.inflight import unregistered
+from kiqbridge.engine.inflight import incarnations
 from kiqbridge.engine.launcher import Launcher
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.flow import Batch, call
@@ -136,7 +136,7 @@ def working(server, redis, client, monkeypatch):
     for module, name in (
         (poller, "RETRY_S"),
         (chores, "FORGET_S"),
-        *((unregistered, name) for name in ("FIRST_AFTER_S", "PAUSE_S")),
+        *((incarnations, name) for name in ("FIRST_AFTER_S", "PAUSE_S")),
     ):
         monkeypatch.setattr(module, name, OFTEN_S)
     make = EngineParts._make_chores

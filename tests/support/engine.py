@@ -7,12 +7,12 @@ from typing import Any, Self
 from kiqbridge.client.client import Client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Events
+from kiqbridge.engine.capsule_runtime import Capsule
 from kiqbridge.engine.heartbeat import ProcessView
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, give_back
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.engine.inflight.recovery import Reaper
-from kiqbridge.engine.perform.capsule import Capsule
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.settle.settling import settle
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable

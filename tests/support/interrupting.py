@@ -3,8 +3,7 @@
 import time
 
 from kiqbridge.errors import JobTimeout
-from kiqbridge.runtime.interruption import PENDING
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import PENDING, Timekeeper
 from support.stacks import running_threads
 
 TIMEOUT_S = 0.1

@@ -15,7 +15,7 @@ from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import Timekeeper
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd

@@ -14,7 +14,7 @@ from kiqbridge.features.step_functions.report import (
     success_report,
     task_of,
 )
-from kiqbridge.wire.job_text import watched_payload
+from kiqbridge.wire.job_record import watched_payload
 from kiqbridge.wire.payload import MAX_TASK_TOKEN
 
 NOW = 1_700_000_000.5

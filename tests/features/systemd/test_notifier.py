@@ -8,7 +8,7 @@ from support.processes import run_python
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
-from kiqbridge.engine.host.notifier import Report
+from kiqbridge.engine.host.surroundings import Report
 from kiqbridge.features.systemd.notifier import SystemdNotifier, take_notifier
 
 WELL = Report("running, 1 of 10 busy", ())

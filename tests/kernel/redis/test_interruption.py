@@ -11,8 +11,7 @@ from kiqbridge import Client
 from kiqbridge.api import Stats
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.errors import JobTimeout
-from kiqbridge.runtime.interruption import PENDING
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import PENDING, Timekeeper
 from kiqbridge.store.redis_pool import RedisPool
 
 

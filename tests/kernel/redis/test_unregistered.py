@@ -6,9 +6,9 @@ import pytest
 from support.engine import EngineProcess, register
 
 from kiqbridge.commands import cli
-from kiqbridge.engine.inflight import unregistered as module
+from kiqbridge.engine.inflight import incarnations as module
+from kiqbridge.engine.inflight.incarnations import UnregisteredWatch, find_unregistered
 from kiqbridge.engine.inflight.recovery import Reaper
-from kiqbridge.engine.inflight.unregistered import UnregisteredWatch, find_unregistered
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -8,8 +8,8 @@ from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import Client, RedisUnavailable
+from kiqbridge.store.process_set import FRESH_S, RETRY_S, FleetProfile, profile_for
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.wire_profile import FRESH_S, RETRY_S, FleetProfile, profile_for
 from kiqbridge.wire.keys import Keys
 
 OURS = json.dumps({"version": "kiqbridge-0.1.0", "labels": ["kiqbridge"]}).encode()

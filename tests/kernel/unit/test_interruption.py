@@ -14,8 +14,7 @@ from support.stacks import spin, wait_for_frame
 from support.waiting import at_once, wait_until
 
 from kiqbridge.errors import JobTimeout
-from kiqbridge.runtime.interruption import PENDING, Interruption, checkpoint, settle
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import PENDING, Interruption, Timekeeper, checkpoint, settle
 from kiqbridge.runtime.logs import handler_guard
 from kiqbridge.runtime.logs.log_writer import LogWriter
 from kiqbridge.runtime.origins import OURS

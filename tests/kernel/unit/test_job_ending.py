@@ -10,7 +10,7 @@ from kiqbridge.engine.settle.ending import ending
 from kiqbridge.engine.settle.output import encode_output
 from kiqbridge.errors import JobRemoved
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
-from kiqbridge.wire.job_text import watched_payload
+from kiqbridge.wire.job_record import watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd, TickMark, policy_faults, tick_mark_of
 

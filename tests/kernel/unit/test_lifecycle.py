@@ -7,7 +7,7 @@ import pytest
 from support.engine import capsule_of
 
 from kiqbridge.client.server import Events, ProcessResources, Server
-from kiqbridge.engine.perform.capsule import OWN_CONNECTIONS, connections_of
+from kiqbridge.engine.capsule_runtime import OWN_CONNECTIONS, connections_of
 from kiqbridge.errors import ConfigError
 
 

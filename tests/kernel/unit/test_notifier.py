@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from kiqbridge.engine.host.notifier import report_of
 from kiqbridge.engine.host.status import Status
+from kiqbridge.engine.host.surroundings import report_of
 
 NOW = 10_000.0
 WORKER = Status(

@@ -29,12 +29,12 @@ from support.vectors import (
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.commands.worker_command import add_arguments, load_config
+from kiqbridge.engine.capsule_runtime import capsules_of
 from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.engine.perform.capsule import capsules_of
 from kiqbridge.engine.perform.job_logger import JSONFormatter, LineFormatter
 from kiqbridge.engine.perform.running_job import RunningJob
 from kiqbridge.runtime.logs.log_writer import LogWriter
-from kiqbridge.store.wire_profile import profile_for
+from kiqbridge.store.process_set import profile_for
 from kiqbridge.wire.json_text import dumps_moved, loads
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import read_timestamp

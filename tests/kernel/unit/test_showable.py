@@ -6,8 +6,7 @@ import pytest
 
 from kiqbridge.engine.perform.running_job import RunningJob, shown_text
 from kiqbridge.engine.settle.retry import failed_payload
-from kiqbridge.wire.raw_job import failed_text
-from kiqbridge.wire.showable import replacements, showable
+from kiqbridge.wire.raw_job import failed_text, replacements, showable
 
 GOOD = {
     "class": "A",

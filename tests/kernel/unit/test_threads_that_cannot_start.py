@@ -23,7 +23,7 @@ from kiqbridge.engine.perform.run_marks import RunMarks
 from kiqbridge.engine.settle.notifications import Notifications
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import Timekeeper
 from kiqbridge.runtime.logs.log_writer import LogWriter
 from kiqbridge.runtime.role import LazyRole, unstarted
 from kiqbridge.runtime.threads import BoundedCall
@@ -80,7 +80,7 @@ def run_marks():
 
 
 LAZY = {
-    "runtime/limits:Timekeeper.__init__": limits,
+    "runtime/interruption:Timekeeper.__init__": limits,
     "engine/settle/notifications:Notifications.__init__": handlers,
     "engine/perform/run_marks:RunMarks": run_marks,
 }

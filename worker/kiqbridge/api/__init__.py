@@ -40,7 +40,7 @@ from kiqbridge.api.verdict_rules import fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, find_job
 from kiqbridge.api.works import Work, WorkSet
 from kiqbridge.client.job_handle import JobStatus
-from kiqbridge.engine.inflight.unregistered import search_unregistered
+from kiqbridge.engine.inflight.incarnations import search_unregistered
 from kiqbridge.wire.job_record import JobRecord
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from kiqbridge.store import operating
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
-from kiqbridge.wire.job_record import JobRecord
-from kiqbridge.wire.job_text import WATCHERS, watched_payload
+from kiqbridge.wire.job_record import WATCHERS, JobRecord, watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_queue, epoch_seconds
 from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, with_more

@@ -14,7 +14,7 @@ from kiqbridge.client.prepare import PreparedJob, by_active_job, no_text, prepar
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.enqueueing import schedule_commands
-from kiqbridge.store.wire_profile import FleetProfile
+from kiqbridge.store.process_set import FleetProfile
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.bulk import AlikeTexts, Bulk, parse_bulk
 from kiqbridge.wire.expiry import EXPIRES_IN

@@ -28,7 +28,7 @@ from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire import json_text
 
 if TYPE_CHECKING:
-    from kiqbridge.runtime.limits import Timekeeper
+    from kiqbridge.runtime.interruption import Timekeeper
 
 _opening = threading.Lock()
 _opened: "ProcessResources | None" = None
@@ -110,7 +110,7 @@ async def _on_a_loop(
     """What an `async def` job returned; it runs within its middleware, with the asynchronous resources open on this loop."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - most who only enqueue never need it
 
-    from kiqbridge.runtime.limits import limited  # noqa: PLC0415 - as above
+    from kiqbridge.runtime.interruption import limited  # noqa: PLC0415 - as above
 
     instance, payload, _queue = args
     returned = None
@@ -158,7 +158,7 @@ def limits() -> "Timekeeper":
     """Ends jobs that take longer than their `timeout_s`; one thread for the process, started when it is needed."""
     global _timekeeper  # noqa: PLW0603 - it has a thread of its own
     if _timekeeper is None:
-        from kiqbridge.runtime.limits import Timekeeper  # noqa: PLC0415 - few jobs have a limit
+        from kiqbridge.runtime.interruption import Timekeeper  # noqa: PLC0415 - few jobs have a limit
 
         _timekeeper = Timekeeper(lambda: [each.origin for each in default_registry])
     return _timekeeper

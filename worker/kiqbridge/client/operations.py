@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from kiqbridge import seams
 from kiqbridge.client.registry import wire_name_of
 from kiqbridge.runtime.clock import client_now
+from kiqbridge.store.process_set import FleetProfile
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile, ProfileSetting
 

@@ -32,10 +32,9 @@ from kiqbridge.commands import forked
 from kiqbridge.commands.supervision import Child, Fleet, Slot
 from kiqbridge.config.config import Config
 from kiqbridge.engine.host import ending
-from kiqbridge.engine.host.notifier import Notifier
 from kiqbridge.engine.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
 from kiqbridge.engine.host.signals import NAMES as PASSED_ON
-from kiqbridge.engine.host.surroundings import process_count
+from kiqbridge.engine.host.surroundings import Notifier, process_count
 from kiqbridge.engine.inflight.lease import LeaseTimes, renew
 from kiqbridge.engine.stop import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError

@@ -25,9 +25,9 @@ from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.settings_file import read_file
 from kiqbridge.engine.host import ending, surroundings
-from kiqbridge.engine.host.notifier import Notifier, Report, take_notifier
 from kiqbridge.engine.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.engine.host.status import run_folder
+from kiqbridge.engine.host.surroundings import Notifier, Report, take_notifier
 from kiqbridge.engine.launcher import Launcher
 from kiqbridge.engine.perform.job_logger import configure_logging
 from kiqbridge.engine.served_queues import with_default_queues

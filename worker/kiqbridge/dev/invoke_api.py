@@ -26,8 +26,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from kiqbridge.dev.console import Console
-from kiqbridge.dev.local_function import FunctionError
-from kiqbridge.dev.local_functions import LocalFunctions
+from kiqbridge.dev.local_function import FunctionError, LocalFunctions
 from kiqbridge.errors import ConfigError
 
 HOST: Final = "127.0.0.1"

@@ -24,7 +24,7 @@ from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
-from kiqbridge.dev.embedded_server import EmbeddedServer, external_url, why_external
+from kiqbridge.dev.embedded_server import EmbeddedServer, LocalData, external_url, why_external
 from kiqbridge.dev.end_inbox import EndInbox
 from kiqbridge.dev.firing import (
     Agenda,
@@ -38,8 +38,7 @@ from kiqbridge.dev.firing import (
 )
 from kiqbridge.dev.invoke_api import InvokeApi, example
 from kiqbridge.dev.ledger_watch import LedgerWatch
-from kiqbridge.dev.local_data import LocalData
-from kiqbridge.dev.local_functions import LocalFunctions
+from kiqbridge.dev.local_function import LocalFunctions
 from kiqbridge.dev.overview import JobPlaces, Overview, served_queues
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kiqbridge.engine.inflight.unregistered import UnregisteredWatch
+from kiqbridge.engine.inflight.incarnations import UnregisteredWatch
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.process_set import remove_gone

@@ -14,13 +14,12 @@ from functools import partial
 
 from kiqbridge import __version__, seams
 from kiqbridge.client.current import Runtime
-from kiqbridge.engine.capsule_runtime import CapsuleRuntime
+from kiqbridge.engine.capsule_runtime import Capsule, CapsuleRuntime, capsules_of
 from kiqbridge.engine.heartbeat import DeclaredClasses, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.leader import OF_THE_KERNEL
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.parts import EngineParts
-from kiqbridge.engine.perform.capsule import Capsule, capsules_of
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker

@@ -14,7 +14,7 @@ from typing import Any
 
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Events
-from kiqbridge.engine.perform.capsule import Capsule
+from kiqbridge.engine.capsule_runtime import Capsule
 from kiqbridge.engine.perform.running_job import RunningJob, shown_text
 from kiqbridge.engine.settle.metrics import Counting, Metrics, Stats
 from kiqbridge.errors import KiqbridgeError, RedisRefused

@@ -27,9 +27,8 @@ from kiqbridge.engine.ages import AgeReport
 from kiqbridge.engine.compose import build_around_capsules, build_capsules
 from kiqbridge.engine.emergency import end_without_descriptors
 from kiqbridge.engine.health import Health, Phase
-from kiqbridge.engine.host.notifier import Notifier
 from kiqbridge.engine.host.process_state import ProcessState, StateKeeper
-from kiqbridge.engine.host.surroundings import attach
+from kiqbridge.engine.host.surroundings import Notifier, attach
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.gate import check_route
 from kiqbridge.engine.registration import register_patiently, spread_start

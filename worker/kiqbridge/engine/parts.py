@@ -18,6 +18,7 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import ProcessResources, Server
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, Suspects, ages_of
+from kiqbridge.engine.capsule_runtime import capsules_of, connections_of
 from kiqbridge.engine.host.surroundings import hostname
 from kiqbridge.engine.inflight.beat import News
 from kiqbridge.engine.inflight.lease import LeaseKeeper, LeaseTimes
@@ -28,7 +29,6 @@ from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import Overruns, ProcessNumbers
 from kiqbridge.engine.outbox.outbox import Outbox
 from kiqbridge.engine.pause_watch import PauseWatch
-from kiqbridge.engine.perform.capsule import capsules_of, connections_of
 from kiqbridge.engine.perform.ended import LastEnded
 from kiqbridge.engine.perform.gate import Gate, asks_of
 from kiqbridge.engine.perform.look_ahead import PrefetchRevoker
@@ -42,7 +42,7 @@ from kiqbridge.engine.settle.notifications import Handlers, Notifications
 from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.clock import lease_now, wall_now
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import Timekeeper
 from kiqbridge.runtime.role import Role
 from kiqbridge.runtime.troubles import OF_PROCESS, Troubles
 from kiqbridge.store.redis_pool import RedisPool

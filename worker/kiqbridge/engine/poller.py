@@ -36,7 +36,7 @@ from kiqbridge.store.round_trip import Command
 from kiqbridge.store.tracking_connection import TrackingConnection
 from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 from kiqbridge.wire import json_text, raw_job
-from kiqbridge.wire.job_text import JobText
+from kiqbridge.wire.job_record import JobText
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
 from kiqbridge.wire.stamping import stamp

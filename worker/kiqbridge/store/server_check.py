@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused
-from kiqbridge.store.process_set import read_infos
-from kiqbridge.store.wire_profile import is_ours
+from kiqbridge.store.process_set import is_ours, read_infos
 from kiqbridge.wire.keys import Keys, hash_tag
 
 logger = logging.getLogger(__name__)

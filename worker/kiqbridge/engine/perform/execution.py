@@ -35,7 +35,7 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.job_text import is_watched
+from kiqbridge.wire.job_record import is_watched
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 
 if TYPE_CHECKING:

@@ -47,8 +47,7 @@ from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import new_jid
-from kiqbridge.wire.raw_job import UNREADABLE_CLASS
-from kiqbridge.wire.showable import showable
+from kiqbridge.wire.raw_job import UNREADABLE_CLASS, showable
 from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:

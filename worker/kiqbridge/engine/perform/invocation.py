@@ -19,8 +19,7 @@ from kiqbridge.client.sealing import arguments_in
 from kiqbridge.engine.perform.execution import Execution, NotBegun, Performing
 from kiqbridge.errors import JobTimeout, Shutdown
 from kiqbridge.runtime import frames, job_forks
-from kiqbridge.runtime.interruption import PENDING, settle
-from kiqbridge.runtime.limits import Timekeeper, limited
+from kiqbridge.runtime.interruption import PENDING, Timekeeper, limited, settle
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.threads import NoThread
 

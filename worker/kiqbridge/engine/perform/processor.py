@@ -40,7 +40,7 @@ from kiqbridge.engine.settle.settling import ChunkWriter, Settler
 from kiqbridge.errors import Shutdown
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import lease_now, wall_now
-from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.interruption import Timekeeper
 from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:

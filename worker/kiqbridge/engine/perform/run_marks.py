@@ -25,7 +25,7 @@ from kiqbridge.runtime.role import LazyRole
 from kiqbridge.store.begin import Answer, Ask
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.runs import RunMark, ask_run, end_run
-from kiqbridge.wire.job_text import watched_payload
+from kiqbridge.wire.job_record import watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import tick_mark_of
 

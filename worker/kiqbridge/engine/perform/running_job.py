@@ -6,8 +6,14 @@ from typing import NamedTuple, Protocol
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import MAX_DEPTH
-from kiqbridge.wire.raw_job import is_nested_deeper, outline, unreadable_job, with_more
-from kiqbridge.wire.showable import replacements, showable
+from kiqbridge.wire.raw_job import (
+    is_nested_deeper,
+    outline,
+    replacements,
+    showable,
+    unreadable_job,
+    with_more,
+)
 
 _MAX_PARSED_BYTES = 100_000
 """A longer text is looked at by its bytes alone: parsing it would hold up the beat and the jobs."""

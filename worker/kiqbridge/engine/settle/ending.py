@@ -5,7 +5,7 @@ that has no tries left, is refused, overran, killed its child process, cannot be
 due, or was killed by an operator. Each death has the text for `dead`, as Ruby's pages can show it.
 
 The effects are made by the script that removes the job from Redis. An attribute of the payload names what waits for the
-end of the job (wire/job_text.py):
+end of the job (wire/job_record.py):
 
     tick    how it ended is added to the ends of its schedule (wire/tick_mark.py)
     flow    its end is added to `kb:flow:ends`: the outbox frees its lock, counts its batch, begins the next job
@@ -30,11 +30,10 @@ from kiqbridge.runtime.records import dataclass
 from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
-from kiqbridge.wire.job_text import JobText, is_watched, watched_payload
+from kiqbridge.wire.job_record import JobText, is_watched, watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import ENCRYPTED, FLOW, TICK, Profile, retries_of
-from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, failed_text, unreadable_job
-from kiqbridge.wire.showable import KEPT_IN, showable
+from kiqbridge.wire.raw_job import KEPT_IN, MAX_PARSED_BYTES, failed_text, showable, unreadable_job
 from kiqbridge.wire.tick_mark import EndKind, JobEnd, tick_mark_of
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ from kiqbridge.runtime import user_code
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import Profile, read_timestamp, timestamp
-from kiqbridge.wire.showable import showable
+from kiqbridge.wire.raw_job import showable
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.store.process_set import MOST_READ, queues_in, read_infos
-from kiqbridge.store.wire_profile import is_ours
+from kiqbridge.store.process_set import MOST_READ, is_ours, queues_in, read_infos
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)

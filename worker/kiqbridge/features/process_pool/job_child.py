@@ -56,7 +56,7 @@ from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import NoThread, keep_loop_running, started
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
-from kiqbridge.wire.job_text import is_watched
+from kiqbridge.wire.job_record import is_watched
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, S
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.role import LazyRole, Until
-from kiqbridge.wire.job_text import watched_payload
+from kiqbridge.wire.job_record import watched_payload
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, MutableMapping, Sequence
 
-from kiqbridge.engine.host.notifier import TURN_S, Notifier, Report
+from kiqbridge.engine.host.surroundings import TURN_S, Notifier, Report
 from kiqbridge.runtime.kinds import without_numbers
 from kiqbridge.runtime.role import Role
 
