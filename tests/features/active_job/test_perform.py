@@ -21,7 +21,7 @@ from kiqbridge.client import inline, rails
 from kiqbridge.client.registry import default_registry
 from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.perform.gate import Gate
-from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.job_logger import JobLines
 from kiqbridge.errors import JobNotFound
 from kiqbridge.features.active_job.form import serialize
 from kiqbridge.features.active_job.values import deserialize_arguments

@@ -5,15 +5,15 @@ import redis
 from support.processes import run_python
 
 from kiqbridge import Client
-from kiqbridge.config.environment import read_access
+from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.cluster.address import parse
 from kiqbridge.features.cluster.nodes import (
     ClusterNodes,
     OwnerConnection,
     OwnerSSLConnection,
     _of_shards,
     _of_slots,
+    parse,
     slot_of,
 )
 from kiqbridge.features.cluster.pool import PrimaryConnection, PrimarySSLConnection

@@ -23,11 +23,12 @@ from kiqbridge.features.contract.document import (
     Contract,
     JobContract,
     Parameter,
+    class_name_of,
     contract_of,
     export,
     read_contract,
+    write_stubs,
 )
-from kiqbridge.features.contract.stubs import class_name_of, write_stubs
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from kiqbridge.features.limiters.locks import Held, Keeper
 from kiqbridge.features.limiters.overview import list_limiters
 from kiqbridge.features.limiters.store import Lock, take_lock
 from kiqbridge.flow import limiter
-from kiqbridge.runtime.troubles import OF_PROCESS
+from kiqbridge.runtime.role import OF_PROCESS
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -10,9 +10,15 @@ from support.processes import run_python
 
 from kiqbridge.errors import ConfigError, EventError, PayloadError
 from kiqbridge.features.mappings import declared
-from kiqbridge.features.mappings.document import Document, find, load
+from kiqbridge.features.mappings.document import (
+    Document,
+    JobSchemas,
+    SchemaFault,
+    compiled,
+    find,
+    load,
+)
 from kiqbridge.features.mappings.expressions import ExpressionFault, check_expression, search
-from kiqbridge.features.mappings.schemas import JobSchemas, SchemaFault, compiled
 
 TEXT = """\
 # mappings

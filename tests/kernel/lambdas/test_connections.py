@@ -72,7 +72,7 @@ def test_a_secret_costs_its_environment_no_botocore(services, address, redis):
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
 
     loaded = json.loads(ran.stdout.splitlines()[-1])
-    assert "kiqbridge.config.credentials.stored_address" in loaded
+    assert "kiqbridge.config.credentials.aws_request" in loaded
     assert [name for name in loaded if name.startswith("boto")] == ["botocore"]  # by Powertools
     assert redis.llen("queue:default") == 1
 

@@ -54,7 +54,7 @@ NOT_LOADED = {
     # several processes, other servers
     "kiqbridge.commands.supervisor",
     "kiqbridge.commands.reloader",
-    "kiqbridge.features.cluster.address",
+    "kiqbridge.features.cluster.nodes",
     # other commands, and what operators use
     "kiqbridge.api",
     "kiqbridge.aws",

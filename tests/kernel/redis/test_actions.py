@@ -15,9 +15,8 @@ from kiqbridge.api import (
     record_audit,
 )
 from kiqbridge.errors import PayloadError, RedisRefused
-from kiqbridge.store import audit_log
-from kiqbridge.store.audit_log import Note
-from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate
+from kiqbridge.store import operating
+from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, Note, operate
 
 SETS = {"retry": RetrySet, "schedule": ScheduledSet, "dead": DeadSet}
 
@@ -337,14 +336,14 @@ class TestAudit:
         assert read_audit(operator, before="gone") == []
 
     def test_it_keeps_the_last_ones_only(self, redis, operator):
-        ids = {f"{number}-x": number for number in range(audit_log.MOST_ENTRIES)}
+        ids = {f"{number}-x": number for number in range(operating.MOST_ENTRIES)}
         redis.zadd("kb:audit", ids)
         redis.hset("kb:audit:entries", mapping=dict.fromkeys(ids, "{}"))
         redis.hset("kb:audit:counts", mapping=dict.fromkeys(ids, "1 1"))
 
         record_audit(operator, "deploy", "now")
 
-        assert redis.zcard("kb:audit") == audit_log.MOST_ENTRIES
+        assert redis.zcard("kb:audit") == operating.MOST_ENTRIES
         assert redis.hlen("kb:audit:entries") == redis.hlen("kb:audit:counts") == 10_000
         assert not redis.hexists("kb:audit:entries", "0-x")
         assert read_audit(operator, most=1)[0].target == "now"

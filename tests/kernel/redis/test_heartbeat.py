@@ -309,7 +309,7 @@ class TestThread:
         assert 0 < redis.ttl(IDENTITY) <= 60  # left to expire, as Sidekiq does
 
     def test_an_outage_is_survived(self, redis, redis_url, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.troubles")
+        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.role")
         process = Process(redis_url)
         process.connection.down = True
         process.heartbeat.start()

@@ -7,7 +7,7 @@ import logging
 import pytest
 from support.engine import EngineProcess, Watch, put_back, register
 
-from kiqbridge.engine.inflight.orphans import (
+from kiqbridge.engine.inflight.reaping import (
     COUNTED_FOR_S,
     count_orphan,
     forget_orphan,

@@ -348,7 +348,7 @@ class TestLeading:
             assert redis.zcard("schedule") == 1
 
     def test_without_redis_it_goes_on_when_redis_is_back(self, redis, redis_url, start, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.troubles")
+        caplog.set_level(logging.DEBUG, "kiqbridge.runtime.role")
         connection = UnreliableConnection(RedisPool(redis_url).connection())
         connection.down = True
         redis.zadd("schedule", {job(): 1.0})

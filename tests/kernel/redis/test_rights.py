@@ -6,7 +6,7 @@ import pytest
 from support.servers import embedded_server, without_command
 
 from kiqbridge.engine.rights import TOLERATED, Rights
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.rights import needed
 from kiqbridge.wire.keys import Keys

@@ -14,10 +14,10 @@ from support.stacks import spin, wait_for_frame
 from support.waiting import at_once, wait_until
 
 from kiqbridge.errors import JobTimeout
+from kiqbridge.runtime.frames import OURS
 from kiqbridge.runtime.interruption import PENDING, Interruption, Timekeeper, checkpoint, settle
 from kiqbridge.runtime.logs import handler_guard
 from kiqbridge.runtime.logs.log_writer import LogWriter
-from kiqbridge.runtime.origins import OURS
 
 
 class Interrupted(BaseException):

@@ -14,8 +14,13 @@ from support.jobs import at_level, own_declarations
 from kiqbridge import job, log_context
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import definition_of
-from kiqbridge.engine.perform.job_lines import JobLines
-from kiqbridge.engine.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
+from kiqbridge.engine.perform.job_logger import (
+    TID,
+    JobLines,
+    JSONFormatter,
+    LineFormatter,
+    configure_logging,
+)
 from kiqbridge.engine.settle.notifications import log_failure
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime.logs import handler_guard

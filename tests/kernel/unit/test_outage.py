@@ -7,7 +7,7 @@ import pytest
 from kiqbridge.engine.inflight.outage import RETRY_S, SETTLING, Outage, retry_until_written
 from kiqbridge.errors import RedisRefused, RedisUnavailable, Shutdown
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 
 AWAY = RedisUnavailable("Redis at somewhere cannot be reached")
 

@@ -10,8 +10,8 @@ from support.strategies import QUEUES
 
 from kiqbridge.client.job import job
 from kiqbridge.client.server import Server
+from kiqbridge.config.function_settings import DepthAction, QueueLimit, limit_of, parse_queue_limits
 from kiqbridge.config.merge import merge
-from kiqbridge.config.queue_limits import DepthAction, QueueLimit, limit_of, parse_queue_limits
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.payload import check_queue
 from kiqbridge.wire.queues import Mode, mode_of, parse_queue, queue_order

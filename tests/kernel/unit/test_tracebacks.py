@@ -27,9 +27,9 @@ from kiqbridge.engine.settle.error_report import (
     rules_after,
 )
 from kiqbridge.errors import ArgumentMismatch, JobNotFound, PayloadError, ProcessDied
-from kiqbridge.runtime import frames, origins, user_code
+from kiqbridge.runtime import frames, user_code
+from kiqbridge.runtime.frames import Origin, is_generated, origin_of, trust
 from kiqbridge.runtime.logs import tracebacks
-from kiqbridge.runtime.origins import Origin, is_generated, origin_of, trust
 from kiqbridge.wire.payload import check_json
 
 
@@ -144,7 +144,7 @@ def inside_the_standard_library(*_args):
 
 def raised_in_ours(error):
     with pytest.raises(type(error)) as caught:
-        exec(compile("raise error", f"{origins.OURS}engine/part.py", "exec"), {"error": error})
+        exec(compile("raise error", f"{frames.OURS}engine/part.py", "exec"), {"error": error})
     caught.value.__traceback__ = caught.value.__traceback__.tb_next  # without the test's own frame
     return caught.value
 
@@ -192,7 +192,7 @@ class TestOurFrames:
     ):
         text = tracebacks.text_of(run(function))
         assert shown in text
-        assert origins.OURS not in text
+        assert frames.OURS not in text
 
     def test_are_left_out_of_an_unknown_class_which_says_all(self, run):
         first, fold, last = tracebacks.text_of(run(None)).splitlines()
@@ -339,7 +339,7 @@ def library(tmp_path, monkeypatch):
     """An installed package."""
     with installed_library(tmp_path, monkeypatch) as module:
         yield module
-    origins._homes.clear()
+    frames._homes.clear()
     origin_of.cache_clear()
 
 
@@ -347,7 +347,7 @@ def library(tmp_path, monkeypatch):
     ("file", "origin"),
     [
         (__file__, Origin.USER),
-        (origins.__file__, Origin.OURS),
+        (frames.__file__, Origin.OURS),
         (logging.__file__, Origin.LOGGING),
         (threading.__file__, Origin.LOCKING),
         (queue.__file__, Origin.LOCKING),
@@ -387,7 +387,7 @@ def test_a_package_is_trusted_as_a_whole(tmp_path, monkeypatch):
     assert origin_of(str(folder / "other.py")) is Origin.USER
     for name in ("trusted_shop", "trusted_shop.jobs"):
         del sys.modules[name]
-    origins._homes.clear()
+    frames._homes.clear()
     origin_of.cache_clear()
 
 

@@ -5,16 +5,15 @@ import logging
 import pytest
 
 from kiqbridge.errors import QueueTooDeep, RedisMisconfigured, RedisRefused, RedisUnavailable
-from kiqbridge.runtime import troubles as module
-from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import HINDERED_S, MOST_LOGGED, Troubles, fields_of
+from kiqbridge.runtime import role as module
+from kiqbridge.runtime.role import HINDERED_S, MOST_LOGGED, Role, Troubles, fields_of
 
 WORK = "moving due jobs"
 
 
 @pytest.fixture
 def log(caplog):
-    caplog.set_level(logging.INFO, "kiqbridge.runtime.troubles")
+    caplog.set_level(logging.INFO, "kiqbridge.runtime.role")
     return caplog
 
 

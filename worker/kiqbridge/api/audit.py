@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.audit_log import Note, Noted, read_notes, write_note
+from kiqbridge.store.operating import Note, Noted, read_notes, write_note
 from kiqbridge.wire import json_text
 
 _MICROSECONDS = 1_000_000

@@ -19,8 +19,7 @@ from kiqbridge.aws.job_forms import JobRequest, Tick
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
-from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.queue_limits import DepthAction, QueueLimit, limit_of
+from kiqbridge.config.function_settings import DepthAction, ForFunctions, QueueLimit, limit_of
 from kiqbridge.errors import ConfigError, QueueTooDeep
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten

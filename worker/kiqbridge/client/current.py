@@ -14,7 +14,7 @@ from kiqbridge.wire.payload import retries_of
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client
-    from kiqbridge.runtime.troubles import Troubles
+    from kiqbridge.runtime.role import Troubles
     from kiqbridge.store.redis_pool import RedisPool
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from kiqbridge import seams
 from kiqbridge.client.arguments import JobArguments
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError, did_you_mean
-from kiqbridge.runtime.origins import is_generated
+from kiqbridge.runtime.frames import is_generated
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
 from kiqbridge.wire.payload import is_surely_fine

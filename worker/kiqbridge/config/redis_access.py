@@ -1,9 +1,13 @@
-"""Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here."""
+"""Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here.
+
+Where Redis is for this process, as the environment says: fleets are looked into only if it names one.
+"""
 
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
+from kiqbridge import seams
 from kiqbridge.config.client_settings import REDIS_SETTINGS, ForClients
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError
@@ -87,3 +91,23 @@ def base_access(environ: Mapping[str, str]) -> RedisAccess:
 def aws_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Those whose names begin with AWS_."""
     return {name: value for name, value in environ.items() if name.startswith("AWS_")}
+
+
+def read_access(environ: Mapping[str, str]) -> RedisAccess:
+    """What the environment says; of the fleet that it names, if it names one.
+
+    Raises:
+        ConfigError: a wrong value, or settings that exclude each other.
+    """
+    if environ.get("KIQBRIDGE_FLEET"):
+        fleets = seams.call("read_fleets")(environ)
+        own: RedisAccess = fleets.fleets[fleets.own].access
+        return own
+    return base_access(environ)
+
+
+def read_namespace(environ: Mapping[str, str]) -> str:
+    """The namespace that the environment says; raises as `read_access`."""
+    if environ.get("KIQBRIDGE_FLEET"):
+        return read_access(environ).namespace
+    return str(read(ForClients.namespace, environ))

@@ -27,7 +27,6 @@ from kiqbridge.dev import child_process
 from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 
-
 FOLDER: Final = Path(".kiqbridge")
 _HANDOVER_S: Final = 5.0  # a server whose parent was killed still writes its file
 

@@ -23,11 +23,11 @@ from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.execution import JobRunner
 from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.job_logger import JobLines
 from kiqbridge.engine.perform.processor import ProcessorContext
 from kiqbridge.engine.perform.running_job import Holder
 from kiqbridge.engine.settle.ending import Settlement
-from kiqbridge.runtime.troubles import fields_of
+from kiqbridge.runtime.role import fields_of
 from kiqbridge.wire.dead_bounds import FIELD
 
 LABEL = "kiqbridge"

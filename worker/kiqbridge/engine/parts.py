@@ -43,8 +43,7 @@ from kiqbridge.engine.settle.retry import RetryPolicy
 from kiqbridge.engine.settle.settling import Settler
 from kiqbridge.runtime.clock import lease_now, wall_now
 from kiqbridge.runtime.interruption import Timekeeper
-from kiqbridge.runtime.role import Role
-from kiqbridge.runtime.troubles import OF_PROCESS, Troubles
+from kiqbridge.runtime.role import OF_PROCESS, Role, Troubles
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kiqbridge.runtime.records import dataclass
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.rights import missing_of, needed

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kiqbridge.features.batches.handle import FlowHandle
     from kiqbridge.features.batches.status import BatchSet, BatchStatus
     from kiqbridge.features.debounce.rules import Debounce, Throttle
+    from kiqbridge.features.unique.mark import Unique
     from kiqbridge.features.unique.owner import find_owner
-    from kiqbridge.features.unique.rule import Unique
 
 _OF_FEATURES: dict[str, str] = {
     "Batch": "kiqbridge.features.batches.batch",
@@ -27,7 +27,7 @@ _OF_FEATURES: dict[str, str] = {
     "FlowHandle": "kiqbridge.features.batches.handle",
     "Group": "kiqbridge.features.batches.chains",
     "Throttle": "kiqbridge.features.debounce.rules",
-    "Unique": "kiqbridge.features.unique.rule",
+    "Unique": "kiqbridge.features.unique.mark",
     "call": "kiqbridge.features.batches.calls",
     "chain": "kiqbridge.features.batches.chains",
     "current_batch": "kiqbridge.features.batches.batch",

@@ -2,7 +2,7 @@
 
 An error that is raised within our own code, or in a library that holds a lock, leaves that
 lock taken for ever. `landing.py` decides by the thread's stack whether it may be raised now. What may
-not is `PENDING`: the thread is looked at again every few milliseconds (limits.py), and the error is
+not is `PENDING`: the thread is looked at again every few milliseconds (`Timekeeper`), and the error is
 raised at the latest at a `checkpoint`, where a call to Redis that user code has caused comes to its end.
 Looking and raising happen without the interpreter lock being given away in between (`_raise_at`).
 
@@ -27,8 +27,7 @@ from typing import Self, TypeVar
 from kiqbridge.errors import JobTimeout
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import lease_now
-from kiqbridge.runtime.frames import current_frames, without_collection
-from kiqbridge.runtime.origins import Origin, origin_of, trust
+from kiqbridge.runtime.frames import Origin, current_frames, origin_of, trust, without_collection
 from kiqbridge.runtime.role import LazyRole
 
 LOOK_AGAIN_S = 0.001
@@ -264,7 +263,7 @@ class Timekeeper:
     have to start it: in CPython 3.11 one that has failed to start another cannot be interrupted any more.
 
     Args:
-        jobs: gives the dotted names of the declared jobs: their packages are users' code (origins.py).
+        jobs: gives the dotted names of the declared jobs: their packages are users' code (frames.py).
         from_start: whether any of them has a limit.
 
     Attributes:

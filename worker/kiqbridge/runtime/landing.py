@@ -2,7 +2,7 @@
 
 `PyThreadState_SetAsyncExc` makes a thread raise wherever it happens to be: between taking a lock and
 the `try` that releases it, while it writes a log line, in the import of a module. A lock that is never
-released blocks all other threads forever. So there are three cases (origins.py decides whose code a frame is):
+released blocks all other threads forever. So there are three cases (frames.py decides whose code a frame is):
 
 1. A user's own code is on top of the stack: the error may be raised.
 2. Our own code, the Redis client or a module of the standard library that takes locks is on top: the
@@ -20,7 +20,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from kiqbridge.runtime.origins import OURS, Origin, origin_of, standard_module
+from kiqbridge.runtime.frames import OURS, Origin, origin_of, standard_module
 
 
 class Landing(Enum):

@@ -273,7 +273,7 @@ def open_source(
         factory = redis_address.connection_factory(url, client, read_timeout_s, namespace)
         return RedisSource(factory, redis_address.shown_address(url, factory))
     if access.secret_arn or access.ssm_parameter:
-        from kiqbridge.config.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
+        from kiqbridge.config.credentials.aws_request import StoredAddress  # noqa: PLC0415 - few have one
 
         return StoredSource(
             StoredAddress(access),

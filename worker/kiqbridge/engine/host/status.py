@@ -56,7 +56,7 @@ class Status:
     is_wedged: bool = False
     """The worker ends itself because a thread is stuck, or has ended and cannot be started anew."""
     troubles: Sequence[str] = field(default_factory=list)
-    """What it cannot do until somebody changes something (runtime/troubles.py)."""
+    """What it cannot do until somebody changes something (runtime/role.py)."""
     overran: int = 0
     """Jobs that were taken away from this process because they ran longer than their `max_run_s`."""
     lost_threads: int = 0

@@ -13,7 +13,7 @@ from kiqbridge.engine.inflight.lease import Lease
 from kiqbridge.runtime.records import dataclass
 
 NO_LEASE = Lease("")
-"""The lease of jobs that were popped (basic_fetch.py): no list holds such a job, so no process can take it away."""
+"""The lease of jobs that were popped (fetch.py): no list holds such a job, so no process can take it away."""
 NO_LEASE.valid_until = float("inf")
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.lease import Lease, LeaseKeeper
-from kiqbridge.engine.inflight.orphans import count_orphan, orphan_count, orphan_id
+from kiqbridge.engine.inflight.reaping import count_orphan, orphan_count, orphan_id
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection

@@ -99,13 +99,13 @@ class Search:
         ]
         replies = iter(connection.run(*commands) if commands else ())
         looked_at = [
-            _unregistered(incarnation, lists, list(islice(replies, 2 + len(lists))))
+            _found(incarnation, lists, list(islice(replies, 2 + len(lists))))
             for incarnation, lists in owners.items()
         ]
         return [each for each in looked_at if each is not None]
 
 
-def _unregistered(
+def _found(
     incarnation: str, lists: Sequence[tuple[str, str]], replies: Sequence[int]
 ) -> Unregistered | None:
     is_registered, is_reaped, *counts = replies

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 
 from kiqbridge.engine.inflight.beat import News, send_beat
-from kiqbridge.engine.inflight.orphans import ORPHAN_LIMIT
+from kiqbridge.engine.inflight.reaping import ORPHAN_LIMIT
 from kiqbridge.engine.inflight.recovery import Reaped, Reaper
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.runtime import job_forks, threads

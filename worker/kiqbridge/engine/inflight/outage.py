@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from kiqbridge.errors import KiqbridgeError, Shutdown
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.clock import lease_now
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kiqbridge.engine.inflight.incarnations import Incarnation, SignOfLife
-from kiqbridge.engine.inflight.orphans import ORPHAN_LIMIT
-from kiqbridge.engine.inflight.reaping import UNFINISHED, Outcome, Reaping
+from kiqbridge.engine.inflight.reaping import ORPHAN_LIMIT, UNFINISHED, Outcome, Reaping
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime.clock import lease_now
 from kiqbridge.runtime.records import dataclass

@@ -22,7 +22,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.engine.perform.ended import LastEnded
-from kiqbridge.engine.perform.job_lines import JobLines
+from kiqbridge.engine.perform.job_logger import JobLines
 from kiqbridge.engine.settle.ending import Refusal
 from kiqbridge.engine.settle.metrics import Metrics, measured_name
 from kiqbridge.engine.settle.output import NOT_PERFORMED

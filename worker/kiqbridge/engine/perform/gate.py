@@ -29,7 +29,7 @@ from kiqbridge.engine.settle.ending import Barrier, Refusal
 from kiqbridge.errors import ConfigError, JobRefused, RedisRefused
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import shorten
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 from kiqbridge.store.begin import Answer, Ask, begin
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.active_job import performed_class

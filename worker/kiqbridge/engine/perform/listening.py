@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kiqbridge.engine.perform.turns import State, Turns, raw_name, token_of
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 from kiqbridge.store import wake_connection
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.wire.names import bytes_of, text_of

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime.digests import sha1
-from kiqbridge.runtime.troubles import Troubles
+from kiqbridge.runtime.role import Troubles
 from kiqbridge.store import scripts, wake_connection
 from kiqbridge.store.leadership import Sight
 from kiqbridge.store.replies import error_text

@@ -16,8 +16,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.features.cluster.address import Place
-from kiqbridge.features.cluster.nodes import OfOwner
+from kiqbridge.features.cluster.nodes import OfOwner, Place
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
 from kiqbridge.store.lean_redis import redis

@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from redis.connection import Connection, SSLConnection
 
-from kiqbridge.features.cluster.address import Place, SeveralNodes, answer, opened, parse
 from kiqbridge.features.cluster.calls import Attempts
-from kiqbridge.features.cluster.nodes import ClusterNodes, OwnerConnection, OwnerSSLConnection
+from kiqbridge.features.cluster.nodes import (
+    ClusterNodes,
+    OwnerConnection,
+    OwnerSSLConnection,
+    Place,
+    SeveralNodes,
+    answer,
+    opened,
+    parse,
+)
 from kiqbridge.store.lean_redis import redis
 from kiqbridge.store.redis_address import Factory, UntaggedNamespace, without_password
 from kiqbridge.store.round_trip import Command

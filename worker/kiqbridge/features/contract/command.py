@@ -13,8 +13,7 @@ from kiqbridge.commands import arguments
 from kiqbridge.commands.output import answer, write, write_line
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.contract.compare import compare
-from kiqbridge.features.contract.document import Contract, export, read_contract
-from kiqbridge.features.contract.stubs import write_stubs
+from kiqbridge.features.contract.document import Contract, export, read_contract, write_stubs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,8 +19,7 @@ from typing import Final
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import JobTimeout, KiqbridgeError
 from kiqbridge.features.limiters.store import Lock, give_back_lock, renew_lock
-from kiqbridge.runtime.role import LazyRole
-from kiqbridge.runtime.troubles import OF_PROCESS
+from kiqbridge.runtime.role import OF_PROCESS, LazyRole
 
 logger = logging.getLogger(__name__)
 

@@ -24,10 +24,9 @@ from kiqbridge.aws.record import Record, leaves
 from kiqbridge.errors import ConfigError, EventError, PayloadError, did_you_mean
 from kiqbridge.features.mappings import declared
 from kiqbridge.features.mappings.declared import Declared, EventMapping, Fault
-from kiqbridge.features.mappings.document import Document, load
+from kiqbridge.features.mappings.document import Document, JobSchemas, SchemaFault, compiled, load
 from kiqbridge.features.mappings.expressions import ExpressionFault, check_expression
 from kiqbridge.features.mappings.mapper import Mapper
-from kiqbridge.features.mappings.schemas import JobSchemas, SchemaFault, compiled
 from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
 from kiqbridge.wire import active_job, json_text

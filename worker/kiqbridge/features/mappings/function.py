@@ -20,8 +20,8 @@ def mapped(environ: Mapping[str, str], folder: Path) -> Mapped | None:
         return None
     # Loaded only where there are mappings: a cold start waits for each module.
     from kiqbridge.features.mappings import declared  # noqa: PLC0415
+    from kiqbridge.features.mappings.document import JobSchemas  # noqa: PLC0415
     from kiqbridge.features.mappings.mapper import Mapper  # noqa: PLC0415
-    from kiqbridge.features.mappings.schemas import JobSchemas  # noqa: PLC0415
 
     content = declared.read(found)
     schemas = JobSchemas(found, content.schemas) if content.schemas else None

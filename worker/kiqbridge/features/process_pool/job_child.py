@@ -46,8 +46,7 @@ from kiqbridge.engine.host.process_state import ProcessState
 from kiqbridge.engine.host.signals import IGNORED
 from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
 from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.perform.job_lines import JobLines
-from kiqbridge.engine.perform.job_logger import TID, configure_logging, flush_logging
+from kiqbridge.engine.perform.job_logger import TID, JobLines, configure_logging, flush_logging
 from kiqbridge.engine.settle.error_report import error_message
 from kiqbridge.features.process_pool.answers import Answering
 from kiqbridge.features.process_pool.messages import Channel, ChildSettings

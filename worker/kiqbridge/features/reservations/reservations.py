@@ -23,7 +23,7 @@ from typing import Any
 from kiqbridge.client.registry import Handling
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import take_away
-from kiqbridge.engine.inflight.orphans import orphan_id
+from kiqbridge.engine.inflight.reaping import orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.running_job import Holder, RunningJob
 from kiqbridge.engine.settle.ending import dead

@@ -38,7 +38,7 @@ from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.guards import Identity, Source, own_key
 
 if TYPE_CHECKING:
-    from kiqbridge.config.credentials.stored_address import StoredText
+    from kiqbridge.config.credentials.aws_request import StoredText
 
 
 READ_WITHIN_S: Final = 3.0
@@ -114,7 +114,7 @@ class SpillKey:
 
     def _read(self, *, with_previous: bool = False) -> None:
         if self._stored is None:
-            from kiqbridge.config.credentials.stored_address import StoredText  # noqa: PLC0415 - see the module
+            from kiqbridge.config.credentials.aws_request import StoredText  # noqa: PLC0415 - see the module
 
             self._stored = StoredText(self._arn, "", self._aws)
         stored, within_s = self._stored, deadline.bounded(READ_WITHIN_S)

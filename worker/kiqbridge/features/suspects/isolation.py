@@ -23,8 +23,8 @@ from typing import TypeVar
 from kiqbridge.engine.inflight.chunk import Chunk
 from kiqbridge.engine.inflight.claims import Claimer, give_back
 from kiqbridge.engine.inflight.lease import Lease
-from kiqbridge.engine.inflight.orphans import forget_orphan, orphan_id
 from kiqbridge.engine.inflight.outage import retry_until_written
+from kiqbridge.engine.inflight.reaping import forget_orphan, orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.perform.job_logger import TID

@@ -16,7 +16,7 @@ from typing import Final
 from kiqbridge.client import rails
 from kiqbridge.engine.ages import OLD_JOB_S
 from kiqbridge.engine.inflight.claims import take_away
-from kiqbridge.engine.inflight.orphans import orphan_id
+from kiqbridge.engine.inflight.reaping import orphan_id
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.settle.metrics import Measured
 from kiqbridge.features.process_pool.pool import ProcessPool

@@ -18,8 +18,7 @@ from kiqbridge.engine.perform.execution import Execution, JobRunner, Performing
 from kiqbridge.engine.perform.failure import Failures
 from kiqbridge.engine.perform.gate import Gate
 from kiqbridge.engine.perform.invocation import Invoker
-from kiqbridge.engine.perform.job_lines import JobLines
-from kiqbridge.engine.perform.job_logger import TID
+from kiqbridge.engine.perform.job_logger import TID, JobLines
 from kiqbridge.engine.settle.ending import Settlement, Target
 from kiqbridge.engine.settle.notifications import Handlers
 from kiqbridge.engine.settle.retry import RetryPolicy

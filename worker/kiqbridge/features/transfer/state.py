@@ -16,8 +16,7 @@ from typing import Any, Final, TypeGuard
 from kiqbridge.features.batches.steps import CALLBACK_OF, KEEP_DONE_S, KEEP_OPEN_S
 from kiqbridge.features.transfer.form import Chunk, Record, State
 from kiqbridge.features.unique.freeing import Lock, looked_at
-from kiqbridge.features.unique.mark import lock_of
-from kiqbridge.features.unique.rule import LOOK_S
+from kiqbridge.features.unique.mark import LOOK_S, lock_of
 from kiqbridge.store import scripts
 from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.key_scan import scan, scan_keys

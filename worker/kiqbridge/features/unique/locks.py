@@ -3,7 +3,7 @@
 The seams `begins`, `open_jobs` and `consequences`.
 
 `kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
-jids of jobs that another one has replaced, until when that must be known. Pushes take locks (rule.py).
+jids of jobs that another one has replaced, until when that must be known. Pushes take locks (mark.py).
 
 A lock is due for a look ten minutes after it was taken. One whose job was found is looked at an hour later; one whose job
 is gone is freed.
@@ -16,8 +16,7 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.features.gone_jobs.search import AGAIN_S
 from kiqbridge.features.unique.freeing import Lock, looked_at
-from kiqbridge.features.unique.mark import lock_of
-from kiqbridge.features.unique.rule import LOOK_S
+from kiqbridge.features.unique.mark import LOOK_S, lock_of
 from kiqbridge.store import scripts
 from kiqbridge.store.begin import Answer, Ask
 from kiqbridge.store.effects import Effect

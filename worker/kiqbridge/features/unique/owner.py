@@ -6,7 +6,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import ConfigError
-from kiqbridge.features.unique.rule import Unique
+from kiqbridge.features.unique.mark import Unique
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.wire.names import text_of
 

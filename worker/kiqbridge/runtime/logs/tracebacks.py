@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from kiqbridge.errors import JobNotFound, PayloadError
-from kiqbridge.runtime.origins import Origin, is_generated, origin_of, standard_module
+from kiqbridge.runtime.frames import Origin, is_generated, origin_of, standard_module
 
 MAX_TEXTS = 1_000
 _MAX_FRAMES = 100
