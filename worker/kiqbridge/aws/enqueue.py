@@ -168,13 +168,7 @@ class Enqueuer:
         return ", ".join(dict.fromkeys(mapper.place(each) for each in found if each is not None))
 
     def handle(
-        self,
-        event: object,
-        *,
-        now: float,
-        by: str = "lambda",
-        xray: str = "",
-        alias: str = "",
+        self, event: object, *, now: float, by: str = "lambda", xray: str = "", alias: str = ""
     ) -> Handled:
         """Enqueue what an event asks for; an error is part of what is returned, not raised.
 

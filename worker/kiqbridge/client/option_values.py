@@ -99,10 +99,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
         lambda value: is_number(value) and 0 <= value <= INTERVAL_LIMIT,
         f"a number of seconds up to {INTERVAL_LIMIT:,}; write one such as 86400",
     ),
-    "log_level": _Row(
-        _is_level,
-        "a level; write debug, info, warn, error, fatal, or 0 to 4",
-    ),
+    "log_level": _Row(_is_level, "a level; write debug, info, warn, error, fatal, or 0 to 4"),
     "skip_default_job_logging": _Row(_is_bool, _BOOL),
     "display_class": _Row(_is_text, "the name of a class; write a text such as 'Report'"),
     "profile": _Row(_is_text, "a token; write a text"),

@@ -134,7 +134,7 @@ class ForFunctions:
 
     trusted_alias = Setting(
         help="alias of the function whose invocations have the rights of those without an alias; another alias has"
-        " what `allow` in the mappings gives it",
+        " what `allow` in the mappings gives it"
     )
 
     mappings = Setting(
@@ -212,7 +212,7 @@ class ForFunctions:
     )
 
     stack = Setting(
-        help="CloudFormation stack under which the function publishes the schedules of its template; empty = none",
+        help="CloudFormation stack under which the function publishes the schedules of its template; empty = none"
     )
 
     service = Setting(

@@ -44,7 +44,7 @@ class ForWeb:
     )
 
     web_users = Setting(
-        help="users with a password, as NAME:ROLE:HASH; `kiqbridge web --hash-password` makes a hash",
+        help="users with a password, as NAME:ROLE:HASH; `kiqbridge web --hash-password` makes a hash"
     )
 
     web_users_file = Setting(help="file with such users, one a line")
@@ -69,7 +69,7 @@ class ForWeb:
 
     web_jwt_key = Setting(
         help="key that verifies tokens (JWT): a PEM or JWKS, a file with one, an https address of a JWKS, or one "
-        "with {kid} of a PEM for each key; empty = no tokens",
+        "with {kid} of a PEM for each key; empty = no tokens"
     )
 
     web_jwt_header = Setting(
@@ -82,11 +82,11 @@ class ForWeb:
     )
 
     web_jwt_issuer = Setting(
-        help="required value of `iss` in a token; empty = `iss` is not checked",
+        help="required value of `iss` in a token; empty = `iss` is not checked"
     )
 
     web_jwt_audience = Setting(
-        help="value that `aud` of a token must be or contain; empty = a token must have none",
+        help="value that `aud` of a token must be or contain; empty = a token must have none"
     )
 
     web_jwt_role_claim = Setting(
@@ -95,7 +95,7 @@ class ForWeb:
     )
 
     web_jwt_signer = Setting(
-        help="ARN of the load balancer that signs the tokens; required with x-amzn-oidc-data",
+        help="ARN of the load balancer that signs the tokens; required with x-amzn-oidc-data"
     )
 
     web_roles = Setting(

@@ -87,13 +87,7 @@ def run_dev(options: argparse.Namespace) -> int:
     with contextlib.nullcontext() if external else EmbeddedServer(data) as server:
         url = server.url if server else external or ""
         return Dev(
-            options,
-            schedules,
-            inbox=inbox,
-            server=server,
-            url=url,
-            data=data,
-            console=console,
+            options, schedules, inbox=inbox, server=server, url=url, data=data, console=console
         ).run()
 
 

@@ -100,12 +100,7 @@ class Launcher:
         )
         self._stop = Stop(self.parts, self.health, self._steps)
         self._events = self.parts.events
-        attach(
-            self._events,
-            tag=self.parts.tag,
-            notifier=self._notifier,
-            look=self.health.status,
-        )
+        attach(self._events, tag=self.parts.tag, notifier=self._notifier, look=self.health.status)
         self._events.add("beat", AgeReport(self.parts.ages).report)
         # A process half put together can be neither quieted nor ended: threads that were not started
         # cannot be joined, and those that start later would not know.

@@ -129,10 +129,7 @@ class Traces:
             if for_s >= stuck_s:
                 stuck.append(
                     Stuck(
-                        name=thread.name,
-                        ident=thread.ident,
-                        for_s=for_s,
-                        where=frames.where(frame),
+                        name=thread.name, ident=thread.ident, for_s=for_s, where=frames.where(frame)
                     )
                 )
         self._traces = traces

@@ -52,10 +52,7 @@ class Interruption:
     __slots__ = ("_error", "_wanted", "ident", "is_over", "is_raised", "kind")
 
     def __init__(
-        self,
-        ident: int,
-        kind: type[BaseException],
-        is_wanted: Callable[[], bool] = lambda: True,
+        self, ident: int, kind: type[BaseException], is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
         self.ident = ident
         self.kind = kind

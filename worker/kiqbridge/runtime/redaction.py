@@ -62,7 +62,7 @@ class Redactor:
                      (?:{names})s?(?:[_\-][\w\-]{{0,{_MAX_SUFFIX}}})?\\?["']?  # the name
                      \s*(?:=>|[:=])\s* )
                      ( \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | \{{[^{{}}]*\}}? | \[[^\[\]]*\]?
-                     | (?:(?:basic|bearer|digest|token)\s+)?[^\s,;&}})\]"']+ )""",
+                     | (?:(?:basic|bearer|digest|token)\s+)?[^\s,;&}})\]"']+ )"""
             )
             if names
             else None

@@ -17,12 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
-from kiqbridge.errors import (
-    KiqbridgeError,
-    PushNotReplicated,
-    PushOutcomeUnknown,
-    QueueTooDeep,
-)
+from kiqbridge.errors import KiqbridgeError, PushNotReplicated, PushOutcomeUnknown, QueueTooDeep
 from kiqbridge.runtime.threads import CANNOT_START, keep_running
 
 logger = logging.getLogger(__name__)
@@ -107,10 +102,7 @@ class Troubles:
             logger.warning("%s works again", name)
 
     def tried(
-        self,
-        name: str,
-        act: Callable[[], object],
-        is_ending: Callable[[], bool] = lambda: False,
+        self, name: str, act: Callable[[], object], is_ending: Callable[[], bool] = lambda: False
     ) -> bool:
         """Call this; False: it failed, which is logged and set as `failed` says.
 

@@ -215,12 +215,7 @@ class RedisConnection:
         return self._repeated(commands, first, count, repeatable=repeatable)
 
     def _repeated(
-        self,
-        commands: Sequence[Command],
-        first: list[Any] | None,
-        count: int,
-        *,
-        repeatable: bool,
+        self, commands: Sequence[Command], first: list[Any] | None, count: int, *, repeatable: bool
     ) -> list[Any]:
         """The replies after a first try that was lost or refused in part; WAIT may follow `count` commands."""
         replies: list[Any] = [None] * len(commands)

@@ -138,11 +138,7 @@ class StateKeeper:
     """
 
     def __init__(
-        self,
-        state: ProcessState,
-        *,
-        is_idle: Callable[[], bool],
-        give_up: Callable[[str], object],
+        self, state: ProcessState, *, is_idle: Callable[[], bool], give_up: Callable[[str], object]
     ) -> None:
         self._state = state
         self._is_idle = is_idle

@@ -330,10 +330,7 @@ def take_away(
     count = orphan_count(connection, keys, name) + 1
     home = chunk.home if count < orphan_limit else keys.suspects(chunk.queue)
     reply = connection.script(
-        _GIVE_BACK,
-        [*keys_of(keys, chunk), home, keys.alone],
-        [*claim_of(chunk), job],
-        settles=True,
+        _GIVE_BACK, [*keys_of(keys, chunk), home, keys.alone], [*claim_of(chunk), job], settles=True
     )
     if known_answer(connection, reply, SETTLED) != 1:
         return 0

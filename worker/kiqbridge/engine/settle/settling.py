@@ -87,12 +87,7 @@ class Settler:
             return repush(connection, self.keys, chunk, text, queue=queue, text=text)
         if target is Target.REPUSH:
             return repush(
-                connection,
-                self.keys,
-                chunk,
-                text,
-                queue=settlement.queue,
-                text=settlement.text,
+                connection, self.keys, chunk, text, queue=settlement.queue, text=settlement.text
             )
         is_ours = settle(
             connection,
@@ -138,10 +133,7 @@ class Settler:
         return chunk.take_notifications()
 
     def write_together(
-        self,
-        connection: RedisConnection,
-        chunk: Chunk,
-        jobs: Sequence[tuple[bytes, Settlement]],
+        self, connection: RedisConnection, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]
     ) -> list[Notification]:
         """Settle jobs of one chunk, their texts as they were fetched, which `first_batch` has put together.
 

@@ -119,10 +119,7 @@ def pages(
 
 
 async def async_pages(
-    fetch: Callable[[C | None], Awaitable[Sequence[T]]],
-    *,
-    key: Callable[[T], C],
-    cursor: C | None,
+    fetch: Callable[[C | None], Awaitable[Sequence[T]]], *, key: Callable[[T], C], cursor: C | None
 ) -> AsyncIterator[tuple[T, C | None]]:
     """The items of a table or an API that an `async def fetch` reads page by page. Takes the arguments of `pages`."""
     while page := await fetch(cursor):

@@ -140,10 +140,7 @@ def read_watched(connection: RedisLike, keys: Keys, now: float | None = None) ->
         RedisUnavailable: nothing was read.
     """
     time, manifests, cursors, last = connection.run(
-        ("TIME",),
-        ("HGETALL", keys.manifests),
-        ("HGETALL", keys.cursors),
-        ("GET", keys.watched),
+        ("TIME",), ("HGETALL", keys.manifests), ("HGETALL", keys.cursors), ("GET", keys.watched)
     )
     now = server_time(time) if now is None else now
     expected: dict[str, float] = {}

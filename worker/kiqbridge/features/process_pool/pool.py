@@ -70,12 +70,7 @@ class ProcessPool:
     """
 
     def __init__(
-        self,
-        settings: ChildSettings,
-        *,
-        size: int,
-        max_jobs: int = 0,
-        idle_s: float = IDLE_S,
+        self, settings: ChildSettings, *, size: int, max_jobs: int = 0, idle_s: float = IDLE_S
     ) -> None:
         self._settings = settings
         self._start = look_at_start()

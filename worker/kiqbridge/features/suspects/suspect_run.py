@@ -52,11 +52,7 @@ class SuspectRun:
     interrupted = False
 
     def __init__(
-        self,
-        order: Mapping[str, Any],
-        *,
-        began: Callable[[float | None], None],
-        invoker: Invoker,
+        self, order: Mapping[str, Any], *, began: Callable[[float | None], None], invoker: Invoker
     ) -> None:
         self.tid: str = order["tid"]
         self.performing = False
