@@ -11,10 +11,9 @@ from support.http_endpoint import body_of, http_endpoint, reply, webhook
 from support.waiting import wait_until
 
 from kiqbridge.errors import PayloadError
-from kiqbridge.features.alerts.receivers import PAGERDUTY
 from kiqbridge.features.alerts.setting import parse_alerts
 from kiqbridge.features.alerts.state import Alert, fetch_alerts, mute_alert, unmute_alert
-from kiqbridge.features.alerts.watch import LONGEST_PAUSE_S, AlertWatch
+from kiqbridge.features.alerts.watch import LONGEST_PAUSE_S, PAGERDUTY, AlertWatch
 
 
 class Clock:
@@ -242,7 +241,7 @@ def test_a_text_of_somebody_else_in_its_place_is_passed_over(redis, watching):
 @pytest.mark.parametrize("kind", ["slack", "teams", "pagerduty"])
 def test_each_service_gets_its_own_form(operator, redis, watching, monkeypatch, kind):
     with webhook() as (url, received):
-        monkeypatch.setattr("kiqbridge.features.alerts.receivers.PAGERDUTY", url)
+        monkeypatch.setattr("kiqbridge.features.alerts.watch.PAGERDUTY", url)
         watch = watching(
             {kind: "key" if kind == "pagerduty" else url}, rules={"retries": {"over": 2, "for": 0}}
         )

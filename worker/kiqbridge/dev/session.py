@@ -42,8 +42,7 @@ from kiqbridge.dev.local_function import LocalFunctions
 from kiqbridge.dev.overview import JobPlaces, Overview, served_queues
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
-from kiqbridge.dev.web_child import WebChild
-from kiqbridge.dev.worker_child import WorkerChild
+from kiqbridge.dev.worker_child import WebChild, WorkerChild
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password

@@ -2,6 +2,8 @@
 
 Prometheus asks each worker for its own numbers, and the web page for those of the fleet. StatsD and OpenTelemetry
 get both from the workers: each sends its own, and the leader of the fleet those of Redis, so that they come once.
+
+The numbers of one worker process, out of its memory: no Redis, no lock.
 """
 
 import contextlib
@@ -9,14 +11,17 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge import __version__
 from kiqbridge.api.operator import Operator
 from kiqbridge.client.client import Client
 from kiqbridge.config.config import Config
 from kiqbridge.engine.numbers import ProcessNumbers
+from kiqbridge.engine.settle.metrics import Measured
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.features.telemetry import catalogue
 from kiqbridge.features.telemetry.catalogue import Family, load
 from kiqbridge.features.telemetry.fleet import fleet_families
 from kiqbridge.features.telemetry.otel import OtelPush
@@ -25,21 +30,13 @@ from kiqbridge.features.telemetry.statsd_push import StatsdPush
 from kiqbridge.runtime.kinds import kind_of
 from kiqbridge.runtime.role import Role
 from kiqbridge.runtime.threads import BoundedCall
+from kiqbridge.wire.measures import BUCKETS
 
 if TYPE_CHECKING:
     from kiqbridge.engine.parts import EngineParts
 
 
-from collections.abc import Mapping
-from typing import Any
-
-from kiqbridge import __version__
-from kiqbridge.engine.settle.metrics import Measured
-from kiqbridge.features.telemetry import catalogue
-from kiqbridge.wire.measures import BUCKETS
-
-
-def process_families(identity: str, numbers: ProcessNumbers) -> list[catalogue.Family]:
+def process_families(identity: str, numbers: ProcessNumbers) -> list[Family]:
     """All metrics of a process; of many classes those that ran first, the rest together as `others`."""
     return catalogue.families(
         "worker",
