@@ -43,23 +43,20 @@ class Config:
         default=["default"],
         default_text="those of the declared jobs",
         env=(QUEUES_VARIABLE,),
-        flags=("-q", "--queue"),
-        metavar="NAME[,WEIGHT]",
+        option="-q --queue NAME[,WEIGHT]",
         help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in the environment "
         "blanks stand between them",
     )
     concurrency: int = _row(
         parse=worker.concurrency,
         default=10,
-        flags=("-c", "--concurrency"),
-        metavar="INT",
+        option="-c --concurrency INT",
         help="how many plain jobs run at once, one thread each; at most 1,000",
     )
     async_concurrency: int = _row(
         parse=parsers.whole_number(1),
         default=100,
-        flags=("--async-concurrency",),
-        metavar="INT",
+        option="--async-concurrency INT",
         help="how many `async def` jobs run at once, all on one event loop",
     )
     capsules: tuple[CapsuleSettings, ...] = _row(
@@ -71,15 +68,13 @@ class Config:
     processes: int | Literal["auto"] = _row(
         parse=worker.processes,
         default=1,
-        flags=("--processes",),
-        metavar="INT|auto",
+        option="--processes INT|auto",
         help="worker processes under one supervisor; auto = one for each CPU; 1 = no supervisor",
     )
     max_memory_mb: int = _row(
         parse=parsers.whole_number(0),
         default=0,
-        flags=("--max-memory-mb",),
-        metavar="INT",
+        option="--max-memory-mb INT",
         help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
     )
     pool_size: int | Literal["auto"] = _row(
@@ -95,38 +90,33 @@ class Config:
     timeout_s: float = _row(
         parse=parsers.seconds(),
         default=25,
-        flags=("-t", "--timeout"),
+        option="-t --timeout SECONDS",
         file_key="timeout",
-        metavar="SECONDS",
         help="how long running jobs may go on after TERM, in seconds",
     )
     require: tuple[str, ...] = _row(
         env=(),
         parse=parsers.texts,
         default=[],
-        flags=("-r", "--require"),
-        metavar="PATH|MODULE",
+        option="-r --require PATH|MODULE",
         help="code that declares jobs: a dotted module or package, a .py file, or a directory; "
         "repeatable",
     )
     allow_no_jobs: bool = _row(
         parse=parsers.switch,
         default=False,
-        flags=("--allow-no-jobs",),
-        metavar="true|false",
+        option="--allow-no-jobs true|false",
         help="whether a worker starts whose code declares no job",
     )
     environment: str = _row(
         default="development",
         env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
-        flags=("-e", "--environment"),
-        metavar="ENV",
+        option="-e --environment ENV",
         help="section of the file that is merged over its top level",
     )
     tag: str = _row(
         env=(),
-        flags=("-g", "--tag"),
-        metavar="TAG",
+        option="-g --tag TAG",
         help="name shown for this process; none = the name of the working directory",
     )
     app: str = _row(
@@ -138,10 +128,9 @@ class Config:
     log_level: str = _row(
         parse=parsers.choice("debug", "info", "warning", "warn", "error", "critical", "fatal"),
         default="info",
-        flags=("--log-level",),
+        option="--log-level LEVEL",
         switches=("-v", "--verbose"),
         switch_value="debug",
-        metavar="LEVEL",
         help="least important level that is logged: debug, info, warning or error; -v is debug",
     )
     log_format: str = _row(

@@ -25,6 +25,7 @@ class Setting:
             table says it in `READ_BY`.
         env: variables that hold it, the strongest first; default: `KIQBRIDGE_` and its name.
         provider: a variable that names another one, which then holds it instead of `env`.
+        option: flags that take it, and what their value is called: `-q --queue NAME`.
         switches: flags without a value, which stand for `switch_value`.
         file_key: its name in the file, if that is another one.
         default_text: the default in words, where it depends on what is loaded.
@@ -38,12 +39,11 @@ class Setting:
     read_by: tuple[Reader, ...] = ()
     env: tuple[str, ...] = _OWN_VARIABLE
     provider: str | None = None
-    flags: tuple[str, ...] = ()
+    option: str = ""
     switches: tuple[str, ...] = ()
     switch_value: str | None = None
     file_key: str | None = None
     default_text: str | None = None
-    metavar: str | None = None
     feature: str = ""
 
     def __set_name__(self, table: Any, name: str) -> None:
@@ -58,6 +58,16 @@ class Setting:
             for attribute, value in values.items():
                 object.__setattr__(self, attribute, value)
         return self
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of `option`."""
+        return tuple(self.option.split()[:-1])
+
+    @property
+    def metavar(self) -> str:
+        """What `option` calls the value."""
+        return self.option.rpartition(" ")[2]
 
     def parsed(self, value: Any, source: str) -> Any:
         """The value out of a raw one.

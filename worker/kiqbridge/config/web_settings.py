@@ -15,16 +15,14 @@ class ForWeb:
 
     web_host = Setting(
         default="127.0.0.1",
-        flags=("--host",),
-        metavar="HOST",
+        option="--host HOST",
         help="address of `kiqbridge web`; another than loopback needs web_users, web_users_file or web_jwt_key",
     )
 
     web_port = Setting(
         parse=whole_number(0, 65_535),
         default=0,
-        flags=("--port",),
-        metavar="INT",
+        option="--port INT",
         help="port of `kiqbridge web`; 0 = one that is free",
     )
 
@@ -32,14 +30,12 @@ class ForWeb:
         parse=choice(*_ROLES),
         default=None,
         default_text="viewer; with sign-in each one's own",
-        flags=("--role",),
-        metavar="viewer|operator|admin",
+        option="--role viewer|operator|admin",
         help="role of every user without sign-in; with sign-in the highest role of a user",
     )
 
     web_base_path = Setting(
-        flags=("--base-path",),
-        metavar="/PATH",
+        option="--base-path /PATH",
         help="path under which a proxy or gateway shows the page",
     )
 
