@@ -8,8 +8,7 @@ import pytest
 from support.failing_starts import FailingStarts, assert_begins_late
 
 from kiqbridge.engine.perform.running_job import RunningJob
-from kiqbridge.features.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits
+from kiqbridge.features.step_functions.heartbeats import CallFailed, NobodyWaits, TaskHeartbeats
 
 
 class Service:

@@ -8,6 +8,7 @@ import pytest
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.features.step_functions.heartbeats import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.features.step_functions.report import JobOutput, Task, success_report
 from kiqbridge.features.step_functions.reporter import (
     BATCH,
@@ -15,7 +16,6 @@ from kiqbridge.features.step_functions.reporter import (
     OLDEST_S,
     TaskReporter,
 )
-from kiqbridge.features.step_functions.service import CallFailed, NobodyWaits, OutputRefused
 from kiqbridge.wire.keys import Keys
 
 REPORTS = "kb:reports"

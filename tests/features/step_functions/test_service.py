@@ -5,7 +5,7 @@ from botocore.exceptions import ClientError
 from support.processes import run_python
 from support.step_functions import StepFunctionsStandIn
 
-from kiqbridge.features.step_functions.service import (
+from kiqbridge.features.step_functions.heartbeats import (
     CallFailed,
     NobodyWaits,
     OutputRefused,

@@ -21,14 +21,14 @@ from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.engine.parts import EngineParts
-from kiqbridge.features.step_functions.heartbeats import TaskHeartbeats
-from kiqbridge.features.step_functions.report import TaskReport, omitted_output
-from kiqbridge.features.step_functions.service import (
+from kiqbridge.features.step_functions.heartbeats import (
     CallFailed,
     NobodyWaits,
     OutputRefused,
     StepFunctions,
+    TaskHeartbeats,
 )
+from kiqbridge.features.step_functions.report import TaskReport, omitted_output
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.clock import wall_now
 from kiqbridge.runtime.hints import Hint
