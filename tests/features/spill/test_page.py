@@ -20,7 +20,7 @@ def test_the_depth_of_a_spill_queue_is_asked_of_sqs(monkeypatch):
             assert QueueUrl == url
             return {"Attributes": dict(zip(AttributeNames, ("5", "2"), strict=True))}
 
-    monkeypatch.setattr("kiqbridge.features.spill.queues.sqs_client", lambda _url: Sqs())
+    monkeypatch.setattr("kiqbridge.features.spill.source.sqs_client", lambda _url: Sqs())
 
     [queue] = read_spill({"KIQBRIDGE_SPILL_QUEUE_URL": url})
 
@@ -33,7 +33,7 @@ def test_a_spill_queue_that_does_not_answer_says_why(browser, redis, monkeypatch
     def refuse(_url):
         raise OSError("no route to SQS")
 
-    monkeypatch.setattr("kiqbridge.features.spill.queues.sqs_client", refuse)
+    monkeypatch.setattr("kiqbridge.features.spill.source.sqs_client", refuse)
 
     text = browser.open("/sources").text
 

@@ -24,7 +24,7 @@ from kiqbridge.config.function_settings import ForFunctions
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
 from kiqbridge.features.spill.form import spill_key_of
-from kiqbridge.features.spill.queues import dead_letters_of, name_of
+from kiqbridge.features.spill.queues import dead_letters_of, name_of, numbers_of, urls_in
 from kiqbridge.features.spill.replay import ReplayPusher, dead_letter_of
 
 HELD_S: Final = 300
@@ -65,8 +65,8 @@ class Messages:
         found = self._read_attributes(self.url)
         dead_letters = None
         if (url := self.dead_letters) is not None:
-            dead_letters = {"queue_url": url, **_numbers(self._read_attributes(url))}
-        return {**_numbers(found), "dead_letters": dead_letters}
+            dead_letters = {"queue_url": url, **numbers_of(self._read_attributes(url))}
+        return {**numbers_of(found), "dead_letters": dead_letters}
 
     @property
     def dead_letters(self) -> str | None:
@@ -115,13 +115,6 @@ class Messages:
             raise EventError(
                 f"SQS refuses {operation} of {self.url}: {error}; check the address, the region and your credentials"
             ) from error
-
-
-def _numbers(attributes: Mapping[str, str]) -> dict[str, int]:
-    return {
-        "waiting": int(attributes["ApproximateNumberOfMessages"]),
-        "in_flight": int(attributes["ApproximateNumberOfMessagesNotVisible"]),
-    }
 
 
 _URL: Final = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill"
@@ -186,7 +179,7 @@ def _take_all(options: argparse.Namespace) -> int:
     environ = enqueue_command.function_environ(options)
     client = Client()
     key = spill_key_of(environ)
-    spilling = queues if options.is_drain else [Messages(url) for url in _configured()]
+    spilling = queues if options.is_drain else [Messages(url) for url in urls_in(os.environ)]
     urls = [url for each in spilling for url in (each.url, each.dead_letters) if url]
     pusher = ReplayPusher(
         Pusher(client, tick_ahead_s=read(ForFunctions.tick_ahead_s, environ)),
@@ -310,14 +303,8 @@ def _spilled(body: str) -> dict[str, Any]:
         return {"source": "not written by the function", "accepted_at": None, "jobs": []}
 
 
-def _configured() -> list[str]:
-    """The spill queues of the environment."""
-    rows = (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
-    return [url for row in rows if (url := read(row, os.environ))]
-
-
 def _urls(options: argparse.Namespace) -> list[str]:
-    urls = options.queue_url or _configured()
+    urls = options.queue_url or urls_in(os.environ)
     if not urls:
         raise EventError(
             "spill: there is no spill queue; give --queue-url, or set KIQBRIDGE_SPILL_QUEUE_URL"

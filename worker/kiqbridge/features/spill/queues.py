@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kiqbridge.config.function_settings import ForFunctions
+from kiqbridge.config.setting import read
 from kiqbridge.features.spill.form import SIGNATURE, Message, SpillKey, signature_of
 
 MAX_BYTES: Final = 1_048_576
@@ -125,6 +127,20 @@ def dead_letters_of(url: str, attributes: Mapping[str, str]) -> str | None:
         return None
     name = json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].rpartition(":")[2]
     return f"{url.rpartition('/')[0]}/{name}"
+
+
+def urls_in(environ: Mapping[str, str]) -> list[str]:
+    """The addresses of the spill queues that the settings name."""
+    rows = (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
+    return [url for row in rows if (url := read(row, environ))]
+
+
+def numbers_of(attributes: Mapping[str, str]) -> dict[str, int]:
+    """How many messages wait in a queue and how many were taken, by its attributes, as far as SQS knows."""
+    return {
+        "waiting": int(attributes["ApproximateNumberOfMessages"]),
+        "in_flight": int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+    }
 
 
 def name_of(url: str) -> str:

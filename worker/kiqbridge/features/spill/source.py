@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.setting import read
+from kiqbridge.features.spill.queues import numbers_of, sqs_client, urls_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,29 +30,18 @@ def show(environ: Mapping[str, str]) -> tuple[str, Sequence[SpillQueue]]:
 
 def read_spill(environ: Mapping[str, str]) -> Sequence[SpillQueue]:
     """The depth of each spill queue that the settings of this process name; asks SQS, for seconds at most."""
-    urls = [
-        read(each, environ)
-        for each in (ForFunctions.spill_queue_url, ForFunctions.spill_fifo_queue_url)
-    ]
-    return [_depth(url) for url in urls if url]
+    return [_depth(url) for url in urls_in(environ)]
 
 
 def _depth(url: str) -> SpillQueue:
     try:
-        from kiqbridge.features.spill.queues import sqs_client  # noqa: PLC0415 - other pages need none
-
-        found: Mapping[str, Any] = sqs_client(url).get_queue_attributes(
-            QueueUrl=url,
-            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-        )["Attributes"]
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = sqs_client(url).get_queue_attributes(QueueUrl=url, AttributeNames=names)
+        known = numbers_of(found["Attributes"])
+        return SpillQueue(url=url, waiting=known["waiting"], in_flight=known["in_flight"])
     except ModuleNotFoundError as error:
         return SpillQueue(
             url=url, fault=f"{error.name} is not installed: pip install 'kiqbridge[aws]'"
         )
     except Exception as error:  # noqa: BLE001 - whatever AWS or the network says: the page shows it
         return SpillQueue(url=url, fault=str(error))
-    return SpillQueue(
-        url=url,
-        waiting=int(found.get("ApproximateNumberOfMessages", 0)),
-        in_flight=int(found.get("ApproximateNumberOfMessagesNotVisible", 0)),
-    )
