@@ -2,7 +2,7 @@
 
 import json
 
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.features.fleets.fleets import read_fleets
 from kiqbridge.features.process_pool.messages import ChildSettings
 

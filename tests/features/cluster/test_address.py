@@ -5,7 +5,7 @@ import redis
 from support.processes import run_python
 
 from kiqbridge import Client
-from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.client_settings import read_access
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.cluster.nodes import (
     ClusterNodes,

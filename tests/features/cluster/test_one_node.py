@@ -6,7 +6,7 @@ from support.aws_services import aws_services
 from support.servers import one_node_cluster
 
 from kiqbridge import Client
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.registration import register_patiently
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.processes import run_python
 
+from kiqbridge.config.client_settings import read_access, read_namespace
 from kiqbridge.config.merge import merge
-from kiqbridge.config.redis_access import read_access, read_namespace
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.features.fleets.fleets import Fleets, read_fleets
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from kiqbridge.client.job import job
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import ConfigError
 from kiqbridge.features.process_pool import pool as process_pool

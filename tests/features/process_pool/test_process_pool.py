@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 from kiqbridge.api import WorkSet, fetch_verdict, open_operator
 from kiqbridge.api.works import fetch_stacks
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.errors import JobTimeout, ProcessDied
 from kiqbridge.features.process_pool.child import Child

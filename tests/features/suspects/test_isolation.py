@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.inflight.outage import Outage
 from kiqbridge.engine.perform.execution import NotBegun
 from kiqbridge.engine.settle.retry import RetryPolicy

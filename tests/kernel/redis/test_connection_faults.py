@@ -9,7 +9,7 @@ from support.certificates import make_certificate
 from support.proxy import Answer, InterceptingRedis
 from support.servers import debian_server, embedded_server, find_free_port, one_node_cluster
 
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import connection_faults
 from kiqbridge.store.redis_pool import RedisPool

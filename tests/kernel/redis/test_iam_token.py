@@ -12,8 +12,8 @@ from support.aws_services import KEYS, REGION
 from support.waiting import wait_until
 
 from kiqbridge import Client
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.config.credentials.iam_token import TOKEN_LIFE_S, IamTokens
-from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import KiqbridgeError, RedisMisconfigured
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_pool import RedisPool

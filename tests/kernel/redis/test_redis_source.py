@@ -11,7 +11,7 @@ from support.servers import debian_server, find_free_port
 from support.waiting import at_once, wait_until
 
 from kiqbridge import Client
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.errors import RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_address import connection_factory

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from redis.connection import parse_url
 
 from kiqbridge import Client, seams
+from kiqbridge.config.client_settings import RedisAccess, read_access
 from kiqbridge.config.credentials.aws_request import address_of
 from kiqbridge.config.merge import merge
-from kiqbridge.config.redis_access import RedisAccess, read_access
 from kiqbridge.errors import ConfigError
 from kiqbridge.store.redis_address import connection_factory, without_password
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge import seams
 from kiqbridge.client.client import Client
-from kiqbridge.config.client_settings import ForClients
+from kiqbridge.config.client_settings import ForClients, read_access
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text

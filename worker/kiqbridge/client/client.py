@@ -26,8 +26,7 @@ from kiqbridge.client.middleware import (
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.operations import Operations
 from kiqbridge.client.prepare import PreparedJob, prepare, prepare_plain
-from kiqbridge.config.client_settings import ForClients
-from kiqbridge.config.redis_access import RedisAccess, read_access, read_namespace
+from kiqbridge.config.client_settings import ForClients, RedisAccess, read_access, read_namespace
 from kiqbridge.config.setting import choose
 from kiqbridge.runtime.clock import client_now
 from kiqbridge.store.redis_pool import RedisPool, has_stand_in

@@ -21,7 +21,7 @@ from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.commands.arguments import add, add_require, read_input
-from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.client_settings import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule import TEMPLATE
 from kiqbridge.schedule.check import read_answers

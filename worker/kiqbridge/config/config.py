@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, Protocol
 
 from kiqbridge.config import parsers
 from kiqbridge.config import worker_parsers as worker
-from kiqbridge.config.client_settings import ForClients
-from kiqbridge.config.redis_access import OWN, RedisAccess
+from kiqbridge.config.client_settings import OWN, ForClients, RedisAccess
 from kiqbridge.config.setting import Setting
 from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
 from kiqbridge.runtime.records import dataclass

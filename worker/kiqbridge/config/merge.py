@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kiqbridge import seams
+from kiqbridge.config.client_settings import aws_variables
 from kiqbridge.config.config import SETTINGS, Config
-from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import pick
 from kiqbridge.errors import ConfigError, did_you_mean
 

@@ -4,7 +4,7 @@ import logging
 import os
 from typing import NoReturn
 
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.inflight.reaping import ALIVE, Outcome, Reaping
 from kiqbridge.engine.liveness import EX_STUCK
 from kiqbridge.engine.perform.job_logger import flush_logging

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from redis.connection import AbstractConnection
 
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint

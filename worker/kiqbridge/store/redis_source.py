@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.connection import AbstractConnection
 
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import deadline, redis_address
 from kiqbridge.store.lean_redis import redis

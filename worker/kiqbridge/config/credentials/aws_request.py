@@ -17,8 +17,8 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from kiqbridge.config.client_settings import RedisAccess, region_in
 from kiqbridge.config.credentials.sigv4 import Keychain, Keys, Signer
-from kiqbridge.config.redis_access import RedisAccess, region_in
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.runtime.direct_opener import direct_opener
 

@@ -12,8 +12,8 @@ from typing import Final
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.config.credentials.sigv4 import Keychain, Signer
-from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, RedisUnavailable
 
 TOKEN_LIFE_S: Final = 900

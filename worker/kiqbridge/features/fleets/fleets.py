@@ -6,8 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from kiqbridge.config.client_settings import ForClients
-from kiqbridge.config.redis_access import OWN, RedisAccess, base_access
+from kiqbridge.config.client_settings import OWN, ForClients, RedisAccess, base_access
 from kiqbridge.config.setting import pick, read
 from kiqbridge.errors import ConfigError, PayloadError, did_you_mean
 from kiqbridge.runtime.records import dataclass

@@ -9,7 +9,7 @@ from typing import Final
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.client.tick_push import find_tick
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.features.fleets.fleets import Fleets
 from kiqbridge.store import deadline

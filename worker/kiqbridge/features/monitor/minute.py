@@ -9,8 +9,8 @@ from kiqbridge.api.facts import QueueFacts
 from kiqbridge.api.gauges import GAUGES
 from kiqbridge.aws.environment import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Invocation
+from kiqbridge.config.client_settings import aws_variables
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
 from kiqbridge.config.worker_parsers import OfMissedTicks
 from kiqbridge.features.missed_ticks.hooks import MissedTickHooks, hooks_of

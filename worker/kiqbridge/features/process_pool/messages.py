@@ -15,7 +15,7 @@ from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kiqbridge import seams
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.client_settings import RedisAccess
 from kiqbridge.engine.settle import error_report
 from kiqbridge.engine.settle.retry import PutOff
 from kiqbridge.runtime import descriptors, job_forks

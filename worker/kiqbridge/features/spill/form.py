@@ -26,8 +26,8 @@ from kiqbridge.aws.job_forms import JobRequest, Tick, parse_jobs
 from kiqbridge.aws.record import Answering, Delivery, Record, Sender
 from kiqbridge.aws.sources.queues import batch_answer
 from kiqbridge.aws.sources.reading import mapping_or_empty
+from kiqbridge.config.client_settings import aws_variables
 from kiqbridge.config.function_settings import ForFunctions
-from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read as read_setting
 from kiqbridge.errors import EventError, PayloadError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.runtime.records import dataclass
