@@ -26,10 +26,14 @@ def test_an_empty_server_is_healthy(redis, operator):
 
 def test_all_of_it_is_read(redis, redis_url, operator):
     spoil(redis, redis_url, operator, time.time())
+    lately = time.gmtime(time.time() - 120)
+    marks = operator.keys.marks(time.strftime("%Y%m%d", lately))
+    redis.hset(marks, time.strftime("%Y-%m-%dT%H:%M:00Z", lately), "v2")
 
     facts = fetch_facts(operator)
 
     default, mail = facts.queues
+    assert list(facts.deployed.values()) == ["v2"]
     assert (default.name, default.size, round(default.latency_s)) == ("default", 2, 120)
     assert (mail.size, mail.suspects, mail.is_readable) == (1, 1, False)
     assert [each.queues for each in facts.processes] == [["default"]]

@@ -221,6 +221,14 @@ FOUND = {
         "Mail::Job fails: 45 of 60 executions in the last five minutes.",
         "/metrics/Mail%3A%3AJob",
     ),
+    "failing-class deployed": (
+        {
+            "classes": {"Mail": Counts(executions=60, failures=45)},
+            "deployed": {NOW - 3000: "v1", NOW - 120: "v2"},
+        },
+        "Mail fails: 45 of 60 executions in the last five minutes. v2 was deployed 2 min ago.",
+        "/metrics/Mail",
+    ),
     "deaths": (
         {"dead_lately": 2},
         "2 jobs died within the last hour; 100 are dead in all.",

@@ -45,7 +45,7 @@ from kiqbridge.wire.keys import hash_tag
 from kiqbridge.wire.names import text_of
 
 LATELY_S: Final = 3600.0
-"""Deaths are counted so far back."""
+"""Deaths and deployments are looked for so far back."""
 
 MISSED_S: Final = 86_400.0
 """Ticks that did not come are counted so far back."""
@@ -126,12 +126,12 @@ class Facts:
         missed: ticks of the last day that did not come in time, newest first.
         leases: workers of ours that give signs of life to each other.
         orphans: leases of workers that are silent or fenced, with the jobs they hold.
-        held: the first jobs in the hands of each worker of ours whose heartbeat is late or has ended: it was killed, or
-            is stuck in one of them.
+        held: the first jobs held by each worker of ours whose heartbeat is late or has ended: it was killed, or is stuck.
         memory: of the server; None if it does not answer that.
         is_cluster: whether it is in cluster mode, and the namespace keeps keys in no single slot.
         ruby_in_cluster: identities of Ruby processes, if it is in cluster mode, where they cannot work.
         classes: what each class did in the last five minutes.
+        deployed: marked deployments of the last hour: minute (epoch seconds) → label.
         unknown: `CLASS in PLACE` → jobs of a class that no process declares which may take them. Looked at are the
             next job of each queue and the next retry; the doctor looks at more.
         refused: questions that the server refused, in words.
@@ -160,6 +160,7 @@ class Facts:
     is_cluster: bool = False
     ruby_in_cluster: Sequence[str] = ()
     classes: Mapping[str, Counts] = field(default_factory=dict)
+    deployed: Mapping[float, str] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     refused: Sequence[str] = ()
     limits: Limits = LIMITS
@@ -194,6 +195,7 @@ class _Fetching:
         newest = int(begun) // 60 * 60
         for back in range(MEASURED_MINUTES):
             self._reading.ask_minute(float(newest - 60 * back))
+        self._reading.ask_marks((begun - LATELY_S, begun))
         first = self._ask(
             ("TIME",),
             ("SMEMBERS", keys.queues),
@@ -214,11 +216,8 @@ class _Fetching:
             *self._reading.commands,
         )
         clock, queues, processes, paused, pauses, missed, dead, dead_lately, notes, *rest = first
-        sets, (registered, reaping, alive, memory, cluster), measured = (
-            rest[:6],
-            rest[6:11],
-            rest[11:],
-        )
+        sets, measured = rest[:6], rest[11:]
+        registered, reaping, alive, memory, cluster = rest[6:11]
         now = server_time(clock) if clock else begun
         retries = [(RETRY, JobRecord(sets[2][0]))] if sets[2] else []
         died = min(dead_lately or 0, NEWEST_DEAD)
@@ -249,6 +248,7 @@ class _Fetching:
                 each.identity for each in found["processes"] if clustered and not each.is_ours
             ],
             classes=self._reading.totals(),
+            deployed=self._reading.marks_within(begun - LATELY_S, begun),
             refused=list(self._refused),
         )
 

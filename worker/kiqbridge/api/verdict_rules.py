@@ -18,6 +18,7 @@ from kiqbridge.api.wording import (
     MOST_NAMED,
     STUCK,
     are,
+    deployed_text,
     describe_stuck,
     died_text,
     ending,
@@ -241,7 +242,7 @@ def _failing(facts: Facts) -> Iterator[Fact]:
             yield rulebook.FAILING_CLASS.fact(
                 "warning",
                 f"{shown(name)} fails: {counts.failures:,} of {counts.executions:,} executions in the last "
-                "five minutes.",
+                f"five minutes.{deployed_text(facts.deployed, facts.at)}",
                 page_of("metrics", name),
                 acts=acts.of_failing(name),
                 CLASS=name,

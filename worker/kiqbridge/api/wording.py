@@ -25,6 +25,14 @@ IF_STUCK: Final = (
 )
 
 
+def deployed_text(deployed: Mapping[float, str], now: float) -> str:
+    """A sentence behind another one: which deployment was the last; `deployed`: its minute (epoch seconds) → label."""
+    if not deployed:
+        return ""
+    at, label = max(deployed.items())
+    return f" {shown(label)} was deployed {span_text(max(0.0, now - at))} ago."
+
+
 def describe_stuck(held: Sequence[HeldJob], do: str) -> tuple[str, str]:
     """A clause that ends a sentence: who may be stuck in which job; and what to do.
 
