@@ -48,8 +48,7 @@ from kiqbridge.engine.perform.execution import Execution, JobRunner, NotBegun
 from kiqbridge.engine.perform.invocation import Invoker
 from kiqbridge.engine.perform.job_logger import TID, JobLines, configure_logging, flush_logging
 from kiqbridge.engine.settle.error_report import error_message
-from kiqbridge.features.process_pool.answers import Answering
-from kiqbridge.features.process_pool.messages import Channel, ChildSettings
+from kiqbridge.features.process_pool.messages import Answering, Channel, ChildSettings
 from kiqbridge.runtime import descriptors, frames, job_forks, redaction
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import NoThread, keep_loop_running, started

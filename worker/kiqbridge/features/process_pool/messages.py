@@ -3,30 +3,45 @@
 One socket a child. A message is a JSON object, and bytes where a job goes along; never pickle, which
 would let any writer to the socket choose code. An error is described by its names and lines, and
 the worker makes a stand-in of it (error_report.py).
+
+What a child process answers about a job: how it went, and what the rules of its class say of an error.
+
+The rules are asked in the child, where the exception is: the worker gets its names and lines.
 """
 
 import json
+import random
 import socket
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from kiqbridge import seams
+from kiqbridge.client import rails
+from kiqbridge.client.current import Cancelled
+from kiqbridge.client.registry import Registry
 from kiqbridge.config.client_settings import RedisAccess
+from kiqbridge.engine.perform.execution import Execution
 from kiqbridge.engine.settle import error_report
-from kiqbridge.engine.settle.retry import PutOff
+from kiqbridge.engine.settle.ending import Refusal, wants_output
+from kiqbridge.engine.settle.output import NOT_PERFORMED, encode_output
+from kiqbridge.engine.settle.retry import DEFAULT_HANDLING, PutOff, RetryPolicy, decide
+from kiqbridge.errors import JobNotFound
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.logs import tracebacks
 from kiqbridge.runtime.records import dataclass
 from kiqbridge.runtime.redaction import DEFAULT_KEYS
+from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import ProfileSetting
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from kiqbridge.config.config import Fleets
+
 
 _HEADER = struct.Struct(">II")
 
@@ -192,3 +207,68 @@ def describe(
         was_made=was_made,
         put_off=None if put_off is None else put_off._asdict(),
     )
+
+
+class Answering:
+    """What becomes of a job in a child: an answer to the worker, which decides about it (`Outcomes`)."""
+
+    def __init__(self, order: Mapping[str, Any], registry: Registry) -> None:
+        self._order = order
+        self._registry = registry
+
+    def malformed(self, text: bytes, queue: str, error: Exception) -> NoReturn:  # noqa: ARG002 - see `Outcomes`
+        """The worker has read it."""
+        raise error
+
+    def refused(
+        self,
+        refusal: Refusal,
+        payload: dict[str, Any],  # noqa: ARG002 - see `Outcomes`
+        text: bytes,  # noqa: ARG002 - see `Outcomes`
+        queue: str,  # noqa: ARG002 - see `Outcomes`
+    ) -> NoReturn:
+        """The worker has asked its gate."""
+        raise RuntimeError(f"a child has no gate: {refusal}")
+
+    def interrupted(self, execution: Execution) -> dict[str, Any]:  # noqa: ARG002 - see `Outcomes`
+        """It is to be pushed again."""
+        return {"interrupted": True}
+
+    def succeeded(self, execution: Execution) -> dict[str, Any]:
+        """What it returned, as JSON: the value itself stays here."""
+        if execution.result is NOT_PERFORMED:
+            return {"done": True}
+        if execution.result is Cancelled.CANCELLED:
+            return {"done": True, "cancelled": True}
+        # If no thread waits for the value only whether it was performed matters.
+        output = encode_output(execution.result if wants_output(execution.payload) else None)
+        return {"done": True, "output": asdict(output)}
+
+    def put_off(
+        self,
+        execution: Execution,  # noqa: ARG002 - see `Outcomes`
+        error: BaseException,
+        later: PutOff,
+    ) -> dict[str, Any]:
+        """It is to run later."""
+        return {"failure": asdict(describe(error, put_off=later))}
+
+    def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
+        """Ask the rules of the class, which the worker cannot: it gets no exception object."""
+        definition, order = execution.definition, self._order
+        payload: dict[str, Any] = json_text.loads(execution.text)  # as fetched
+        ruling = rails.rules_of(payload, definition, self._registry)
+        answers = error_report.RuleAnswers(ruling.handling if ruling else DEFAULT_HANDLING)
+        decide(
+            payload,
+            error,
+            queue=execution.queue,
+            class_retry=definition.options.get("retry", True) if definition else None,
+            policy=RetryPolicy(max_retries=order["max_retries"], profile=order["profile"]),
+            now=time.time(),
+            rng=random.Random(),  # noqa: S311 - the worker's own counts
+            handling=answers.handling,
+        )
+        # A class that is unknown in this process alone has its rules in the worker.
+        was_made = definition is not None or isinstance(error, JobNotFound)
+        return {"failure": asdict(describe(error, answers, was_made=was_made))}
