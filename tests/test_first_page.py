@@ -62,7 +62,7 @@ def test_each_system_has_the_version_that_was_looked_at():
     assert [name for name in HEAD[2:] if not re.search(rf"{name} (\d|\(.*\d)", line)] == []
 
 
-def test_it_has_the_two_commands_and_four_pictures_that_are_described():
+def test_it_has_the_two_commands_and_three_pictures_in_light_and_dark_that_are_described():
     assert re.findall(r"^make (\w+)", TEXT, re.MULTILINE) == ["up", "test"]
     pictures = re.findall(r"!\[([^\]]{40,})\]\((images/[^)#]+)[^)]*\)", TEXT)
-    assert len({path for _, path in pictures if (ROOT / "docs" / path).exists()}) == 4
+    assert len({path for _, path in pictures if (ROOT / "docs" / path).exists()}) == 6

@@ -20,7 +20,8 @@ from support.servers import embedded_server  # noqa: E402 - as above
 from support.workers import WorkerProcess  # noqa: E402 - as above
 
 IMAGES = TESTS.parent / "docs" / "images"
-PICTURES = {"web-now": "/", "web-now-dark": "/", "web-dead": "/dead", "web-schedules": "/schedules"}
+PAGES = {"web-now": "/", "web-dead": "/dead", "web-schedules": "/schedules"}
+PICTURES = PAGES | {f"{name}-dark": page for name, page in PAGES.items()}
 WIDTH, MOST_HEIGHT = 1280, 840
 SERVES = re.compile(r"serves (http://\S+)")
 
