@@ -369,11 +369,7 @@ class _Fetching:
 
 
 def _set_commands(key: str, now: float) -> list[tuple[Any, ...]]:
-    return [
-        ("ZCARD", key),
-        ("ZCOUNT", key, "-inf", now),
-        ("ZRANGE", key, 0, 0, "WITHSCORES"),
-    ]
+    return [("ZCARD", key), ("ZCOUNT", key, "-inf", now), ("ZRANGE", key, 0, 0, "WITHSCORES")]
 
 
 def _set_facts(replies: Sequence[Any], now: float) -> SetFacts:

@@ -146,9 +146,7 @@ def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list
     )
     return [
         Suspects(
-            queue=name,
-            count=count,
-            jobs=[JobRecord(text, queue=name) for text in reversed(texts)],
+            queue=name, count=count, jobs=[JobRecord(text, queue=name) for text in reversed(texts)]
         )
         for name, count, texts in zip(
             names, replies[: len(names)], replies[len(names) :], strict=True

@@ -137,11 +137,7 @@ def top_jobs(
 
 
 def job_metrics(
-    job_class: str,
-    minutes: int = 60,
-    *,
-    operator: Operator | None = None,
-    now: float | None = None,
+    job_class: str, minutes: int = 60, *, operator: Operator | None = None, now: float | None = None
 ) -> JobMetrics:
     """Executions of one class in the last minutes, with their durations; an hour is one round trip.
 

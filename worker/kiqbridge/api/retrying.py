@@ -36,12 +36,7 @@ def pushed_text(
 
 
 def edited(
-    operator: Operator,
-    job: JobRecord,
-    changes: Mapping[str, Any],
-    now: float,
-    *,
-    is_retry: bool,
+    operator: Operator, job: JobRecord, changes: Mapping[str, Any], now: float, *, is_retry: bool
 ) -> tuple[str, bytes] | None:
     """Queue and text to push for a job with some attributes replaced; the new values pass the checks of a push.
 

@@ -147,8 +147,7 @@ class JobSet(JobList[SortedEntry]):
         first = (max(1, number) - 1) * size
         read = "ZREVRANGE" if reverse else "ZRANGE"
         total, rows = self.operator.pool.run(
-            ("ZCARD", self.redis_key),
-            (read, self.redis_key, first, first + size - 1, "WITHSCORES"),
+            ("ZCARD", self.redis_key), (read, self.redis_key, first, first + size - 1, "WITHSCORES")
         )
         return Page(number=max(1, number), size=size, total=total, rows=self._entries(rows))
 

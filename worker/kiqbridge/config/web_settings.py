@@ -35,8 +35,7 @@ class ForWeb:
     )
 
     web_base_path = Setting(
-        option="--base-path /PATH",
-        help="path under which a proxy or gateway shows the page",
+        option="--base-path /PATH", help="path under which a proxy or gateway shows the page"
     )
 
     web_users = Setting(

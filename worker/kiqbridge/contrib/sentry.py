@@ -80,10 +80,7 @@ class KiqbridgeIntegration(Integration):
 
 
 def around_push(
-    _job: Any,
-    payload: dict[str, Any],
-    _queue: str,
-    call_next: Callable[[], dict[str, Any] | None],
+    _job: Any, payload: dict[str, Any], _queue: str, call_next: Callable[[], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
     """Client middleware; a payload that has headers, as that of a retry, keeps them."""
     integration = _current()

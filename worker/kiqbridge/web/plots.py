@@ -110,8 +110,7 @@ def fold(series: Sequence[Series], step_s: float) -> tuple[list[Series], float]:
     together = -(-steps // AT_MOST)
     return [
         replace(
-            each,
-            values=[sum(each.values[at : at + together]) for at in range(0, steps, together)],
+            each, values=[sum(each.values[at : at + together]) for at in range(0, steps, together)]
         )
         for each in series
     ], step_s * together

@@ -143,11 +143,7 @@ class Group(Flow):
         return f"<group of {len(self._members)}>"
 
     def steps(
-        self,
-        client: Client,
-        depth: int = 0,
-        *,
-        gets_value: bool = False,
+        self, client: Client, depth: int = 0, *, gets_value: bool = False
     ) -> list[Step] | None:
         """One step with all of them; see `Flow.steps`. Those get the value that lack their first argument."""
         if depth >= MOST_DEPTH:

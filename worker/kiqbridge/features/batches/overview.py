@@ -234,10 +234,7 @@ def _member(
 
 
 def read_members(
-    client: Client,
-    status: BatchStatus,
-    states: Sequence[MemberState] = (),
-    cursor: str = "",
+    client: Client, status: BatchStatus, states: Sequence[MemberState] = (), cursor: str = ""
 ) -> Members:
     """Members of a batch in these states, all by default: up to some hundred; a bounded number is looked at.
 

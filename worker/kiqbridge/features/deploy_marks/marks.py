@@ -47,9 +47,7 @@ def mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
     label, at = parse_label(label), minute_of(now)
     day = time.strftime("%Y%m%d", time.gmtime(now))
     known_at, standing, new = redis.script(
-        _MARK,
-        [keys.deploy_lock(label), keys.marks(day)],
-        [at, label, LOCK_TTL_S, MARKS_TTL_S],
+        _MARK, [keys.deploy_lock(label), keys.marks(day)], [at, label, LOCK_TTL_S, MARKS_TTL_S]
     )
     return DeployMark(
         label=label, at=known_at.decode(), standing=standing.decode(errors="replace"), new=bool(new)

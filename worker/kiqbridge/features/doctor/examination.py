@@ -118,10 +118,7 @@ def examine(
 
 
 def examine_template(
-    path: Path,
-    *,
-    parameters: Mapping[str, str] | None = None,
-    selection: Selection = ALL,
+    path: Path, *, parameters: Mapping[str, str] | None = None, selection: Selection = ALL
 ) -> list[Finding]:
     """All findings about a template and those that it nests, also of rules that find nothing.
 

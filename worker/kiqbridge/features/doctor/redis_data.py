@@ -64,8 +64,7 @@ def check_types(system: System) -> Iterator[Finding]:
     wrong = {key: kinds[key] for key in wanted if kinds[key] not in ("none", wanted[key])}
     for key, kind in wrong.items():
         yield TYPE.problem(
-            f"{key} is a {kind}, not a {wanted[key]}",
-            do=f"look at it, then RENAME or DEL {key}",
+            f"{key} is a {kind}, not a {wanted[key]}", do=f"look at it, then RENAME or DEL {key}"
         ).naming(KEY=key)
     if not wrong:
         yield TYPE.ok(f"{len(wanted)} keys hold what they should")

@@ -8,15 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from kiqbridge.api import (
-    Found,
-    JobHistory,
-    JobRecord,
-    JobSet,
-    Queue,
-    SortedEntry,
-    history_of,
-)
+from kiqbridge.api import Found, JobHistory, JobRecord, JobSet, Queue, SortedEntry, history_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import requires
