@@ -257,7 +257,7 @@ print(*sorted(set(sys.modules) - before))
     ("name", "modules"),
     [
         ("direct_one", "direct"),
-        ("sqs_records", "carried queues"),
+        ("sqs_records", "queues"),
         ("bus_event", "event_bridge"),
     ],
 )
