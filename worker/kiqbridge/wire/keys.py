@@ -5,8 +5,6 @@ redis-namespace's layout (`myapp:queue:default`, §19); a hash-tagged one such a
 every key in one cluster slot.
 """
 
-from collections.abc import Callable
-
 LAYOUT = "v2"
 """Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
 
@@ -39,21 +37,6 @@ class _Key:
 
     def __get__(self, keys: "Keys", owner: type) -> str:
         made = keys.__dict__[self._attribute] = f"{keys.prefix}{self._name}"
-        return made
-
-
-class _Named:
-    """Keys that begin alike in a namespace, one for each name, with which they end."""
-
-    def __init__(self, start: str) -> None:
-        self._start = start
-
-    def __set_name__(self, owner: type, attribute: str) -> None:
-        self._attribute = attribute
-
-    def __get__(self, keys: "Keys", owner: type) -> Callable[[str], str]:
-        start = f"{keys.prefix}{self._start}"
-        made = keys.__dict__[self._attribute] = lambda name: f"{start}{name}"
         return made
 
 
@@ -129,24 +112,29 @@ class Keys:
         """A key that never exists."""
         return f"{self.prefix}kb:none"
 
-    queue = _Named("queue:")
-    """List of job texts, oldest at the tail."""
+    def queue(self, name: str) -> str:
+        """List of job texts, oldest at the tail."""
+        return f"{self.prefix}queue:{name}"
 
-    cleared = _Named("kb:cleared:")
-    """List or sorted set of the jobs that an operator's action has cleared, until each is ended."""
+    def cleared(self, action: str) -> str:
+        """List or sorted set of the jobs that an operator's action has cleared, until each is ended."""
+        return f"{self.prefix}kb:cleared:{action}"
 
-    batch = _Named("kb:flow:batch:")
-    """Hash of one batch."""
+    def batch(self, bid: str) -> str:
+        """Hash of one batch."""
+        return f"{self.prefix}kb:flow:batch:{bid}"
 
     def batch_members(self, bid: str) -> str:
         """Hash of its members: jid, or `b:` and the id of a child → p, d or f; m, e at another server (features/transfer/state.py)."""
         return f"{self.prefix}kb:flow:batch:{bid}:jobs"
 
-    chain = _Named("kb:flow:chain:")
-    """String, number of the last step of a chain that was begun."""
+    def chain(self, chain: str) -> str:
+        """String, number of the last step of a chain that was begun."""
+        return f"{self.prefix}kb:flow:chain:{chain}"
 
-    process = _Named("")
-    """Hash of one process, as Sidekiq's UI reads it (§10.2)."""
+    def process(self, identity: str) -> str:
+        """Hash of one process, as Sidekiq's UI reads it (§10.2)."""
+        return f"{self.prefix}{identity}"
 
     def work(self, identity: str) -> str:
         """Hash of running jobs for readers from 6.5 (§10.4)."""
@@ -160,18 +148,21 @@ class Keys:
         """List of signal names sent to one process (§10.5)."""
         return f"{self.prefix}{identity}-signals"
 
-    iteration = _Named("it-")
-    """Hash of an iterable job's progress (§13.1)."""
+    def iteration(self, jid: str) -> str:
+        """Hash of an iterable job's progress (§13.1)."""
+        return f"{self.prefix}it-{jid}"
 
     def stat(self, name: str, day: str | None = None) -> str:
         """Counter `processed` or `failed`, in total or of one UTC day `YYYY-MM-DD` (§11)."""
         return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"
 
-    result = _Named("kb:result:")
-    """What a job returned, or how it failed, if that is kept (features/results/kept.py)."""
+    def result(self, jid: str) -> str:
+        """What a job returned, or how it failed, if that is kept (features/results/kept.py)."""
+        return f"{self.prefix}kb:result:{jid}"
 
-    metrics = _Named("j|")
-    """Hash of counters of all job classes in a minute, or ten (§12.2)."""
+    def metrics(self, bucket: str) -> str:
+        """Hash of counters of all job classes in a minute, or ten (§12.2)."""
+        return f"{self.prefix}j|{bucket}"
 
     def histogram_7(self, class_name: str, minute: str) -> str:
         """Bitfield of how long a class' jobs took in a minute, for readers of version 7 (§12.3)."""
@@ -185,52 +176,65 @@ class Keys:
         """Hash time → label of the deployments of a UTC day `YYYYMMDD` (§12.5)."""
         return f"{self.prefix}{day}-marks"
 
-    deploy_lock = _Named("deploylock-")
-    """String with a TTL: this label was marked within the last minute; its value is when."""
+    def deploy_lock(self, label: str) -> str:
+        """String with a TTL: this label was marked within the last minute; its value is when."""
+        return f"{self.prefix}deploylock-{label}"
 
-    cron_job = _Named("cron_job:")
-    """Hash of one schedule of the gem sidekiq-cron; without the prefix a member of `cron_jobs`."""
+    def cron_job(self, name: str) -> str:
+        """Hash of one schedule of the gem sidekiq-cron; without the prefix a member of `cron_jobs`."""
+        return f"{self.prefix}cron_job:{name}"
 
-    stats_flush = _Named("kb:stats:")
-    """String with a TTL: number of the last counts that a process got written."""
+    def stats_flush(self, identity: str) -> str:
+        """String with a TTL: number of the last counts that a process got written."""
+        return f"{self.prefix}kb:stats:{identity}"
 
-    metrics_flush = _Named("kb:metrics:")
-    """String with a TTL: number of the last metrics that a process got written."""
+    def metrics_flush(self, identity: str) -> str:
+        """String with a TTL: number of the last metrics that a process got written."""
+        return f"{self.prefix}kb:metrics:{identity}"
 
     def inflight_list(self, incarnation: str, tid: str, sequence: int) -> str:
         """List that holds claim number `sequence` of one claimer until it is acknowledged."""
         return f"{self.prefix}kb:inflight:{incarnation}:{tid}:{sequence % 2}"
 
-    claims = _Named("kb:claims:")
-    """Hash claimer → `SEQUENCE QUEUE` of its last claim."""
+    def claims(self, incarnation: str) -> str:
+        """Hash claimer → `SEQUENCE QUEUE` of its last claim."""
+        return f"{self.prefix}kb:claims:{incarnation}"
 
-    recovered = _Named("kb:recovered:")
-    """String with a TTL: how often a job (its jid or SHA-1) was found orphaned."""
+    def recovered(self, orphan: str) -> str:
+        """String with a TTL: how often a job (its jid or SHA-1) was found orphaned."""
+        return f"{self.prefix}kb:recovered:{orphan}"
 
-    stacks = _Named("kb:stacks:")
-    """Hash, id of a thread that runs a job → where it is, as its process has written it last."""
+    def stacks(self, identity: str) -> str:
+        """Hash, id of a thread that runs a job → where it is, as its process has written it last."""
+        return f"{self.prefix}kb:stacks:{identity}"
 
-    suspects = _Named("kb:suspects:")
-    """List of job texts of a queue that each shall run alone, oldest at the tail."""
+    def suspects(self, queue: str) -> str:
+        """List of job texts of a queue that each shall run alone, oldest at the tail."""
+        return f"{self.prefix}kb:suspects:{queue}"
 
-    sought = _Named("kb:sought:")
-    """String, JSON: jobs for which a rule of the doctor looks, and where it goes on (features/gone_jobs/places.py)."""
+    def sought(self, name: str) -> str:
+        """String, JSON: jobs for which a rule of the doctor looks, and where it goes on (features/gone_jobs/places.py)."""
+        return f"{self.prefix}kb:sought:{name}"
 
-    ticks = _Named("kb:ticks:")
-    """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""
+    def ticks(self, schedule: str) -> str:
+        """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""
+        return f"{self.prefix}kb:ticks:{schedule}"
 
-    attempts = _Named("kb:attempts:")
-    """Hash of one schedule: instant → how often it was delivered; no field = once."""
+    def attempts(self, schedule: str) -> str:
+        """Hash of one schedule: instant → how often it was delivered; no field = once."""
+        return f"{self.prefix}kb:attempts:{schedule}"
 
-    ends = _Named("kb:ends:")
-    """Zset of one schedule: score = instant, member = how a job of it ended (tick_mark.py)."""
+    def ends(self, schedule: str) -> str:
+        """Zset of one schedule: score = instant, member = how a job of it ended (tick_mark.py)."""
+        return f"{self.prefix}kb:ends:{schedule}"
 
     def ledger(self, schedule: str) -> tuple[str, str, str]:
         """The keys of one schedule's ledger: `ticks`, `attempts` and `ends`."""
         return self.ticks(schedule), self.attempts(schedule), self.ends(schedule)
 
-    placed = _Named("kb:placed:")
-    """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
+    def placed(self, schedule: str) -> str:
+        """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
+        return f"{self.prefix}kb:placed:{schedule}"
 
     def limit(self, kind: str, name: str) -> str:
         """State of one limiter: `concurrent` a hash, `window` a list, others a string (features/limiters/store.py)."""
@@ -249,8 +253,9 @@ class Keys:
         name = f"{self.prefix}kb:wake:{queues}"
         return name, f"{name}:listener", f"{name}:standby"
 
-    restored = _Named("kb:restored:")
-    """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
+    def restored(self, export: str) -> str:
+        """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
+        return f"{self.prefix}kb:restored:{export}"
 
 
 TYPES = {name: each.kind for name, each in vars(Keys).items() if isinstance(each, _Key)}
