@@ -28,7 +28,7 @@ ENTRY = """\
 """
 SETTING = """\
     greeting: str = _row(
-        default="hello", flags=("--greeting",), metavar="WORD", help="what is said first"
+        default="hello", option="--greeting WORD", help="what is said first"
     )
 """
 FEATURE = """\

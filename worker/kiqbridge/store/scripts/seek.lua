@@ -3,7 +3,7 @@
 -- which jobs are added, so that what is taken at the other end moves nothing that is still to be read.
 -- KEYS queue lists and sorted sets
 -- ARGV 1 text that is looked for, 2 most jobs to look at, 3 most bytes, 4 how many jobs to pass over in the first key, 5 how
---      many to read there at first: finding a place in the midst of a long list takes up to a millisecond
+--      many to read there at first: finding a place within a long list takes up to a millisecond
 -- Returns which key to go on with (from 0; the number of keys at their end), how many jobs to pass over in it, how many to
 -- read there at first, then of each job with the text its key (from 0), its score, or how many are to be taken before
 -- it, and its text.
