@@ -24,8 +24,10 @@ from kiqbridge.testing.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from kiqbridge.features.depends.override import override
 
-_OF_FEATURES: dict[str, str] = {"override": "kiqbridge.features.depends.override"}
-"""Names that features bring: the module of each."""
+_OF_FEATURES: dict[str, str] = {
+    "override": "kiqbridge.features.depends.override",
+}
+"""Names that features bring: the module of each, a line for each feature, which is left out with it."""
 
 __all__ = [
     "EndlessJobs", "FakeJobs", "FakeJobsMixin", "NotInMemory", "PerformedJob", "RealJobs",
