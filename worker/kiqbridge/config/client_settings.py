@@ -1,8 +1,7 @@
 """The rows of the table that clients read, wherever they are: in a worker, in the enqueue function, alone.
 
-Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here.
-
-Where Redis is for this process, as the environment says: fleets are looked into only if it names one.
+`RedisAccess` is where Redis is and what a connection logs in with. Fleets are looked into only if the environment
+names one.
 """
 
 from collections.abc import Mapping

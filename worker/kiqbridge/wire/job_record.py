@@ -2,10 +2,8 @@
 
 Nothing here raises for what a text holds: what cannot be read is shown as it is (`is_readable`).
 
-The text of a job, read leniently: whatever lies in Redis, from any client, and however long it is.
-
-A text of up to 1 MB is parsed. Of a longer one, and of one that no parser takes, the outermost names are read from
-its bytes (raw_job.py), in time and memory that its length bounds.
+`JobText` is the text of a job however long it is. One of up to 1 MB is parsed. Of a longer one, and of one that no
+parser takes, the outermost names are read from its bytes (raw_job.py), in time and memory that its length bounds.
 
 Three kinds of waiters may watch for the end of a job: the ledger of a schedule by the attribute `tick`
 (tick_mark.py), a lock, a batch or a chain by `flow` (flow_mark.py), a state machine by `task_token` (task_token.py).

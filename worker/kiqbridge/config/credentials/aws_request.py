@@ -1,10 +1,8 @@
 """One request to an API of AWS that speaks JSON, signed and without botocore.
 
-A text out of Secrets Manager or SSM, and the address of Redis that one is.
-
-The address is stored as an address (`rediss://USER:PASSWORD@HOST:6379/0`), or a JSON object, or a password
-alone. The object has `url`, or the parts of an address; parts that it lacks are those of REDIS_URL.
-No message quotes what is stored.
+The address of Redis may be a text in Secrets Manager or SSM. It is stored as an address
+(`rediss://USER:PASSWORD@HOST:6379/0`), or a JSON object, or a password alone. The object has `url`, or the parts of
+an address; parts that it lacks are those of REDIS_URL. No message quotes what is stored.
 """
 
 import base64

@@ -1,9 +1,8 @@
 """The registered incarnations of worker processes: who is alive, who is silent, what they hold.
 
-In-flight lists that no registration names: no worker performs their jobs, and no reaper finds them.
-
-They are left behind when somebody deletes the registrations (`kb:inflight`), or when a server with an
-`allkeys-` policy evicts them. Keys are looked through with SCAN, in small steps.
+And in-flight lists that no registration names: no worker performs their jobs, and no reaper finds them. They are left
+behind when somebody deletes the registrations (`kb:inflight`), or when a server with an `allkeys-` policy evicts
+them. Keys are looked through with SCAN, in small steps.
 """
 
 import logging

@@ -8,10 +8,9 @@
 Each step can be repeated, by anybody: who dies in between leaves the mark, and another one goes on.
 Texts never come here, and nothing is parsed: a job that kills what parses it must not kill this.
 
-How often each job was found orphaned: in a process that died, or running for too long.
-
-One that was found too often becomes a suspect and runs alone (reliability §8). The scripts of the reap
-count in the same step in which a job goes back (`parts/orphans.lua`); all else counts here.
+It is counted how often each job was found orphaned: in a process that died, or running for too long. One that was
+found too often becomes a suspect and runs alone (reliability §8). The scripts of the reap count in the same step in
+which a job goes back (`parts/orphans.lua`); all else counts here.
 """
 
 from collections.abc import Collection, Mapping, Sequence

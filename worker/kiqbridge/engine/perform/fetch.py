@@ -9,10 +9,9 @@
 5. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
    in 2. Redis is away: wait a second.
 
-Fetching as Sidekiq does (protocol §6): BRPOP, which takes a job out of Redis.
-
-A killed process loses what it was running. For comparison, and for a Redis without scripts;
-without such a reason leave `fetch` at `reliable`.
+`BasicFetcher` fetches as Sidekiq does (protocol §6): by BRPOP, which takes a job out of Redis. A killed process loses
+what it was running. For comparison, and for a Redis without scripts; without such a reason leave `fetch` at
+`reliable`.
 """
 
 import threading

@@ -8,10 +8,9 @@
 A job that ends, is given back or taken away is not among the running ones any more. Between two tries of a job
 that has failed, none are sent.
 
-The three calls to AWS Step Functions, and what their errors mean.
-
-boto3 is imported at the first call, not before: most workers never see a job with a task token. Each call is
-made once and bounded in time; who calls repeats it.
+`StepFunctions` makes the three calls to the service, and says what their errors mean. boto3 is imported at the first
+call, not before: most workers never see a job with a task token. Each call is made once and bounded in time; who
+calls repeats it.
 """
 
 import logging

@@ -5,7 +5,7 @@ Those count as found orphaned, since each worker after this one would hang in th
 A stop gives back what still runs at its deadline. Most of that is long work which a deploy has met, and goes back
 uncounted: it must not run alone because there were three deploys. A job is stuck if it has run for ten times as long
 as its class usually takes, and for five minutes at least; for an hour if this worker has performed none of its class.
-It goes back all the same, and to the suspects when that was the `orphan_limit`. time.
+It goes back all the same, and to the suspects when that was the last of `orphan_limit` times.
 """
 
 import logging
