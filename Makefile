@@ -31,7 +31,7 @@ FOREGROUND := $(PY) .make/foreground.py
 SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/debian13.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
-PYTEST := $(PY) -m pytest -q -n 6 --dist worksteal
+PYTEST := $(PY) -m pytest -q -n 5 --dist worksteal
 ARGS ?=
 # What is installed for the tests: `test` for those of `make test`; `unit` is enough for tests/kernel/unit, and a third of `dev`.
 TOOLS ?= $(if $(strip $(ARGS)),dev,test)
