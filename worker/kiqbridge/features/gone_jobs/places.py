@@ -27,8 +27,10 @@ LOOK: Final = 2_500
 """Jobs that one command of `nowhere` reads: two milliseconds."""
 
 MOST_READ: Final = 9_500
+"""Jobs that a look of the page reads: within 64 round trips of the whole doctor."""
 
 _KEYS: Final = 500
+"""Lists and sets that one command reads from."""
 
 KEPT_S: Final = 3600
 """Seconds within which a look goes on where the one before has ended."""
