@@ -72,6 +72,7 @@ def work(redis_url, tmp_path):
     start.env = env
     yield start
     for worker in workers:
+        print(worker.output)  # shown if the test has failed
         worker.close()
 
 
